@@ -13,9 +13,11 @@ PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
 TESTS := tests/unit tests/contracts tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
+# What Python has compiled is kept, whatever the shell says: to compile the tests anew takes as long as to run them.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz lock audit dist clean
+.PHONY: all help run lab test unit nightly slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz lock audit dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -56,6 +58,9 @@ test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=
 
 unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
 	$(PYTEST) $(BESIDE) tests/unit tests/contracts -m $(FAST)
+
+nightly: $(STAMP) ## what repeats for breadth: every example, the slow tests, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
+	$(BIN)/python -m tests.nightly --processes $(PROCESSES) $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(ONLY),--only "$(ONLY)")
 
 slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
 	$(PYTEST) $(BESIDE) -p tests.support.times $(TESTS) -m $(FAST); outcome=$$?; $(BIN)/python -m tests.slowest; exit $$outcome

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -68,14 +69,22 @@ def short_dir() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def _directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give each test a directory: pytest would read the names of all that it has made to number the next."""
+    base = tmp_path_factory.mktemp("env")
+    return (base / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
 def _own_directories(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    monkeypatch: pytest.MonkeyPatch, _directories: Iterator[Path], request: pytest.FixtureRequest
 ) -> Iterator[None]:
     """Point Jupyter, IPython, matplotlib and replkernel at empty directories; forget outside settings."""
     for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
         monkeypatch.delenv(name)
-    base = tmp_path_factory.mktemp("env")
+    base = next(_directories)
+    base.mkdir()
     left_open.test_begins(request.node.nodeid, base)
     for name in (
         "JUPYTER_DATA_DIR",

@@ -52,7 +52,7 @@ class ObjectStoreContract:
         "data",
         [b"a line of text\n" * 100_000, MARK, MARK + bytes(100_000), pack(b"packed already\n" * 10_000)],
     )
-    def test_what_may_be_packed_comes_back(self, store: ObjectStore, data: bytes) -> None:
+    def test_packable_bytes_come_back_as_they_were(self, store: ObjectStore, data: bytes) -> None:
         store.put_chunk(named(data), data)
         assert store.get_chunk(named(data)) == data
 
@@ -97,7 +97,7 @@ class ObjectStoreContract:
                 store.put_chunk(named(b"x"), wrong)
         assert not store.has(named(b"x"))
 
-    def test_what_is_not_there_is_missing(self, store: ObjectStore) -> None:
+    def test_an_absent_object_is_missing(self, store: ObjectStore) -> None:
         assert not store.has(named(b"nobody put this"))
         assert store.age_s(named(b"nobody put this")) is None
         with pytest.raises(BlobMissing, match="contract://store"):
@@ -218,7 +218,7 @@ class ObjectStoreContract:
         assert set(store.list_digests()) == {digests[1]}
         assert set(store.list_documents()) == {"k2/mark"}, "no announcement is left"
 
-    def test_what_is_announced_to_go_is_awaited_and_stored_again(
+    def test_an_object_announced_to_go_is_awaited_and_stored_again(
         self, store: ObjectStore, tmp_path: Path
     ) -> None:
         store.probe()

@@ -133,7 +133,7 @@ def _path_comes_first() -> bool:
         ("import no_such_module_anywhere", (CONFIG, "no_such_module_anywhere", "correct the file")),
     ],
 )
-def test_what_is_wrong_in_the_file_is_the_answer_to_each_cell(
+def test_a_wrong_setting_in_the_file_is_the_answer_to_each_cell(
     tmp_path: Path, text: str, parts: tuple[str, ...]
 ) -> None:
     write(text)

@@ -73,7 +73,7 @@ def test_another_process_takes_over_and_the_cell_runs_there(notebooks: tuple[Liv
     assert pid_of(one) == int(pid), "it stays"
 
 
-def test_what_cannot_travel_keeps_the_process_and_is_named(notebooks: tuple[Live, Live]) -> None:
+def test_a_value_that_cannot_travel_keeps_the_process_and_is_named(notebooks: tuple[Live, Live]) -> None:
     one, two = notebooks
     before = start(one)
     assert one.value("g = (n for n in range(9)); print(next(g))") == "0"

@@ -150,7 +150,7 @@ def answer(live: Live, asked: str) -> dict[str, Any]:
             return dict(reply["content"])
 
 
-def test_it_hibernates_again_and_again(live: Live) -> None:
+def test_a_kernel_hibernates_again_and_again(live: Live) -> None:
     live.value("values = []")
     for number in range(3):
         live.value(f"values.append({number})")
@@ -211,7 +211,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(live: Liv
     assert "as of cell [1]" in ran.err
 
 
-def test_what_cannot_travel_keeps_a_kernel_awake_and_is_named(live: Live) -> None:
+def test_a_value_that_cannot_travel_keeps_a_kernel_awake_and_is_named(live: Live) -> None:
     live.value("import socket; line = socket.socket()")
     had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
     live.value("%replkernel hibernate")
@@ -256,7 +256,7 @@ def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
     assert not list((data_dir(os.environ) / "store").glob("kernels/*/*"))
 
 
-def test_what_another_kernel_uses_stays_when_its_maker_ends(live: Live, tmp_path: Path) -> None:
+def test_a_blob_that_another_kernel_uses_stays_when_its_maker_ends(live: Live, tmp_path: Path) -> None:
     code = "import random; x = random.Random(1).randbytes(3_000_000)"
     live.value(code)
     mine = eventually(lambda: stored() >= 3_000_000 and blobs(), "all that was made in the store")
@@ -478,7 +478,7 @@ def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) 
         assert ran.out.strip() == CHECKED
 
 
-def test_what_is_kept_for_later_rests_along_when_the_router_is_gone(tmp_path: Path) -> None:
+def test_a_kept_variables_change_rests_along_when_the_router_is_gone(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_ORPHAN_GRACE_S="1") as live:
         live.value("import replkernel; rows = [1]; replkernel.keep(rows, every='1 h')")
         live.run("rows.append(2)")

@@ -56,7 +56,7 @@ def as_of(live: Live) -> str:
     return eventually(look, "a look at the model")
 
 
-def test_what_is_kept_is_durable_now_and_then_and_a_crash_goes_back_to_that(tmp_path: Path) -> None:
+def test_a_kept_variable_is_durable_now_and_then_and_a_crash_goes_back_to_that(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
         pid = int(live.value(TRAINING))
         eventually(lambda: " yes " in as_of(live), "a first version of the model")
@@ -84,7 +84,7 @@ def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:
         assert (after.out, after.err) == ("2 2 2\n", "")
 
 
-def test_what_is_kept_goes_along_when_the_notebook_rests_or_moves(tmp_path: Path) -> None:
+def test_a_kept_variable_goes_along_when_the_notebook_rests_or_moves(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
         live.value(TRAINING)
         eventually(lambda: " yes " in as_of(live), "a first version of the model")

@@ -98,7 +98,7 @@ def test_cells_find_what_waits_in_whatever_way_they_look_for_it(live: Live) -> N
     assert len(replicas) == 3
 
 
-def test_what_is_bound_anew_or_deleted_over_what_waits_is_so_everywhere(live: Live) -> None:
+def test_a_name_bound_anew_or_deleted_over_one_that_waits_is_so_everywhere(live: Live) -> None:
     assert value(live.run(f"big0 = 'mine'; {SMALL_RSS}")) == "True"
     assert value(live.run("print(big0, alias[0])")) == "mine 0.0"
     live.run("del big1")

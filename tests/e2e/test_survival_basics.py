@@ -111,7 +111,7 @@ read, written = os.pipe()
 """
 
 
-def test_what_stood_in_for_a_stream_is_itself_after_its_process_died_and_the_loss_is_told(live: Live) -> None:
+def test_a_replaced_stream_is_the_processs_own_after_a_crash_and_the_loss_is_told(live: Live) -> None:
     live.run(TEE)
     pid = int(live.value("print(os.getpid())"))
     time.sleep(SETTLE_S)

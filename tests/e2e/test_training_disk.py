@@ -64,7 +64,7 @@ def test_training_keeps_few_versions_and_its_end_leaves_none(tmp_path: Path, now
         eventually(lambda: chunks() <= before, "the end of all of it", ENDED_S)
 
 
-def test_what_is_left_after_many_versions_is_the_newest_one(tmp_path: Path) -> None:
+def test_only_the_newest_of_many_versions_is_left_on_the_disk(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
         live.value(MAKE)
         train(live, 8)

@@ -67,7 +67,7 @@ def test_the_notebook_stays_with_the_true_object_and_no_cell_runs_twice(live: Li
     assert "x[1] differs" in line and f"stays on {holder}" in line
 
 
-def test_what_binds_the_notebook_is_listed_until_the_variable_is_gone(live: Live) -> None:
+def test_a_pin_of_the_notebook_is_listed_until_its_variable_is_gone(live: Live) -> None:
     holder = live.run(LYING).replica
     eventually(lambda: any(replica.unfaithful for replica in _replicas().values()), "the news of x")
     eventually(lambda: ["x", "Drops", holder] in _pins(live), "the router's news of x")
@@ -106,7 +106,7 @@ c = C(); c.g = gen(); next(c.g)
 """
 
 
-def test_what_hangs_together_with_what_is_lost_stays_and_each_loss_is_told_once(tmp_path: Path) -> None:
+def test_variables_joined_with_a_lost_one_stay_and_each_loss_is_told_once(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
         eventually(_all_live, "three replicas")
         _lose_what_cannot_be_copied(live)
@@ -138,7 +138,7 @@ def _lose_what_cannot_be_copied(live: Live) -> None:
     eventually(lambda: "Nothing binds" in live.value("%replkernel pins"), "the end of all that")
 
 
-def test_what_replicas_on_other_hosts_found_is_listed_too(tmp_path: Path) -> None:
+def test_losses_that_replicas_on_other_hosts_found_are_listed_too(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate", REPLKERNEL_HOSTS="h1,h2,h3") as live:
         eventually(_all_live, "three replicas")
         shown = live.value("%replkernel status")

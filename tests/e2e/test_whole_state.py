@@ -88,7 +88,7 @@ def test_a_kill_right_after_training_gives_the_state_after_one_cell(live: Live) 
     assert (one_cell(again.out), again.err) == (steps + 1, "")
 
 
-def test_what_the_lost_cells_made_is_gone_with_them_and_can_be_made_again(live: Live) -> None:
+def test_variables_of_lost_cells_are_gone_with_them_and_can_be_made_again(live: Live) -> None:
     pid = begin(live)
     live.run("step(); made = [1]")
     live.run("step(); made.append(2)")
@@ -128,7 +128,7 @@ def test_all_killed_at_once_come_back_to_the_state_after_one_cell(live: Live) ->
     assert after.reply["content"]["execution_count"] == count + 1
 
 
-def test_what_is_new_is_safe_before_a_long_cell_that_follows_at_once(live: Live) -> None:
+def test_a_new_variable_is_safe_before_a_long_cell_that_follows_at_once(live: Live) -> None:
     live.client.execute("import numpy as np; small = 1; big = np.arange(3_000_000)")
     long = live.client.execute("import os; print('pid', os.getpid(), flush=True)\nwhile True: pass")
     shown = ""

@@ -49,7 +49,7 @@ def test_real_messages_are_read(name: str) -> None:
 
 
 @targets
-def test_what_was_found_is_refused(name: str) -> None:
+def test_an_input_that_fuzzing_found_is_refused(name: str) -> None:
     chosen = target(name)
     for path in sorted((FOUND / name).glob("*")):
         chosen.fuzz(path.read_bytes())

@@ -124,7 +124,7 @@ def test_no_redirect_is_followed(
 
 @ASKERS
 @pytest.mark.parametrize("url", UNUSABLE)
-def test_what_is_no_address_is_refused_by_name_and_what_it_hides_is_not_shown(
+def test_a_wrong_address_is_refused_by_name_and_its_secret_is_not_shown(
     asker: Callable[[], str], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(URL, url)

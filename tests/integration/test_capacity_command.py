@@ -32,7 +32,7 @@ def test_the_fewest_are_found_with_few_tries(needed: int) -> None:
     assert fewest(lambda hosts: False, 100) is None
 
 
-def test_it_tells_the_fewest_hosts_and_what_one_fewer_would_mean(
+def test_capacity_tells_the_fewest_hosts_and_what_one_fewer_would_mean(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(trace), "--wait-p95", "0s", "--policy", "srtf", "--gpus", "4", "--quiet"]) == 0
@@ -75,7 +75,7 @@ def test_sessions_that_wait_for_a_place_count(tmp_path: Path, capsys: pytest.Cap
     assert waited > 3000
 
 
-def test_what_no_number_of_hosts_serves_is_told_before_anything_is_played(
+def test_work_that_no_number_of_hosts_serves_is_told_before_anything_is_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = cells(tmp_path / "cells.csv", "a,0,60,8\nb,0,60,2\n")

@@ -103,7 +103,7 @@ def test_one_that_alone_keeps_much_goes_with_its_mark_at_once(store: ObjectStore
     assert names(store, spec, "checkpoint") == [late.name, newest.name], "one of before takes nothing away"
 
 
-def test_what_another_group_is_being_founded_from_stays_until_that_group_has_one(
+def test_a_checkpoint_that_founds_another_group_stays_until_that_group_has_one(
     store: ObjectStore, spec: KernelSpec
 ) -> None:
     snapshot = snapshot_after(1)

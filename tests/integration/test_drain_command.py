@@ -50,7 +50,7 @@ def test_a_host_is_drained_and_used_again() -> None:
         assert service.rest.call("POST", "leases", wish | {"request": "r"})[0] == 201
 
 
-def test_what_a_drained_host_waits_for_is_told() -> None:
+def test_the_kernels_that_a_drained_host_waits_for_are_told() -> None:
     with serving() as service:
         service.rest.call("POST", "hosts", {"name": "one", "gpus": ["GPU-0"]})
         wish = {"request": "r", "kernel_id": "k", "gpus": 1, "ttl_s": 60.0, "hosts": ["one"]}
@@ -61,7 +61,7 @@ def test_what_a_drained_host_waits_for_is_told() -> None:
 
 
 @pytest.mark.parametrize("verb", ["drain", "undrain"])
-def test_what_cannot_be_done_is_told(verb: str) -> None:
+def test_an_impossible_drain_is_told(verb: str) -> None:
     with serving() as service:
         code, _, said = command(verb, "nowhere", service=service)
         assert code == 1 and "No host nowhere is up" in said

@@ -13,7 +13,7 @@ from replkernel.given_ports import GIVEN_PORTS, HeldPorts, close_given, listens_
 IP = "127.0.0.1"
 
 
-def test_what_is_held_nobody_else_can_bind() -> None:
+def test_a_held_port_can_be_bound_by_nobody_else() -> None:
     held = HeldPorts(IP, {"shell_port": 0, "hb_port": 0})
     try:
         for number in held.numbers.values():
@@ -35,7 +35,7 @@ def test_when_one_is_taken_none_is_held() -> None:
         HeldPorts(IP, {"shell_port": number}).close()
 
 
-def test_what_is_taken_over_goes_to_no_child_and_out_of_the_environment() -> None:
+def test_a_port_taken_over_goes_to_no_child_and_out_of_the_environment() -> None:
     held = HeldPorts(IP, {"shell_port": 0})
     os.set_inheritable(held.descriptors[0], True)
     env = {GIVEN_PORTS: held.text, "OTHER": "1"}

@@ -168,7 +168,7 @@ def test_a_process_of_another_user_is_not_let_in_by_naming_it(machine: Machine) 
     assert machine.opens(alices, ALICE) == [] and machine.opens(bobs, BOB) == [0]
 
 
-def test_what_would_be_no_wall_is_refused_by_name(machine: Machine) -> None:
+def test_a_hook_that_would_be_no_wall_is_refused_by_name(machine: Machine) -> None:
     shared = machine.cgroup("shared.service")
     alice, _ = machine.process(shared, ALICE), machine.process(shared, BOB)
     assert f"is shared with user {BOB}" in machine.ask("bind", ALICE, [alice], ["GPU-0"], ["GPU-0"])
@@ -221,7 +221,7 @@ def test_a_cgroup_outside_of_what_is_closed_is_refused(machine: Machine) -> None
         ('{"action": "bind", "owner": "no-such", "uid": null}', "there is no Unix user no-such"),
     ],
 )
-def test_what_is_no_request_is_refused_in_a_sentence(asked: str, said: str) -> None:
+def test_an_input_that_is_no_request_is_refused_in_a_sentence(asked: str, said: str) -> None:
     _refused_with(said, asked=asked)
 
 

@@ -114,7 +114,7 @@ def test_cells_and_sessions_are_those_that_were(journal: Path) -> None:
     assert [cell.seen and cell.seen.queued_s for cell in cells] == [0.0, 240.0, 0.0]
 
 
-def test_what_happened_stands_beside_what_other_policies_would_have_made_of_it(
+def test_recorded_figures_stand_beside_those_of_other_policies(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policies = ("--policy", "recorded", "--policy", "notebook", "--policy", "oracle")
@@ -161,7 +161,7 @@ def test_a_trace_that_does_not_say_what_happened_is_refused(
     assert "write --policy recorded" in capsys.readouterr().err
 
 
-def test_what_is_no_journal_is_told_in_a_sentence(
+def test_a_file_that_is_no_journal_is_told_in_a_sentence(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.sqlite"

@@ -129,7 +129,7 @@ def test_interrupts_leave_no_question_without_an_answer(stage: Stage) -> None:
     assert router.ask("is_complete_request", {"code": "pass"})["content"]["status"] == "complete"
 
 
-def test_what_a_forked_child_prints_arrives(stage: Stage) -> None:
+def test_the_output_of_a_forked_child_arrives(stage: Stage) -> None:
     router = stage.start("r1")
     router.run(
         "import os, time\npid = os.fork()\nif not pid:\n    print('child', flush=True); os._exit(0)\n"

@@ -46,7 +46,7 @@ def test_a_cell_starts_before_the_bytes_that_it_does_not_need(stage: Stage, behi
     assert any(isinstance(message, FetchBlobs) for name, message in stage.agent.log if name == "r2")
 
 
-def test_what_a_cell_changes_leaves_without_what_waits(stage: Stage, behind: FakeRouter) -> None:
+def test_changes_of_a_cell_leave_without_the_variables_that_wait(stage: Stage, behind: FakeRouter) -> None:
     behind.run("big = 'mine'", needs=2, seq=3)
     delta = stage.agent.await_delta("r2", 3)
     assert {name for part in delta.components for name in part.names} - {"small"} == {"big"}

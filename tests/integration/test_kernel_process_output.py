@@ -82,7 +82,7 @@ def test_settings_in_context_variables_travel(stage: Stage) -> None:
     assert second.value("str(decimal.Decimal(1) / 3)", needs=4, seq=5) == "0.333"
 
 
-def test_what_another_replica_stored_is_read_though_the_file_seems_as_old(stage: Stage) -> None:
+def test_a_file_stored_by_another_replica_is_read_though_it_seems_as_old(stage: Stage) -> None:
     """IPython's ``db`` (`%store`) looks at a file's time in whole seconds, and replicas are quicker."""
     first, second = stage.start("r1"), stage.start("r2")
     first.run(

@@ -53,7 +53,7 @@ class TestRayLauncher(LauncherContract):
     def listens(self, host: str) -> bool:
         return find_agent(host, os.environ) is not None
 
-    async def test_what_a_dead_process_took_is_found_by_the_next(
+    async def test_gpus_that_a_dead_process_took_are_found_by_the_next(
         self, launcher: Launcher, opened: Heard, cluster: RayCluster
     ) -> None:
         host = min(opened.hosts())

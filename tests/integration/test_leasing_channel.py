@@ -249,7 +249,7 @@ async def test_a_silent_scheduler_is_given_up(server: ChannelServer, monkeypatch
     await client.channel.close()
 
 
-async def test_what_no_scheduler_is_ends_the_connection_only(server: ChannelServer) -> None:
+async def test_a_peer_that_is_no_scheduler_ends_the_connection_only(server: ChannelServer) -> None:
     client = Client(server.url + "/elsewhere")
     client.channel.start()
     await until(lambda: client.told)
@@ -290,7 +290,9 @@ async def answering(code: int, body: str) -> AsyncIterator[str]:
         (200, "<html>", " answers, and not as a replkernel scheduler does: correct the address."),
     ],
 )
-async def test_what_another_answer_than_a_channel_means(code: int, body: str, sentence: str) -> None:
+async def test_an_http_answer_instead_of_a_channel_is_put_into_words(
+    code: int, body: str, sentence: str
+) -> None:
     async with answering(code, body) as url:
         client = Client(url)
         client.channel.start()
@@ -400,7 +402,7 @@ async def test_the_token_is_in_no_text(
 @pytest.mark.parametrize(
     "url", ["", "127.0.0.1:80", "ftp://h", "http://", "http://a:b@h", "http://h:x", "http://h/?q=1"]
 )
-async def test_what_is_no_address(url: str) -> None:
+async def test_a_text_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(SettingError, match="REPLKERNEL_SCHEDULER_URL") as told:
         Client(url)
     assert "a:b" not in str(told.value)

@@ -143,7 +143,7 @@ def run(nursery: subprocess.Popen[str], tmp_path: Path) -> Run:
         ),
     ],
 )
-def test_what_a_cell_did_to_its_process_shows_in_another(
+def test_process_state_that_a_cell_changed_shows_in_another_process(
     change: str, look: str, shown: str | None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NB_BIRTH", "1")

@@ -178,7 +178,7 @@ class TestFollower:
         end, _ = told(5, 12)
         assert told(5, 6) == (end, 7)
 
-    def test_it_acknowledges_what_a_message_proves_and_no_more(self, told: Any) -> None:
+    def test_a_follower_acknowledges_what_a_message_proves_and_no_more(self, told: Any) -> None:
         end, _ = told(5, 5)
         assert told(5, end) == (end, end + 1)
         assert told(end, end) == (end, end + 1)

@@ -192,7 +192,7 @@ async def test_nobody_is_heard_without_the_token(service: Service) -> None:
         assert refused.value.code == 401
 
 
-async def test_what_does_not_fit_is_refused_by_name_and_the_rest_goes_on(service: Service) -> None:
+async def test_a_malformed_message_is_refused_by_name_and_the_rest_goes_on(service: Service) -> None:
     headers = {"Authorization": f"Bearer {service.rest.token}"}
 
     async def refused(*frames: bytes | str) -> str:

@@ -160,7 +160,7 @@ def test_answers_are_the_documents_that_are_described() -> None:
         ("leases/x/lingering", {"fence": 1, "busy_s": -1}),
     ],
 )
-def test_what_is_too_large_or_no_size_is_refused_with_a_sentence(path: str, body: object) -> None:
+def test_a_number_that_is_too_large_or_no_size_is_refused_with_a_sentence(path: str, body: object) -> None:
     with serving() as service:
         status, said = service.rest.call("POST", path, body)
         assert status == 400 and said["why"].endswith(".")

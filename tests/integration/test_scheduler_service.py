@@ -127,14 +127,14 @@ def test_a_port_that_does_not_exist_is_refused_and_none_is_bound_instead(port: s
     assert "Traceback" not in done.stderr
 
 
-def test_it_refuses_an_address_that_others_can_reach() -> None:
+def test_the_service_refuses_an_address_that_others_can_reach() -> None:
     done = run("--ip", "0.0.0.0", "--port", "0")
     assert done.returncode == 1
     assert "not a loopback address" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_it_refuses_a_token_file_that_others_can_read(tmp_path: Path) -> None:
+def test_the_service_refuses_a_token_file_that_others_can_read(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("x" * 40)
     token.chmod(0o644)

@@ -24,7 +24,7 @@ def opened(data_dir: Path, root: str = "/root", base: str = "/", port: int = 888
     return file
 
 
-def test_what_one_server_wrote_the_next_one_reads(tmp_path: Path) -> None:
+def test_sessions_that_one_server_wrote_are_read_by_the_next(tmp_path: Path) -> None:
     first = opened(tmp_path)
     first.write("127.0.0.1", 8888, KERNELS)
     first.release()

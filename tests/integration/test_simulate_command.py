@@ -25,7 +25,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_writes_a_table_a_document_and_a_row_for_each_cell(
+def test_simulate_writes_a_table_a_document_and_a_row_for_each_cell(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -154,7 +154,7 @@ def test_who_mistypes_a_policy_is_told_all_that_there_are(
         (["--form", "swf"], "line 1: there are 1 columns, where SWF has 18"),
     ],
 )
-def test_what_cannot_be_played_is_told_in_one_sentence(
+def test_a_trace_that_cannot_be_played_is_told_in_one_sentence(
     trace: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(trace), "--quiet", *options]) == 1
@@ -383,7 +383,7 @@ def test_a_sweep_that_makes_no_sense_is_told(
     assert told in capsys.readouterr().err
 
 
-def test_what_goes_wrong_in_a_process_of_a_sweep_is_told_as_ever(
+def test_an_error_in_a_process_of_a_sweep_is_told_as_ever(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = tmp_path / "jobs.csv"

@@ -144,7 +144,7 @@ def test_the_least_recently_used_stored_chunks_go_first(tmp_path: Path) -> None:
     assert [bool(cache.missing(ref)) for ref in refs] == [False, True, True, True, False, False]
 
 
-def test_what_no_store_holds_is_never_evicted(tmp_path: Path) -> None:
+def test_a_chunk_that_no_store_holds_is_never_evicted(tmp_path: Path) -> None:
     cache = BlobCache(tmp_path, 200_000, rest_s=0)
     unsaved = [cache.write_blob(os.urandom(100_000)) for _ in range(5)]
     saved = cache.write_blob(os.urandom(100_000))
@@ -183,7 +183,7 @@ def test_protected_and_resting_chunks_stay(tmp_path: Path) -> None:
     assert files(cache) == {resting.chunks[0].digest}
 
 
-def test_what_dead_processes_left_goes_in_the_end(tmp_path: Path) -> None:
+def test_files_left_by_dead_processes_go_in_the_end(tmp_path: Path) -> None:
     cache = BlobCache(tmp_path, 1000)
     orphan = cache.write_blob(os.urandom(5000))
     age(cache, orphan, UNSAVED_AGE_MAX_S + 60)
@@ -386,7 +386,7 @@ def test_writing_that_is_stopped_leaves_whole_chunks(cache: BlobCache) -> None:
     assert cache.read_blob(ref) == data
 
 
-def test_what_is_told_of_a_chunk_is_what_was_written(
+def test_the_digest_told_of_a_chunk_is_of_the_bytes_written(
     cache: BlobCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = bytearray(CHUNK_BYTES)
@@ -440,7 +440,7 @@ def test_where_files_cannot_be_shared_they_are_copied(
     assert cache.read_chunk(chunk) == data
 
 
-def test_what_a_capture_gave_up_leaves_the_full_disk(full_soon: Path) -> None:
+def test_chunks_that_a_capture_gave_up_leave_the_full_disk(full_soon: Path) -> None:
     cache = BlobCache(full_soon / "cache")
     told: list[str] = []
     cache.on_withdrawn = told.extend
@@ -453,7 +453,7 @@ def test_what_a_capture_gave_up_leaves_the_full_disk(full_soon: Path) -> None:
     assert cache.missing(cache.write_blob(os.urandom(2 << 20))) == []
 
 
-def test_what_others_asked_for_is_not_withdrawn(cache: BlobCache) -> None:
+def test_chunks_that_others_asked_for_are_not_withdrawn(cache: BlobCache) -> None:
     other = BlobCache(cache.directory)
     written, again, looked_at, saved, alone = (os.urandom(1000) for _ in range(5))
     refs = [cache.write_blob(data) for data in (written, again, looked_at, saved, alone)]
@@ -466,7 +466,7 @@ def test_what_others_asked_for_is_not_withdrawn(cache: BlobCache) -> None:
     assert other.withdraw() == 0
 
 
-def test_what_a_capture_left_unnamed_is_handed_over_and_what_others_asked_for_stays(cache: BlobCache) -> None:
+def test_unnamed_chunks_are_handed_over_and_those_others_asked_for_stay(cache: BlobCache) -> None:
     told: list[str] = []
     cache.on_withdrawn = told.extend
     left, shared, named = (cache.write_blob(os.urandom(1000)) for _ in range(3))

@@ -60,5 +60,5 @@ def test_floats_are_packed_once_the_store_has_turned_out_to_be_slow(
     assert [store.get_chunk(named(data)) for data in chunks] == chunks
 
 
-def test_it_warns_that_it_lives_in_one_process() -> None:
+def test_the_memory_store_warns_that_it_lives_in_one_process() -> None:
     assert "lost" in open_store("memory://", {}).warning

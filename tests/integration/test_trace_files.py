@@ -187,7 +187,7 @@ def test_a_log_that_ends_in_the_middle_of_a_job_is_told(tmp_path: Path) -> None:
         list(forms.read(TraceFile(path)))
 
 
-def test_what_is_no_trace_is_told_with_the_forms_there_are(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_told_with_the_forms_there_are(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("once upon a time\n")
     with pytest.raises(TraceUnreadable, match=r"none of the forms swf, .*csv.*'once upon a time'.*--form"):

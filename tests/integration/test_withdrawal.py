@@ -59,7 +59,7 @@ def test_an_end_deletes_what_nobody_else_names(store: ObjectStore, tmp_path: Pat
     assert not list((tmp_path / "store").glob("**/.part-*"))
 
 
-def test_what_hosts_noted_before_a_rest_goes_when_the_kernel_is_forgotten(
+def test_chunks_noted_before_a_rest_go_when_the_kernel_is_forgotten(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     digest, path = chunk(tmp_path, b"x")
@@ -110,7 +110,7 @@ def noted(store: ObjectStore, digest: Digest) -> bool:
     return digest in read_made(store, K1, "one")
 
 
-async def test_what_a_killed_agent_stored_goes_with_its_kernel(store: ObjectStore, tmp_path: Path) -> None:
+async def test_chunks_stored_by_a_killed_agent_go_with_its_kernel(store: ObjectStore, tmp_path: Path) -> None:
     cache = BlobCache(tmp_path / "cache")
     url = f"file://{tmp_path / 'store'}"
     spec = KernelSpec(K1, "one", "secret-key", "hmac-sha256", "python", {}, "/", url, 3)
@@ -164,7 +164,7 @@ async def gone(store: ObjectStore, digest: Digest) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_what_is_superseded_leaves_store_and_cache_while_the_kernel_lives(
+async def test_superseded_chunks_leave_store_and_cache_while_the_kernel_lives(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     checkpoint(store)
@@ -203,7 +203,7 @@ async def test_the_end_of_a_kernel_takes_its_data_out_of_the_cache_too_but_for_w
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_what_another_kernel_made_anew_survives_the_end_of_the_one_that_gave_it_up(
+async def test_a_chunk_made_anew_survives_the_end_of_the_kernel_that_gave_it_up(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     checkpoint(store)
@@ -222,7 +222,7 @@ async def test_what_another_kernel_made_anew_survives_the_end_of_the_one_that_ga
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_what_another_host_has_noted_as_well_stays(store: ObjectStore, tmp_path: Path) -> None:
+async def test_a_chunk_that_another_host_has_noted_as_well_stays(store: ObjectStore, tmp_path: Path) -> None:
     checkpoint(store)
     one = Shop(tmp_path)
     await one.stock.opened(30.0)
@@ -234,7 +234,7 @@ async def test_what_another_host_has_noted_as_well_stays(store: ObjectStore, tmp
     one.stock.close()
 
 
-async def test_what_waits_for_its_commit_is_named_and_later_the_mark_is_gone(
+async def test_chunks_that_wait_for_their_commit_are_marked_until_then(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stock_module, "MARK_EVERY_S", 0.05)
@@ -315,7 +315,7 @@ async def test_nothing_superseded_goes_before_a_checkpoint_does_without_it(
     shop.stock.close()
 
 
-async def test_what_was_stored_for_nothing_leaves_store_and_cache_with_the_kernel(
+async def test_chunks_stored_for_nothing_leave_store_and_cache_with_the_kernel(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     shop = Shop(tmp_path)

@@ -38,7 +38,7 @@ def test_the_file_has_what_was_published_and_says_so(
     assert achieved["between_least_s"] >= 239.999
 
 
-def test_what_is_read_back_is_what_it_says_and_nobodys_cells_overlap(tmp_path: Path) -> None:
+def test_a_workload_reads_back_as_it_says_and_nobodys_cells_overlap(tmp_path: Path) -> None:
     path = tmp_path / "made.csv"
     assert main([str(path), "--seed", "3"]) == 0
     achieved = json.loads(path.read_text().splitlines()[1].removeprefix("# achieved "))
@@ -122,7 +122,7 @@ def test_the_tail_meets_the_mean() -> None:
         (["--active-mean", "80"], 1, "None of 50 draws has 80 cells active in the mean"),
     ],
 )
-def test_what_cannot_be_made_is_told(
+def test_a_workload_that_cannot_be_made_is_told(
     tmp_path: Path, options: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -138,7 +138,7 @@ SMALL = ("--hours", "1", "--sessions", "0=3", "--quiet")
 
 
 @pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
-def test_it_is_packed_as_its_name_says(tmp_path: Path, ending: str) -> None:
+def test_a_workload_file_is_packed_as_its_name_says(tmp_path: Path, ending: str) -> None:
     plain, packed = tmp_path / "made.csv", tmp_path / f"made.csv.{ending}"
     for path in (plain, packed, packed):
         assert main([str(path), *SMALL]) == 0

@@ -139,7 +139,7 @@ def what_is_refused() -> dict[str, Any]:
 @pytest.mark.timeout(180)
 @needs_users[0]
 @needs_users[1]
-def test_what_cannot_be_is_refused_by_name() -> None:
+def test_an_impossible_user_is_refused_by_name() -> None:
     seen = apart(what_is_refused)
     assert all(code == 1 for code, _ in seen.values()), seen
     assert "no Unix user 'nobody-of-this-name'" in seen["nobody"][1]

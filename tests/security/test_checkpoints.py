@@ -209,7 +209,9 @@ class Evil:
 
 
 @pytest.mark.parametrize("how", ["unsealed", "random"])
-def test_what_somebody_else_put_into_the_store_is_not_run_at_the_next_wake(tmp_path: Path, how: str) -> None:
+def test_a_pickle_put_into_the_store_by_a_stranger_is_not_run_at_the_next_wake(
+    tmp_path: Path, how: str
+) -> None:
     evil = tmp_path / "evil"
     with kernel(tmp_path) as live:
         live.value(f"x = ['A' * 3000, {secrets.token_hex(8)!r}]")

@@ -91,7 +91,7 @@ def test_a_link_of_another_user_is_refused_by_name(short_dir: Path) -> None:
     assert f"{link} belongs to user {ATTACKER}" in why_not(between)
 
 
-def test_what_a_link_led_to_at_the_start_is_what_is_run(short_dir: Path) -> None:
+def test_the_program_that_a_link_led_to_at_the_start_is_run(short_dir: Path) -> None:
     first = program(short_dir / "first", f"touch {short_dir}/first-ran")
     other = program(short_dir / "other", f"touch {short_dir}/other-ran")
     link = short_dir / "link"
@@ -103,7 +103,7 @@ def test_what_a_link_led_to_at_the_start_is_what_is_run(short_dir: Path) -> None
     assert (short_dir / "first-ran").exists() and not (short_dir / "other-ran").exists()
 
 
-def test_what_is_no_program_is_refused_by_name(short_dir: Path) -> None:
+def test_a_hook_that_is_no_program_is_refused_by_name(short_dir: Path) -> None:
     plain = short_dir / "plain"
     plain.write_text("")
     plain.chmod(0o644)
@@ -134,7 +134,9 @@ def test_an_agent_whose_hook_may_not_be_run_does_not_begin(short_dir: Path) -> N
 # -- what it hears, and for how long ------------------------------------------------------------------
 
 
-def test_it_hears_what_it_needs_and_nothing_secret(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_hears_what_it_needs_and_nothing_secret(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook = program(short_dir / "hook", f"cat > {short_dir}/stdin; env > {short_dir}/env")
     monkeypatch.setenv("REPLKERNEL_SCHEDULER_TOKEN", "s3cret")
     monkeypatch.setenv("REPLKERNEL_HOOK_LEFT", "end")

@@ -214,7 +214,7 @@ def test_a_zygote_that_speaks_of_what_nobody_asked_for_is_let_go() -> None:
 
 
 @packed
-def test_what_a_router_wrote_down_ends_there(bad: bytes) -> None:
+def test_notes_of_a_router_end_where_they_are_damaged(bad: bytes) -> None:
     assert [*read_notes(struct.pack(">I", len(bad)) + bad)] == []
     assert read_confirmation(CONFIRMS + bad) is None
 

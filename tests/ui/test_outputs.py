@@ -85,7 +85,7 @@ def test_a_tab_that_is_closed_while_a_cell_runs(desk: tuple[Lab, Browser]) -> No
     assert browser.prompt("after", 2) == "[2]:"
 
 
-def test_what_a_cell_takes_back_or_changes_while_nobody_looks(desk: tuple[Lab, Browser]) -> None:
+def test_output_changed_or_taken_back_while_nobody_looks_is_shown_so(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     clearing = until_told("clear_output(wait=True)\n    print('step', i)", "pass")
     clearing = f"from IPython.display import clear_output, display\n{clearing}"

@@ -17,7 +17,7 @@ TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 LIST = ".jp-replkernel-scroll"
 
 
-def test_what_many_updates_cost_a_page(desk: tuple[Lab, Browser]) -> None:
+def test_the_cost_of_many_updates_is_measured_beside_a_stock_page(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     figures = {}
     for name, kernel in (("stock", "python3"), ("ours", "replkernel")):

@@ -1,10 +1,30 @@
-"""What every unit test gets: a process whose loggers nobody has looked at, whatever tests before it made."""
+"""What every unit test gets: a process whose loggers nobody has looked at, whatever tests before it made.
+
+Properties are tried on a quarter of their examples (`tests/support/examples.py`), and by no clock.
+"""
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import pytest
+from hypothesis import settings
 
 from replkernel.namespace.patches import loggers
+from tests.support.examples import examples
+
+settings.register_profile("unit", max_examples=examples(100), deadline=None)
+settings.load_profile("unit")
+
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+"""jsonschema makes a grammar of URIs of it in three seconds; no unit test asks whether one is right."""
+
+
+def pytest_collection_finish() -> None:
+    """Have garbage collections pass over what is here by now: libraries would take most of their time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

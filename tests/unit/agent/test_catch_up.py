@@ -53,7 +53,7 @@ def test_a_process_that_missed_a_little_gets_exactly_that() -> None:
     assert [delta.seq for delta in missed] == [3, 4]
 
 
-def test_what_is_kept_of_the_past_has_a_bound() -> None:
+def test_the_past_that_is_kept_has_a_bound() -> None:
     recent = RecentDeltas()
     for seq in range(1, RECENT_MAX + 11):
         recent.add(msgspec.structs.replace(whole_state([]), seq=Seq(seq)))

@@ -108,7 +108,7 @@ def test_a_write_that_failed_is_not_hurried() -> None:
     assert story.wait()[0] > BULKY_EVERY_S
 
 
-def test_what_comes_during_a_write_is_written_after_it() -> None:
+def test_a_change_during_a_write_is_written_after_it() -> None:
     story = Story()
     story.tell(Changed())
     story.wait()
@@ -184,7 +184,7 @@ def test_a_wish_waits_for_what_is_on_its_way() -> None:
     assert story.wait()[1] == ["write"]
 
 
-def test_what_a_lost_process_owes_is_not_waited_for() -> None:
+def test_the_audit_that_a_lost_process_owes_is_not_waited_for() -> None:
     owing = msgspec.structs.replace(LEADS, owing=True, executor=ReplicaId("r1"))
     story = Story(owing)
     story.tell(Asked(Seq(3), gone={ReplicaId("r1"): owing.seq}))
@@ -202,7 +202,7 @@ def test_a_wish_that_cannot_be_granted_says_why_in_the_end() -> None:
     assert story.now >= began + SETTLE_LIMIT_S
 
 
-def test_what_is_pinned_is_named() -> None:
+def test_a_pinned_variable_is_named() -> None:
     pin = Pin("line", "socket.socket", ReplicaId("r1"), Seq(1), reason="cannot pickle it.")
     story = Story(msgspec.structs.replace(LEADS, pins=(pin,)))
     story.tell(Asked(Seq(3)))
@@ -210,7 +210,7 @@ def test_what_is_pinned_is_named() -> None:
     assert said.startswith("say -: `line` (socket.socket) cannot be kept in a checkpoint: cannot pickle it;")
 
 
-def test_what_went_with_its_process_keeps_nobody_awake() -> None:
+def test_a_pin_lost_with_its_process_keeps_nobody_awake() -> None:
     pin = Pin("line", "socket.socket", ReplicaId("r1"), Seq(1), reason="cannot pickle it.")
     story = Story(msgspec.structs.replace(LEADS, pins=(pin,)))
     story.tell(Asked(Seq(3), gone={ReplicaId("r1"): Seq(1)}))

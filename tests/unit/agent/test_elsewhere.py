@@ -128,7 +128,7 @@ def test_of_named_hosts_a_machine_among_others_starts_its_own_alone(tmp_path: Pa
     assert lives_elsewhere("c", env | {"REPLKERNEL_HOSTS": "a,b,c=10.0.0.3:7700"}) != ""
 
 
-def test_what_opens_a_hosts_door_follows_from_the_secret_and_the_name_alone() -> None:
+def test_a_hosts_keys_and_token_follow_from_the_secret_and_the_name_alone() -> None:
     assert agent_keys(SECRET, "gpu1") == agent_keys(SECRET, "gpu1")
     assert agent_token(SECRET, "gpu1") == agent_token(SECRET, "gpu1")
     others = [agent_token(SECRET, "gpu2"), agent_token(SECRET + b"x", "gpu1")]

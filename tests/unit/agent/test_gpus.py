@@ -141,7 +141,7 @@ def test_an_environment_that_shows_some_gpus_only_is_minded(visible: str | None,
     assert [gpu.uuid for gpu in chosen(gpus, visible)] == left
 
 
-def test_what_is_hidden_from_the_agent_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_hidden_from_the_agent_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = use(Driver("GPU-a", "GPU-b"), monkeypatch, CUDA_VISIBLE_DEVICES="1")
     assert uuids(reader.read()) == ["GPU-b"]
 

@@ -402,7 +402,7 @@ def test_an_execution_without_a_result_is_failed_when_the_next_one_starts() -> N
     assert story.tell(fact.FailureLogged(Seq(1), R1)) == ["propose delta-2-2"]
 
 
-def test_what_the_log_already_holds_is_acknowledged_and_not_proposed_again() -> None:
+def test_an_entry_that_the_log_holds_is_acknowledged_and_not_proposed_again() -> None:
     story = Story().live()
     story.tell(fact.DeltaArrived(delta(1)))
     story.tell(logged(delta(1)))
@@ -501,7 +501,7 @@ def test_a_joining_replica_is_ready_once_its_log_says_that_it_is_a_member() -> N
     assert story.tell(fact.MemberLogged(R1, "a:1")) == ["router  < ready pid=100 applied=0"]
 
 
-def test_what_the_next_agent_knows_of_the_members_follows_the_log() -> None:
+def test_the_members_that_the_next_agent_knows_follow_the_log() -> None:
     story = Story().live()
     assert story.tell(fact.MemberLogged(R2, "a:2")) == []
     assert story.tell(fact.MemberGone(R2)) == []

@@ -100,7 +100,7 @@ def test_an_election_does_not_find_a_standby_behind_what_its_keeper_holds() -> N
     assert story.tell(fact.ElectionAsked(Seq(2), Fence(2))) == ["process < apply 1", "propose vote-2-2"]
 
 
-def test_what_a_process_got_in_another_way_is_not_sent_again() -> None:
+def test_a_delta_that_a_process_got_in_another_way_is_not_sent_again() -> None:
     story = HoldingStory()
     story.logged(1, "r2")
     story.tell(fact.StateSent(Seq(1)))

@@ -75,7 +75,7 @@ def test_an_agent_that_goes_starts_nobody_and_refuses_nobody() -> None:
     assert played(script, 0.01) == ["r1"]
 
 
-def test_what_is_no_process_waits_for_the_first_only_if_there_is_one() -> None:
+def test_others_wait_for_the_first_process_only_if_there_is_one() -> None:
     async def play() -> list[bool]:
         restored, fresh = Turns(), Turns()
         fresh.ask(lambda: None, lambda: None)

@@ -55,14 +55,14 @@ def test_merging_nothing_gives_an_empty_document() -> None:
     assert msgspec.json.decode(to_json(merge([]))) == empty
 
 
-def test_what_is_written_can_be_read_and_fields_of_newer_agents_are_skipped() -> None:
+def test_a_written_document_can_be_read_and_fields_of_newer_agents_are_skipped() -> None:
     document = host("a", "r1")
     assert read_document(to_json(document)) == document
     assert read_document(b'{"hosts": [{"name": "a", "weather": "fine"}]}').hosts[0].name == "a"
 
 
 @pytest.mark.parametrize("damaged", [b"", b"[]", b'{"hosts": 3}', b'{"kernels": [{}]}'])
-def test_what_is_no_document_is_refused(damaged: bytes) -> None:
+def test_a_text_that_is_no_document_is_refused(damaged: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         read_document(damaged)
 

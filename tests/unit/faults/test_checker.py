@@ -123,7 +123,7 @@ def test_a_mixture_of_cells_is_found() -> None:
     )
 
 
-def test_what_is_left_and_what_broke_the_run_are_findings() -> None:
+def test_leftovers_and_the_fault_that_broke_a_run_are_findings() -> None:
     assert judge(replace(GOOD, left=("process 5",), broken=("no host",))) == [
         "no host",
         "left behind: process 5",

@@ -75,13 +75,13 @@ def test_a_cell_may_not_be_seen_before_it_was_sent() -> None:
     assert linearize([read(0, 1, "a1"), cell("a1", 2, 3, "a1")]) is None
 
 
-def test_what_nobody_called_durable_may_be_taken_back_only_where_replies_come_first() -> None:
+def test_a_value_not_called_durable_may_be_taken_back_only_where_replies_come_first() -> None:
     history = [cell("a1", 0, 1, "a1", durable=False), cell("a2", 2, 3, "a2", durable=False)]
     assert linearize(history, undurable=True)
     assert linearize(history) is None
 
 
-def test_what_was_called_durable_is_never_taken_back() -> None:
+def test_a_value_called_durable_is_never_taken_back() -> None:
     history = [cell("a1", 0, 1, "a1"), cell("a2", 2, 3, "a2", durable=False)]
     assert linearize(history, undurable=True) is None
 

@@ -47,7 +47,7 @@ def test_nothing_has_changed_by_leaving_the_gpu(backend: FakeBackend) -> None:
     assert changed(one.run("view[0] = -1", 4)) == ["big", "view"]
 
 
-def test_what_is_captured_while_it_is_off_is_what_was_there(backend: FakeBackend) -> None:
+def test_a_capture_of_state_off_the_gpu_is_of_what_was_there(backend: FakeBackend) -> None:
     one, two = pair()
     exec(SETUP, one.namespace)
     backend.suspend()
@@ -95,7 +95,7 @@ def _small_room(total: int, *, pinned: bool) -> object:
     return HostRoom(total, pinned=pinned, piece_bytes=2048)
 
 
-def test_what_reads_bytes_that_are_off_is_stopped_and_shapes_may_be_asked_for(backend: FakeBackend) -> None:
+def test_a_read_of_bytes_off_the_gpu_is_stopped_and_shapes_may_be_asked_for(backend: FakeBackend) -> None:
     from replkernel.errors import StateSuspended
 
     x = fake.put(torch.arange(4.0, requires_grad=True))

@@ -111,7 +111,7 @@ def test_one_that_was_rebuilt_elsewhere_ships_only_what_changes_there(
     assert one["model"][0].item() == -1
 
 
-def test_what_is_off_the_device_is_known_by_the_same_chunks(backend: FakeBackend, fetched: list[int]) -> None:
+def test_state_off_the_device_is_known_by_the_same_chunks(backend: FakeBackend, fetched: list[int]) -> None:
     one, two = pair()
     one.namespace["model"] = put(torch.arange(SIZE // 8))
     here = digests(one["model"])

@@ -29,7 +29,7 @@ def elsewhere() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_rebuilt_lies_where_it_lay() -> None:
+def test_a_rebuilt_tensor_lies_where_it_lay() -> None:
     one, two = pair()
     exec(SETUP, one.namespace)
     delta = one.capture(1)

@@ -64,7 +64,7 @@ def test_a_large_tensor_goes_piece_by_piece(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(read(tmp_path / "x.safetensors")[0]["x"], torch.arange(1000))
 
 
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     replkernel.export({"x": torch.ones(1)}, path)
     before = path.read_bytes()

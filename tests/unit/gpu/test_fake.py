@@ -117,7 +117,7 @@ def test_gpus_that_stay_are_kept_as_cuda_keeps_its_own(
     assert y.sum().item() == 5
 
 
-def test_what_nobody_has_any_more_is_not_seen_there_either(fakes: FakeBackend) -> None:
+def test_a_tensor_that_nobody_has_any_more_is_not_seen_on_a_fake_gpu_either(fakes: FakeBackend) -> None:
     occupancy = Occupancy(lambda thread: True, lambda: None)
     x = put(torch.ones(1000))
     assert read_usage(GPU, os.environ) == {os.getpid(): 4000}

@@ -156,7 +156,7 @@ def test_a_cell_that_reaches_what_is_off_in_the_middle_has_it_back_and_goes_on(b
     occupancy.lend(HERE)
 
 
-def test_what_is_made_on_a_gpu_that_was_left_is_a_first_use(
+def test_a_tensor_made_on_a_gpu_that_was_left_is_a_first_use(
     occupancy: Occupancy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from replkernel.gpu import first_use

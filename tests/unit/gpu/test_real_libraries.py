@@ -117,7 +117,7 @@ def test_a_machine_without_a_driver_is_refused_in_a_sentence(checkpoint: Any) ->
     assert "\n" not in why
 
 
-def test_what_is_called_of_nvml_is_there_with_these_arguments() -> None:
+def test_the_calls_of_nvml_are_there_with_these_arguments() -> None:
     nvml = pytest.importorskip("pynvml")
     for name, arguments in NVML_CALLS.items():
         inspect.signature(getattr(nvml, name)).bind(*arguments)
@@ -126,7 +126,7 @@ def test_what_is_called_of_nvml_is_there_with_these_arguments() -> None:
     assert "gpu" in {name for name, _ in nvml.c_nvmlUtilization_t._fields_}
 
 
-def test_what_is_called_of_torch_is_there() -> None:
+def test_the_calls_of_torch_are_there() -> None:
     torch = pytest.importorskip("torch")
     calls: dict[str, tuple[Any, ...]] = {
         "is_initialized": (),

@@ -30,7 +30,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def test_it_waits_for_cuda_and_counts_as_it_is_by_then(cuda: Any) -> None:
+def test_the_memory_limit_waits_for_cuda_and_counts_as_it_is_by_then(cuda: Any) -> None:
     limit = VramLimit()
     limit.set(10 * GB)
     limit.set(20 * GB)

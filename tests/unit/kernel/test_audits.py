@@ -38,7 +38,7 @@ def test_nothing_owed_means_no_audit(stage: Stage) -> None:
     assert stage.state.calls == ["capture 1"]
 
 
-def test_what_is_owed_is_audited_and_added_to_the_same_execution(stage: Stage) -> None:
+def test_an_owed_audit_is_made_and_added_to_the_same_execution(stage: Stage) -> None:
     stage.state.leaves = (BIG,)
     stage.run(1)
     assert stage.replica.audit_delay_s() == 0.0
@@ -211,7 +211,7 @@ def kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return stage
 
 
-def test_what_is_kept_is_left_for_later_and_the_user_is_told_when(kept: Stage) -> None:
+def test_a_kept_variable_is_left_for_later_and_the_user_is_told_when(kept: Stage) -> None:
     assert [terms.kept for terms in kept.state.terms] == [frozenset(), KEPT]
     assert 290 < (kept.replica.audit_delay_s() or 0.0) <= 300
     assert kept.replica.new_and_unchecked() == [
@@ -240,7 +240,7 @@ def test_nothing_owed_is_nothing_to_settle(stage: Stage, monkeypatch: pytest.Mon
     assert stage.state.terms[-1].kept == KEPT
 
 
-def test_what_must_be_captured_before_gpus_are_left_is_captured_whole(kept: Stage) -> None:
+def test_the_capture_before_gpus_are_left_is_whole(kept: Stage) -> None:
     kept.state.leaves, kept.state.kept_back = (), set()
     assert kept.replica.settle_kept()
     assert (kept.state.terms[-1].kept, kept.replica.audit_delay_s()) == (frozenset(), None)
@@ -260,7 +260,7 @@ def test_a_process_that_went_on_without_an_audit_that_counts_ends(stage: Stage) 
     assert "without what execution 5 changed" in stage.ended[0]
 
 
-def test_what_the_store_has_no_room_for_is_awaited_by_nobody_and_looked_for_again(stage: Stage) -> None:
+def test_a_variable_without_room_is_awaited_by_nobody_and_looked_for_again(stage: Stage) -> None:
     room = Shelf()
     stage.state.unstored = Unstored(room)
     hold(stage)
@@ -384,7 +384,7 @@ def test_sentences_name_what_is_missing_and_group_what_is_alike() -> None:
     assert new == "`new` is missing: it was too large to be captured before replica r1 died."
 
 
-def test_what_a_cell_mentions_is_audited_before_the_rest(stage: Stage) -> None:
+def test_variables_that_a_cell_mentions_are_audited_before_the_rest(stage: Stage) -> None:
     stage.state.has_heavy = True
     stage.state.leaves = (BIG, Unaudited("other", 3, ReplicaId("r1")))
     stage.shell.user_ns = {"big": [], "other": []}
@@ -411,7 +411,7 @@ def test_while_somebody_waits_what_takes_long_is_left(stage: Stage) -> None:
     assert captures.QUICK_S <= terms.costly_s <= duty.HOLD_SAVED_S
 
 
-def test_what_takes_long_waits_for_a_cell_that_is_known_to_be_quick(stage: Stage) -> None:
+def test_a_long_audit_waits_for_a_cell_that_is_known_to_be_quick(stage: Stage) -> None:
     stage.run(1, text="sum(rows)")
     stage.replica.waits, stage.replica.next_cell = (lambda: True), (lambda: "sum(rows)")
     stage.run(2, text="rows[0] = 1")

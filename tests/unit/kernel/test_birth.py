@@ -21,7 +21,7 @@ def test_a_birth_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", encode_birth(BIRTH)[:-5]])
-def test_what_is_no_birth_is_refused(data: bytes) -> None:
+def test_a_message_that_is_no_birth_is_refused(data: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode_birth(data)
 

@@ -45,7 +45,7 @@ def test_one_long_cell_among_those_alike_makes_the_next_unknown(times: CellTimes
     assert times.is_quick("train(0)"), "that very cell was quick"
 
 
-def test_what_is_remembered_is_bounded(times: CellTimes) -> None:
+def test_remembered_cell_times_are_bounded(times: CellTimes) -> None:
     times.took("x" * (TEXT_MAX + 1), 0.1)
     assert not times.is_quick("x" * (TEXT_MAX + 1))
     times.took("first", 0.1)

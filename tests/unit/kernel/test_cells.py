@@ -75,7 +75,7 @@ def test_a_source_as_run_that_only_ends_its_line_is_not_told_twice(log: CellLog)
     assert [(cell.raw, cell.parsed()) for cell in copy(log)] == [(source, source + "\n")]
 
 
-def test_what_ran_without_an_end_of_line_travels_without_one(log: CellLog) -> None:
+def test_a_cell_without_an_end_of_line_travels_without_one(log: CellLog) -> None:
     log.compiled("x = 1", "x = 1", 1, "<silent>")
     assert [cell.parsed() for cell in copy(log)] == ["x = 1"]
 

@@ -41,7 +41,7 @@ def test_audits_take_a_fifth_of_any_minute_at_most(cost_s: float, urgent: bool) 
         assert worked <= 0.2 * MINUTE_S + cost_s
 
 
-def test_what_was_saved_up_is_checked_at_once() -> None:
+def test_saved_up_audits_are_made_at_once() -> None:
     times = AuditTimes()
     times.urgent = True
     times.took(AUDIT_SAVED_S / 2, 100.0)
@@ -81,7 +81,7 @@ def test_after_giving_way_a_check_waits_for_a_longer_quiet_moment_each_time() ->
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.1)), max_size=60))
-def test_what_is_spent_within_the_allowance_is_never_more_than_its_share(
+def test_time_spent_within_the_allowance_is_never_more_than_its_share(
     steps: list[tuple[float, float]],
 ) -> None:
     allowance, now, spent = Allowance(HOLD_SHARE, HOLD_SAVED_S, HOLD_SAVED_S), 0.0, 0.0

@@ -52,7 +52,7 @@ def test_the_router_is_asked_and_its_answer_printed(
     assert capsys.readouterr().out == "as you wish\n"
 
 
-def test_what_the_router_finds_wrong_is_the_cells_error() -> None:
+def test_a_request_that_the_router_refuses_is_the_cells_error() -> None:
     with pytest.raises(UsageError, match="there is no scheduler"):
         made(FakeKernel(GpuAnswer(error="there is no scheduler: start one"))).gpu("2")
 
@@ -107,5 +107,5 @@ def test_a_cell_is_its_body(cell: str, becomes: str) -> None:
         ("%%gpu 1 --m", "--m", ["--model"]),
     ],
 )
-def test_what_can_follow_is_completed(line: str, symbol: str, found: list[str]) -> None:
+def test_a_gpu_line_is_completed_with_what_can_follow(line: str, symbol: str, found: list[str]) -> None:
     assert complete_gpu(None, SimpleNamespace(line=line, symbol=symbol)) == found

@@ -20,7 +20,7 @@ def numbers(held: HeldOutput) -> list[int]:
     return [int(frames[3].split()[1]) for frames in held.begin()]
 
 
-def test_what_is_confirmed_is_let_go_of() -> None:
+def test_confirmed_output_is_let_go_of() -> None:
     held = HeldOutput()
     held.begin()
     for number in range(5):
@@ -50,7 +50,7 @@ def test_views_are_held_as_they_were() -> None:
     assert held.begin()[0][-1] == b"before"
 
 
-def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_output, "BYTES_MAX", 1000)
     monkeypatch.setattr(held_output, "REPLIES_MAX", 2)
     held = HeldOutput()

@@ -79,7 +79,7 @@ def test_after_a_cell_an_interrupt_counts_only_for_a_cell_that_waits_already() -
     assert put_off.take()
 
 
-def test_what_comes_in_a_block_that_postpones_breaks_what_comes_after_it() -> None:
+def test_an_interrupt_in_a_postponing_block_breaks_what_comes_after_it() -> None:
     # A shell has what it starts in the background ignore SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     reached = []

@@ -69,7 +69,7 @@ def test_whoever_imports_more_gets_ipykernels_own(stand_in: ModuleType) -> None:
     assert stand_in.Debugger is Debugger, "who holds the stand-in is served as well"
 
 
-def test_what_was_set_in_the_stand_in_holds_in_the_module(stand_in: ModuleType) -> None:
+def test_a_setting_of_the_stand_in_holds_in_the_debugger_module(stand_in: ModuleType) -> None:
     def get_tmp_directory() -> str:
         return "/cells"
 

@@ -243,7 +243,9 @@ def test_pins_say_what_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "A generator cannot be copied." in out
 
 
-def test_what_another_replica_rebuilt_otherwise_is_a_pin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_component_that_another_replica_rebuilt_otherwise_is_a_pin(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lost = UnfaithfulSection("x", "Drops", "r1", 3, "Its attributes differ.")
     replicas = tuple(ReplicaStatus(name, "hosta", "standby", unfaithful=(lost,)) for name in ("r2", "r3"))
     document = StatusDocument(kernels=(KernelStatus("k1", "idle", 4, None, replicas),))
@@ -258,7 +260,7 @@ def test_no_pins(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nothing binds" in ask(replica, "pins", capsys)
 
 
-def test_what_has_not_been_looked_at_yet_is_told_with_the_pins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_variables_not_looked_at_yet_are_told_with_the_pins(capsys: pytest.CaptureFixture[str]) -> None:
     replica = FakeReplica()
     replica.new_and_unchecked = lambda: ["not captured yet: s"]  # type: ignore[method-assign]
     assert ask(replica, "pins", capsys).splitlines()[-1] == "not captured yet: s"
@@ -273,7 +275,7 @@ def test_unknown_questions_name_the_help(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "meant"), [("rest", "hibernate"), ("move host-2", "migrate"), ("pins everything", "pins")]
 )
-def test_what_may_be_meant_is_named(line: str, meant: str) -> None:
+def test_an_unknown_word_is_answered_with_what_may_be_meant(line: str, meant: str) -> None:
     with pytest.raises(UsageError, match=f"`%replkernel {meant} --help` says how"):
         magics(FakeReplica()).replkernel(line)
 
@@ -296,7 +298,7 @@ def test_open_widgets_are_among_what_binds(capsys: pytest.CaptureFixture[str]) -
     assert "2 comms" in out and "r1" in out and "until they are closed" in out
 
 
-def test_what_binds_twice_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pin_that_binds_twice_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     replica = FakeReplica(None)
     replica.pins = replica.pins * 3
     assert ask(replica, "pins", capsys).count("gen") == 3  # its name, its type, and why

@@ -66,7 +66,7 @@ def test_cells_without_a_pause_ship_for_a_tenth_of_the_time_and_the_point_still_
     assert max(story.ages) <= 10 * 1.25 + 1.0 + 0.8 + 0.1, "it is never behind by more"
 
 
-def test_what_costs_little_is_as_old_as_it_may_be_and_no_older() -> None:
+def test_a_cheap_variable_is_as_old_as_it_may_be_and_no_older() -> None:
     story = Training(cell_s=0.5, capture_s=0.06, store_s=0.1)
     for _ in range(100):
         story.cell()
@@ -122,7 +122,7 @@ def test_the_first_version_of_what_is_kept_is_captured_at_once() -> None:
     assert Pace().early(EVERY, 1000.0) == frozenset()
 
 
-def test_what_is_kept_is_captured_once_in_its_time_at_most() -> None:
+def test_a_kept_variable_is_captured_once_in_its_time_at_most() -> None:
     pace = Pace()
     kept(pace, 1000.0, told="model opt")
     assert pace.early(EVERY, 1059.0) == {"model", "opt"}
@@ -130,7 +130,7 @@ def test_what_is_kept_is_captured_once_in_its_time_at_most() -> None:
     assert pace.early(EVERY, 1300.0) == frozenset()
 
 
-def test_what_is_kept_and_has_not_changed_holds_nothing_up() -> None:
+def test_an_unchanged_kept_variable_holds_nothing_up() -> None:
     pace = Pace()
     kept(pace, 1000.0, told="model opt")
     assert pace.allows(1001.0)
@@ -153,7 +153,7 @@ def test_while_something_kept_is_held_back_nothing_large_is_captured_in_vain() -
     assert pace.early(EVERY, 1300.0) == frozenset()
 
 
-def test_what_is_kept_no_more_holds_nothing_up() -> None:
+def test_a_variable_kept_no_more_holds_nothing_up() -> None:
     pace = Pace()
     kept(pace, 1000.0, told="model")
     kept(pace, 1010.0, back="model")

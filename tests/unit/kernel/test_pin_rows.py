@@ -39,16 +39,16 @@ def rows(*held: Pin, doubts: tuple[Doubt, ...] = (), **namespace: Any) -> list[R
     return pin_rows(held, doubts, HERE, namespace, lost, lambda name: name in awaited)
 
 
-def test_what_lives_here_is_told_as_it_was_captured() -> None:
+def test_a_pin_that_lives_here_is_told_as_it_was_captured() -> None:
     assert rows(pin("c", "c.s"), c=1) == [Row("c.s", "generator", "r1", "3", "It is in flight.")]
 
 
-def test_what_another_replica_has_is_lost_here() -> None:
+def test_a_pin_of_another_replica_is_lost_here() -> None:
     (row,) = rows(pin("g", replica=THERE))
     assert row.why == LOST_HERE + "It is in flight."
 
 
-def test_what_an_earlier_process_of_this_replica_had_is_lost_wherever_it_lies() -> None:
+def test_a_pin_of_an_earlier_process_is_lost_wherever_it_lies() -> None:
     plain, deep = pin("g"), pin("c", "c['s']")
     one, two = grave(plain), grave(deep)
     found = rows(plain, deep, g=one, c={"s": two}, graves=[one, two])
@@ -58,7 +58,7 @@ def test_what_an_earlier_process_of_this_replica_had_is_lost_wherever_it_lies() 
     ]
 
 
-def test_what_is_lost_goes_by_the_name_that_it_has_now() -> None:
+def test_a_loss_goes_by_the_name_that_it_has_now() -> None:
     of = pin("g")
     one = grave(of)
     assert [row.variable for row in rows(of, Out=[one], kept=[0, one], graves=[one])] == ["kept[1]"]
@@ -76,7 +76,7 @@ def test_one_thing_has_one_row() -> None:
     assert row.why == "On replica r3: It is in flight."
 
 
-def test_what_another_value_has_taken_the_place_of_is_no_loss() -> None:
+def test_a_value_that_was_replaced_is_no_loss() -> None:
     of = pin("c", replica=THERE)
     one = grave(of)
     assert rows(of, c=1, graves=[one]) == []  # A traceback holds it.
@@ -89,7 +89,7 @@ def test_what_another_value_has_taken_the_place_of_is_no_loss() -> None:
     assert rows(before, c=1) == []
 
 
-def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss() -> None:
+def test_a_value_that_was_replaced_deep_in_a_variable_is_no_loss() -> None:
     of = pin("c", "c['s']", replica=THERE)
     one = grave(of)
     assert rows(of, c={"s": 1}, graves=[one]) == []
@@ -101,7 +101,7 @@ def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss
     assert [row.variable for row in rows(within, c=csv.reader([]))] == ["c.…"]
 
 
-def test_what_is_deleted_is_no_loss_and_what_waits_is_one_still() -> None:
+def test_a_deleted_variable_is_no_loss_and_one_that_waits_is_one_still() -> None:
     of = pin("g")
     grave(of)
     assert rows(of) == []
@@ -111,12 +111,12 @@ def test_what_is_deleted_is_no_loss_and_what_waits_is_one_still() -> None:
     assert row.variable == "process"
 
 
-def test_what_is_lost_of_an_object_that_is_there_has_a_row() -> None:
+def test_a_lost_part_of_an_object_that_is_there_has_a_row() -> None:
     graph = Pin("loss", "tensor with an autograd graph", THERE, Seq(5), "", "Its values were copied.", 5)
     assert [row.variable for row in rows(graph, loss=1.5)] == ["loss"]
 
 
-def test_what_lives_here_binds_whatever_its_variable_has_now() -> None:
+def test_a_living_object_binds_whatever_its_variable_has_now() -> None:
     """The capture after the cell tells whether it still does."""
     assert len(rows(pin("c"), c=1)) == 1
 
@@ -127,7 +127,7 @@ def test_two_reasons_of_one_name_have_two_rows() -> None:
     assert [row.why for row in rows(one, other, one)] == ["It is in flight.", "A function traces."]
 
 
-def test_what_holds_something_with_a_row_of_its_own_is_told_together() -> None:
+def test_a_holder_and_its_part_with_a_row_are_told_together() -> None:
     cause = "Its class is mapped."
     named = msgspec.structs.replace(pin("Base"), reason=cause)
     holding = [
@@ -139,7 +139,7 @@ def test_what_holds_something_with_a_row_of_its_own_is_told_together() -> None:
     assert len(rows(*holding, Run=2)) == 4, "nothing else says what it is"
 
 
-def test_what_is_no_variable_is_told_in_words() -> None:
+def test_a_pin_that_is_no_variable_is_told_in_words() -> None:
     assert [row.variable for row in rows(pin("library json:limits"))] == ["json.limits"]
 
 

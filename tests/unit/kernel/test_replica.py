@@ -187,7 +187,7 @@ def test_a_cell_waits_for_what_it_needs(stage: Stage) -> None:
     assert stage.settled == [9]
 
 
-def test_what_does_not_come_is_an_error_and_nothing_is_claimed(
+def test_a_delta_that_does_not_come_is_an_error_and_nothing_is_claimed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "NEEDS_TIMEOUT_S", 0.02)
@@ -392,12 +392,12 @@ def test_a_cell_that_nobody_else_can_run_is_run_and_so_are_those_after_it(stage:
     assert stage.run(3).trouble is None
 
 
-def test_what_this_replica_made_itself_is_declined_for_nobody(stage: Stage) -> None:
+def test_a_loss_that_this_replica_made_itself_is_declined_for_nobody(stage: Stage) -> None:
     stage.state.unfaithful = unfaithful("r1")
     assert stage.run(2).trouble is None
 
 
-def test_what_is_unfaithful_is_told_with_what_was_rebuilt_and_again_when_it_ends(stage: Stage) -> None:
+def test_an_unfaithful_component_is_told_with_the_rebuilt_ones_and_again_when_it_ends(stage: Stage) -> None:
     stage.state.unfaithful, stage.state.unproven = unfaithful("r1"), 3
     stage.replica.delta_arrived(delta(1))
     stage.replica.refresh()
@@ -420,7 +420,7 @@ def test_a_process_may_go_once_what_it_ran_is_durable(stage: Stage) -> None:
     timer.join()
 
 
-def test_what_is_left_to_be_checked_is_checked_whole_before_it_goes(stage: Stage) -> None:
+def test_an_owed_audit_is_made_whole_before_the_process_goes(stage: Stage) -> None:
     stage.state.leaves = (Unaudited("big", 0, ReplicaId("r1")),)
     stage.run(1)
     stage.state.leaves = ()
@@ -432,19 +432,19 @@ def test_what_is_left_to_be_checked_is_checked_whole_before_it_goes(stage: Stage
     assert stop is None or not stop()
 
 
-def test_what_cannot_be_checked_keeps_it_by_name(stage: Stage) -> None:
+def test_a_variable_that_cannot_be_checked_keeps_the_process_by_name(stage: Stage) -> None:
     stage.state.leaves = (Unaudited("big", 0, ReplicaId("r1")),)
     stage.run(1)
     assert "`big` could not be checked" in stage.replica.what_keeps()
 
 
-def test_what_lives_in_it_alone_keeps_it_and_is_not_waited_for(stage: Stage) -> None:
+def test_a_pin_of_the_process_keeps_it_and_is_not_waited_for(stage: Stage) -> None:
     stage.pins = (Pin("thread t", "Thread", ReplicaId("r1"), Seq(1), "", "It runs."),)
     stage.run(1)
     assert stage.replica.what_keeps() == "thread t (Thread) lives in this process alone: It runs"
 
 
-def test_what_lives_in_another_process_does_not_keep_it(stage: Stage) -> None:
+def test_a_pin_of_another_process_does_not_keep_it(stage: Stage) -> None:
     stage.pins = (Pin("t", "Thread", ReplicaId("r2"), Seq(1), "", "It runs."),)
     stage.run(1)
     stage.replica.delta_committed(Seq(1))
@@ -459,7 +459,7 @@ def test_no_commit_keeps_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> No
     assert "not durable yet (no majority)" in stage.replica.what_keeps()
 
 
-def test_what_could_not_be_captured_keeps_it(stage: Stage) -> None:
+def test_a_variable_that_could_not_be_captured_keeps_the_process(stage: Stage) -> None:
     def broken() -> None:
         raise RuntimeError("no idea")
 
@@ -468,7 +468,7 @@ def test_what_could_not_be_captured_keeps_it(stage: Stage) -> None:
     assert "is here alone: RuntimeError: no idea" in stage.replica.what_keeps()
 
 
-def test_what_congestion_held_back_is_captured_before_it_goes(stage: Stage) -> None:
+def test_a_change_held_back_by_congestion_is_captured_before_the_process_goes(stage: Stage) -> None:
     stage.link.full = True
     stage.run(1)
     stage.link.full = False

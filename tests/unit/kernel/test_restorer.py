@@ -118,7 +118,7 @@ def test_little_is_not_worth_leaving_behind() -> None:
     assert stage.rebuilt == []
 
 
-def test_what_a_cell_reaches_is_rebuilt_and_the_rest_is_brought_meanwhile() -> None:
+def test_variables_that_a_cell_reaches_are_rebuilt_and_the_rest_is_brought_meanwhile() -> None:
     stage = Stage(record("a"), record("b"))
     assert stage.restorer.prepare(["a + 1", "'x'"])
     assert stage.rebuilt == ["a"]
@@ -141,7 +141,7 @@ def test_a_text_among_the_values_leads_to_further_variables() -> None:
     assert stage.rebuilt == ["big"]
 
 
-def test_what_cannot_be_rebuilt_alone_is_rebuilt_with_everything() -> None:
+def test_a_component_that_cannot_be_rebuilt_alone_is_rebuilt_with_everything() -> None:
     stage = Stage(record("a"), record("b"))
     stage.state.stuck = {ComponentId("a")}
     assert not stage.restorer.prepare(["a"])
@@ -176,7 +176,7 @@ def test_the_rest_follows_the_small_first_one_at_a_time() -> None:
     assert stage.state.ahead.cid is None
 
 
-def test_what_cannot_be_rebuilt_in_idle_time_is_left_to_the_cell_that_needs_it() -> None:
+def test_a_component_that_fails_in_idle_time_is_left_to_the_cell_that_needs_it() -> None:
     stage = Stage(record("bad", 1), record("good", 2))
     stage.state.stuck = {ComponentId("bad")}
     for _ in range(2):

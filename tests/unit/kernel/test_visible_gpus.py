@@ -98,5 +98,5 @@ def test_a_process_whose_user_started_cuda_before_any_lease_is_left_alone(torch:
     assert os.environ[VARIABLE] == "7"
 
 
-def test_what_is_set_here_belongs_to_the_process_and_does_not_travel() -> None:
+def test_the_visible_gpus_belong_to_the_process_and_do_not_travel() -> None:
     assert is_own(VARIABLE) and is_own(TORCH_LOOKS)

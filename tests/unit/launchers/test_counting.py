@@ -27,6 +27,8 @@ from replkernel_scheduler.types import (
 from replkernel_server.launchers.counting import Counting, LeaveGpu, Step, TakeGpu
 from replkernel_server.launchers.elsewhere import USER, Elsewhere
 
+from tests.support.examples import examples
+
 HOST = HostName("ray-a")
 GPUS = tuple(GpuUuid(f"GPU-{number}") for number in range(4))
 
@@ -140,7 +142,7 @@ def test_a_gpu_is_not_named_before_its_hosts_agent_has_offered_it() -> None:
     assert taken(counting) == []
 
 
-def test_what_failed_is_tried_again_when_it_is_looked_at() -> None:
+def test_a_failed_taking_is_tried_again_when_it_is_looked_at() -> None:
     counting = ready()
     counting.decided([LeaseGranted(lease(1, 0))])
     assert taken(counting) == [TakeGpu(HOST, GPUS[0])]
@@ -238,9 +240,9 @@ class World:
         assert leased == {GPUS[int(number)] for number in self.ours.values()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(("ask", "back", "job", "end", "do", "do", "count"))))
-def test_what_is_told_is_always_counted_and_in_quiet_leases_equal_the_engines_count(
+def test_a_told_grant_is_counted_and_in_quiet_leases_equal_the_engines_count(
     seed: int, acts: list[str]
 ) -> None:
     world = World(seed)

@@ -66,7 +66,7 @@ def test_each_gpu_of_other_jobs_is_a_lease_of_theirs_before_everybody_who_waits(
     assert elsewhere.counted(A, 0) == [LeaseWithdrawn(first.request.request)]
 
 
-def test_what_was_in_force_before_a_restart_goes_on() -> None:
+def test_leases_in_force_before_a_restart_go_on() -> None:
     held = Lease(LeaseId("l"), RequestId("engine ray-a 7"), KernelId("k"), A, (), Fence(3), 1.0, 1.0, USER)
     elsewhere = Elsewhere([held])
     assert elsewhere.count(A) == 1

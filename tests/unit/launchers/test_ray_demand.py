@@ -52,7 +52,7 @@ def test_a_job_is_told_with_the_hosts_that_could_have_it() -> None:
     assert jobs(request(CPU=1.0), request(GPU_group_0_abc=1.0)) == [], "they want no GPU of a host's"
 
 
-def test_what_could_not_be_had_beside_the_gpus_has_nothing_asked_back() -> None:
+def test_a_job_that_lacks_more_than_gpus_has_nothing_asked_back() -> None:
     assert jobs(request(GPU=1.0, CPU=4.0)) == [JobWaiting(("ray-b",), 1, 2)]
     assert jobs(request(GPU=1.0, special=1.0)) == []
     assert jobs(request({"zone": (1, ["x", "z"])}, GPU=1.0)) == [JobWaiting(("ray-a",), 1, 2)]
@@ -66,7 +66,7 @@ def test_a_placement_group_counts_by_bundle_or_as_a_whole_and_ours_never_does() 
     assert jobs(gangs=(gang("ours", "PACK", *two), gang("new", "PACK", *two))) == []
 
 
-def test_what_two_looks_have_seen_is_told_once_and_that_it_is_over_as_well() -> None:
+def test_demand_seen_by_two_looks_is_told_once_and_its_end_as_well() -> None:
     demand = Demand()
     one = SimpleNamespace(
         pending_resource_requests=[SimpleNamespace(request=request(GPU=1.0), count=1)],

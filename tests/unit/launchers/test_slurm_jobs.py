@@ -80,7 +80,7 @@ def test_a_job_is_asked_for_as_the_options_say() -> None:
         ({"host_prefix": "../"}, "host_prefix"),
     ],
 )
-def test_what_cannot_be_an_option_is_refused_by_name(options: dict[str, str], what: str) -> None:
+def test_a_slurm_option_that_cannot_be_is_refused_by_name(options: dict[str, str], what: str) -> None:
     with pytest.raises(ServiceSettingError, match=what):
         read_options(options)
 
@@ -245,7 +245,7 @@ def test_before_its_time_limit_a_host_is_emptied_and_the_next_one_asked_for() ->
     assert hosts.todo(2) == Todo(submit=1, not_on=("n1",))
 
 
-def test_what_ends_as_it_begins_is_asked_for_with_growing_pauses() -> None:
+def test_a_job_that_ends_as_it_begins_is_asked_for_with_growing_pauses() -> None:
     hosts = SlurmHosts(SlurmOptions(hosts=1))
     hosts.told([waits(1)], 0)
     hosts.told([over(1, "n1", "FAILED")], 1)

@@ -38,7 +38,7 @@ def test_the_replicas_hosts_and_spare_ones_are_taken_in_the_schedulers_order(
     assert chosen(monkeypatch, list("fbacd"), "a c d") == (tuple("acd"), "")
 
 
-def test_what_is_not_as_it_should_be_is_told_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_hosts_are_told_with_their_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts, told = chosen(monkeypatch, list("ab"), "b")
     assert hosts == ("b",)
     assert "1 host with agents of yours for 3 replicas" in told

@@ -92,7 +92,7 @@ def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
         ("9" * 5000, "are more than the 8"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_fix(line: str, words: str) -> None:
+def test_a_wrong_request_is_refused_with_the_fix(line: str, words: str) -> None:
     with pytest.raises(BadGpuRequest) as told:
         parse_request(line, GPUS_DEFAULT_MAX)
     said = str(told.value)

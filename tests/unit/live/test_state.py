@@ -66,7 +66,7 @@ def test_a_change_is_told_once_under_the_next_number() -> None:
     assert state.snapshot(4).seq == 2
 
 
-def test_what_a_kernel_forgets_is_gone_and_so_is_all_of_a_kernel_that_ends() -> None:
+def test_executions_that_a_kernel_forgets_are_gone_and_so_is_all_of_one_that_ends() -> None:
     state = LiveState()
     state.kernel_told("k", answer(run("a"), run("b")), 0)
     state.flush(0)

@@ -10,6 +10,8 @@ from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_server.loadtest.errors import LoadTestError
 from replkernel_server.loadtest.plan import LoadPlan, Wanted, built_in, from_records
 
+from tests.support.examples import examples
+
 HOUR_S = 3600.0
 
 
@@ -44,7 +46,7 @@ def test_cells_ask_for_no_gpus_unless_told() -> None:
     assert plan.sessions[0].cells[0].gpus == 0
 
 
-def test_it_begins_where_a_trace_first_has_as_many_sessions_as_are_wanted() -> None:
+def test_a_load_test_begins_where_a_trace_first_has_as_many_sessions_as_wanted() -> None:
     records: list[Record] = [
         Session("early", 0.0, 9000.0, 1),
         Cell("early", 10.0, 1.0, 1),
@@ -77,7 +79,7 @@ def test_a_part_without_cells_and_a_trace_of_jobs_are_refused_with_what_to_do() 
 @example(sessions=3, seed=672, speed=58.257038340524716)  # The first cell's second, told in hours, is later.
 @example(sessions=12, seed=903, speed=7.0)  # As the first cell comes, a session is over and the next to come.
 @given(sessions=st.integers(3, 12), seed=st.integers(0, 1000), speed=st.floats(1, 120))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_the_built_in_pattern_has_as_many_sessions_as_are_wanted_and_begins_with_a_cell(
     sessions: int, seed: int, speed: float
 ) -> None:

@@ -49,7 +49,7 @@ FROM_THE_START = (
         ("pairwise(a)", [(3, 4), (4, 5)]),
     ],
 )
-def test_what_goes_over_an_iterator_of_the_notebooks_goes_on(made: str, rest: list[Any]) -> None:
+def test_an_adapter_over_an_iterator_of_the_notebooks_goes_on(made: str, rest: list[Any]) -> None:
     space = moved(f"{FROM_THE_START}it = {made}; next(it); next(it); asked.clear()", "again = 1", "more = 2")
     assert space["asked"] == []
     assert [next(space["it"]), next(space["it"])] == rest

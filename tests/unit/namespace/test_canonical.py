@@ -18,9 +18,10 @@ from replkernel.namespace.pickling import CapturePickler
 from replkernel.namespace.proof import ClassFacts, source_of
 from replkernel.namespace.world import World
 from replkernel.records import ReplicaId
+from tests.support.examples import examples
 
 NAN = struct.unpack(">d", bytes.fromhex("7ff8000000000001"))[0]
-RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 WORLD = World({"__name__": "__main__", "__builtins__": builtins}, ReplicaId("r1"))
@@ -104,7 +105,7 @@ def _remember(value: Any, made: Any, known: dict[int, Any]) -> Any:
 
 @RELAXED
 @given(graphs, st.randoms(use_true_random=False))
-def test_what_only_memory_tells_apart_is_equal(graph: Any, rng: random.Random) -> None:
+def test_dumps_that_only_memory_tells_apart_are_equal(graph: Any, rng: random.Random) -> None:
     assert differences(graph, twin(graph, {}, rng)) == []
 
 
@@ -265,7 +266,7 @@ def test_large_buffers_count_by_their_content() -> None:
     assert differences(one, other)
 
 
-def test_what_is_no_dump_is_said_to_be_none() -> None:
+def test_bytes_that_are_no_dump_are_said_to_be_none() -> None:
     source = dumped([1])
     for stream in (b"", b"\x80\x05", b"\x80\x05h\xff.", b"\x80\x05]\x94(K\x01K"):
         with pytest.raises(Unreadable):

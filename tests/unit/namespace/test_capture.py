@@ -216,7 +216,7 @@ def test_the_table_says_what_there_is() -> None:
     assert one.state.state_bytes > 5000
 
 
-def test_what_is_lost_has_the_type_that_it_had() -> None:
+def test_a_lost_value_has_the_type_that_it_had() -> None:
     one, two = pair()
     two.take(one.run("g=(i for i in [1, 2]); next(g)", 1))
     assert [row.kind for row in two.state.table() if row.names == ("g",)] == ["generator, lost"]

@@ -24,7 +24,7 @@ async def _all(steps: Any) -> list[Any]:
     return [step async for step in steps]
 
 
-def test_what_has_not_begun_begins_elsewhere() -> None:
+def test_a_coroutine_that_has_not_begun_begins_elsewhere() -> None:
     one, two = pair()
     made = "co = job(4, 5, sink=sink, k=6); ag = ticks(3); co.__name__ = 'mine'; own = outer([7])"
     two.take(one.run(JOBS + made, 1))

@@ -19,7 +19,7 @@ SHOWN = (
 
 
 @pytest.mark.parametrize("below", ["", "(Base)", "(dict)", "(ValueError)"])
-def test_what_an_instance_holds_is_read_past_the_class(below: str) -> None:
+def test_attributes_of_an_instance_are_read_past_the_class(below: str) -> None:
     space = moved(
         f"{SHOWN.format(below=below, slots='pass')}one = Shown()",
         "one.x.append(2); kept = one.x; one.y = kept",

@@ -132,7 +132,7 @@ def test_a_connection_goes_on_as_it_was(made: str, changed: str, holds: str) -> 
 
 
 @pytest.mark.parametrize(("made", "name", "reason"), NAMED, ids=[made for made, *_ in NAMED])
-def test_what_cannot_be_carried_of_a_database_is_named(
+def test_parts_of_a_database_that_cannot_be_carried_are_named(
     made: str, name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -180,7 +180,9 @@ def test_a_cursor_of_a_connection_that_stays_is_named_like_it() -> None:
     assert two["k"].connection is two["c"] is two["z"][1]
 
 
-def test_what_ipython_adds_for_its_history_is_not_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_that_ipython_adds_for_its_history_are_not_the_notebooks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def of_history(value: bytes) -> bytes:
         return value
 

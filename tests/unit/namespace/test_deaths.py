@@ -290,7 +290,7 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_what_dies_dies_once(program: list[str], dead: list[object]) -> None:
+def test_an_object_dies_once_on_all_replicas_together(program: list[str], dead: list[object]) -> None:
     chunks: dict[str, bytes] = {}
     replicas = [Notebook(f"r{number}", chunks) for number in (1, 2, 3)]
     alone = Notebook("r4")

@@ -55,7 +55,7 @@ def _rest(space: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("begin", "then"), CASES)
-def test_it_goes_on_as_at_rest(begin: str, then: str) -> None:
+def test_an_iterator_goes_on_as_at_rest(begin: str, then: str) -> None:
     one, two = pair()
     alone = Notebook("r3")
     exec(begin, alone.namespace)
@@ -87,7 +87,7 @@ def test_a_capture_moves_no_iterator() -> None:
         "d = dict.fromkeys(range(5)); it = iter(d); next(it); del d[0]",
     ],
 )
-def test_what_cannot_go_on_alike_is_named(cell: str) -> None:
+def test_an_iterator_that_cannot_go_on_alike_is_named(cell: str) -> None:
     one, _ = pair()
     delta = one.run(cell, 1)
     assert {pin.name for component in delta.components for pin in component.pins} == {"it"}

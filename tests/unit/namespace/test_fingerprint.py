@@ -52,7 +52,7 @@ def test_who_gives_way_leaves_no_hold_of_the_buffer_and_no_thread() -> None:
     assert threading.active_count() == before
 
 
-def test_what_was_begun_has_the_digests_that_it_has_alone() -> None:
+def test_a_buffer_hashed_beside_others_has_the_digests_that_it_has_alone() -> None:
     views = [memoryview(bytearray(random.Random(size).randbytes(size))) for size in (*SIZES, 100)]
     together = BufferDigests()
     together.begin(views)

@@ -21,6 +21,7 @@ from notebook import Notebook, changed, pair
 from replkernel.namespace import agenda, survey, together
 from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.records import Delta, Fence, Seq
+from tests.support.examples import examples
 
 ITEMS = 11_000
 SETUP = f"""
@@ -132,7 +133,7 @@ def assert_true_but_for(one: Notebook, two: Notebook, delta: Delta) -> None:
         st.sampled_from(["big", "other", "small", "twin", "points", "lines", "text", "number"])
     ),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_wherever_captures_give_way_the_replica_ends_as_the_original(
     cells: list[tuple[str, int]],
     budget_s: float | None,
@@ -174,7 +175,7 @@ def stopped_at_big(one: Notebook, seq: int) -> Delta:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_is_left_out_is_named_with_the_last_cell_after_which_it_was_checked() -> None:
+def test_a_variable_left_out_is_named_with_the_cell_after_which_it_was_checked() -> None:
     one, two = pair()
     one.run(f"big = [[i] for i in range({ITEMS})]", 1)
     one.run("x = 1", 2)
@@ -223,7 +224,7 @@ def test_a_new_variable_whose_first_dump_gives_way_was_never_captured() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_shares_with_something_unaudited_is_joined_with_it_by_the_audit() -> None:
+def test_a_variable_that_shares_with_an_unaudited_one_is_joined_by_the_audit() -> None:
     one, two = pair()
     two.take(one.run(f"big = [[i] for i in range({ITEMS})]\nx = 0", 1))
     exec("y = big[0]; y.append(7); x = 1", one.namespace)

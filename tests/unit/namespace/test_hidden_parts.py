@@ -37,7 +37,7 @@ def test_a_pairwise_iterator_part_way() -> None:
     assert list(space["it"]) == []
 
 
-def test_what_cmp_to_key_returns_and_its_keys() -> None:
+def test_cmp_to_key_functions_and_their_keys_arrive() -> None:
     space = moved("import functools\nkey = functools.cmp_to_key(lambda a, b: b - a); five = key(5)", "x = 1")
     assert sorted([1, 3, 2], key=space["key"]) == [3, 2, 1]
     assert space["five"] < space["key"](4)
@@ -85,7 +85,7 @@ def test_the_buffer_of_a_bytes_io() -> None:
     assert space["f"].truncate(1) == 1
 
 
-def test_what_unpacks_values_one_by_one() -> None:
+def test_iterators_that_unpack_values_go_on() -> None:
     space = moved(
         "import struct\nraw = bytearray(range(8)); it = struct.iter_unpack('<h', raw); first = next(it)\n"
         "done = struct.iter_unpack('b', b'a'); end = [*done]",
@@ -149,7 +149,7 @@ def test_exceptions_keep_slots_names_and_the_marks_below_their_lines() -> None:
         ("ExceptionGroup('m', [OSError(1, 'a')]); e.exceptions[0].strerror = 'b'", "e.message == 'm' and e.exceptions[0].strerror == 'b'"),
     ],
 )  # fmt: skip
-def test_what_python_keeps_of_an_exception_beside_its_arguments_arrives(made: str, check: str) -> None:
+def test_hidden_attributes_of_an_exception_arrive(made: str, check: str) -> None:
     assert eval(check, moved(f"box = [1]; e = {made}", "again = 1"))
 
 
@@ -296,7 +296,7 @@ def test_a_text_in_memory_knows_which_newlines_were_in_it() -> None:
     assert space["b"].mark == [space["b"]]
 
 
-def test_what_waited_in_a_loop_takes_another() -> None:
+def test_a_lock_or_queue_that_waited_in_a_loop_takes_another() -> None:
     space = moved(
         "import asyncio\nlock, queue = asyncio.Lock(), asyncio.Queue(); lock._loop = queue._loop = object()\n"
         "queue.put_nowait(lock)",
@@ -322,7 +322,7 @@ def test_a_generator_that_has_not_begun_is_made_again() -> None:
     assert next(space["e"]) == "bb"
 
 
-def test_what_is_in_a_simple_queue_stays_in_it() -> None:
+def test_items_of_a_simple_queue_stay_in_it() -> None:
     space = moved(
         "import queue\njob = [1]; q = queue.SimpleQueue(); empty = queue.SimpleQueue()\n"
         "for item in ('first', job, q, None): q.put(item)",

@@ -50,7 +50,7 @@ def test_a_transient_variable_that_changes_is_not_told_again() -> None:
     assert one.run("cache['more'] = bytearray(2_000_000)", 2).components == ()
 
 
-def test_what_shares_with_a_transient_variable_keeps_its_own() -> None:
+def test_a_variable_that_shares_with_a_transient_one_keeps_its_own() -> None:
     one, two = pair()
     two.take(one.run("rows = [1, 2]\n" + MARK.replace("{'big': bytearray(1_000_000)}", "{'rows': rows}"), 1))
     two.take(one.run("rows.append(3)", 2))
@@ -83,7 +83,7 @@ def test_a_transient_variable_bound_anew_elsewhere_is_transient_there() -> None:
 
 
 @pytest.mark.parametrize(("cell", "error"), [("transient([1])", ValueError), ("transient(5)", TypeError)])
-def test_what_cannot_be_marked_is_refused(cell: str, error: type[Exception]) -> None:
+def test_a_value_that_cannot_be_marked_transient_is_refused(cell: str, error: type[Exception]) -> None:
     one = Notebook("r1")
     with pytest.raises(error, match="transient takes what a variable holds"):
         one.run(f"import replkernel\nreplkernel.{cell}", 1)
@@ -96,7 +96,7 @@ STEP = "model[0] += 1\nlog.append(len(log))"
 KEPT = Terms(kept=frozenset({"model"}))
 
 
-def test_what_is_kept_stays_as_it_was_told_until_it_may_be_told_again() -> None:
+def test_a_kept_variable_stays_as_it_was_told_until_its_time() -> None:
     one, two = pair()
     two.take(one.run(TRAINED, 1))
     early = one.run(STEP, 2, KEPT)
@@ -110,13 +110,13 @@ def test_what_is_kept_stays_as_it_was_told_until_it_may_be_told_again() -> None:
     assert (two["model"][0], two["log"]) == (2, [0, 1])
 
 
-def test_what_is_kept_and_did_not_change_holds_nothing_back() -> None:
+def test_an_unchanged_kept_variable_holds_nothing_back() -> None:
     one, _ = pair()
     one.run(TRAINED, 1)
     assert one.run("log.append(1)", 2, KEPT).whole
 
 
-def test_what_hangs_together_with_what_is_kept_waits_with_it() -> None:
+def test_a_variable_joined_with_a_kept_one_waits_with_it() -> None:
     one, two = pair()
     two.take(one.run(TRAINED + "\nopt = {'of': model}", 1))
     early = one.run("opt['step'] = 1", 2, KEPT)
@@ -133,7 +133,7 @@ def test_the_first_version_of_what_is_kept_is_told_at_once() -> None:
     assert len(two["model"]) == 1_000_000
 
 
-def test_what_is_deleted_is_kept_no_more() -> None:
+def test_a_deleted_variable_is_kept_no_more() -> None:
     one, _ = pair()
     one.run(TRAINED, 1)
     one.run(STEP, 2, KEPT)
@@ -141,7 +141,7 @@ def test_what_is_deleted_is_kept_no_more() -> None:
     assert not one.state.kept_back
 
 
-def test_what_is_kept_is_listed_everywhere_until_that_is_withdrawn() -> None:
+def test_a_kept_variable_is_listed_everywhere_until_that_is_withdrawn() -> None:
     one, two = pair()
     two.take(
         one.run(TRAINED + "\nreplkernel.keep('log', every=90)\ncache = {}\nreplkernel.transient(cache)", 1)
@@ -176,7 +176,7 @@ def test_other_times_are_refused(every: float | str) -> None:
 
 
 @pytest.mark.parametrize("every", [True, [5], b"5 s"])
-def test_what_is_no_time_is_refused(every: Any) -> None:
+def test_a_text_that_is_no_time_is_refused(every: Any) -> None:
     with pytest.raises(TypeError, match="every takes seconds"):
         hints.every_s(every)
 
@@ -193,7 +193,7 @@ def test_what_is_no_time_is_refused(every: Any) -> None:
         ("keep(5, every=5)", TypeError, "no plain number"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_and_changes_nothing(
+def test_a_value_that_cannot_be_kept_is_refused_and_changes_nothing(
     cell: str, error: type[Exception], says: str
 ) -> None:
     one = Notebook("r1")

@@ -108,7 +108,7 @@ _LEAVES_OUT = "  def __getstate__(s):\n    d = dict(s.__dict__); del d['cache'];
         ),
     ],
 )
-def test_what_a_getstate_leaves_out_stays(define: str, check: str) -> None:
+def test_parts_that_a_getstate_leaves_out_stay(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
@@ -126,7 +126,7 @@ def test_what_a_getstate_leaves_out_stays(define: str, check: str) -> None:
         ("class C(list):\n  def __reduce__(s): return C, ()\nx = C([1]); x.a = x", "x == [1] and x.a is x"),
     ],
 )  # fmt: skip
-def test_what_a_reduction_leaves_out_stays_and_nobody_asks_for_it(define: str, check: str) -> None:
+def test_parts_that_a_reduction_leaves_out_stay_and_nobody_asks_for_it(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
@@ -169,7 +169,7 @@ def test_a_member_of_an_enum_over_a_date_or_a_decimal_is_what_it_was(base: str, 
 
 
 @pytest.mark.parametrize("made", ["TypeVar('T')", "ParamSpec('T')", "NewType('T', int)"])
-def test_what_a_cell_sets_on_a_type_variable_or_a_new_type_stays(made: str) -> None:
+def test_attributes_set_on_a_type_variable_or_a_new_type_stay(made: str) -> None:
     space = moved(f"from typing import *\nT = {made}; T.note = [T]", "again = 1", "T.note.append(2)")
     assert eval("T.note[0] is T and T.note[1] == 2 and T.__name__ == 'T'", space)
 
@@ -213,7 +213,7 @@ def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(o
         ("import uuid\nclass U(uuid.UUID): pass\nx = U(int=5); y = [x]", "x.int == 5 and y[0] is x"),
     ],
 )  # fmt: skip
-def test_what_lies_beside_the_value_of_a_child_of_pythons_own_types_arrives(define: str, check: str) -> None:
+def test_attributes_beside_the_value_of_a_child_of_pythons_own_types_arrive(define: str, check: str) -> None:
     space = moved(define, "again = 1", "once_more = 2")
     assert eval(check, space)
 
@@ -228,7 +228,7 @@ def test_what_lies_beside_the_value_of_a_child_of_pythons_own_types_arrives(defi
         ("class E(KeyError, AttributeError): pass\nx = E('t'); x.name = 'n'; x.obj = x", "(x.name, x.args, x.obj is x) == ('n', ('t',), True)"),
     ],
 )  # fmt: skip
-def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, check: str) -> None:
+def test_objects_behind_views_caches_errors_and_partials_arrive(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 

@@ -95,7 +95,7 @@ def test_columns_of_text_are_cut_by_content() -> None:
     two.take(delta)
 
 
-def test_what_changes_while_it_is_written_is_written_again() -> None:
+def test_a_buffer_that_changes_while_it_is_written_is_written_again() -> None:
     one, two = pair()
     first = one.run("import numpy as np\na=np.zeros(500_000)", 1)
     write, array = one.cache.write_chunks, one["a"]

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, pair
 
+from tests.support.examples import examples
+
 KINDS = ("list", "dict", "set", "tuple", "object", "slots", "closure", "bytearray")
 CLASSES = """
 class Plain: pass
@@ -125,7 +127,7 @@ def variables(notebook: Notebook) -> list[Any]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(plans())
 def test_a_graph_arrives_as_it_was(plan: Plan) -> None:
     one, two = pair()
@@ -140,7 +142,7 @@ def test_a_graph_arrives_as_it_was(plan: Plan) -> None:
     assert two.capture(4).components == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(plans(), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=6))
 def test_changes_on_alternating_replicas_are_as_in_one_process(
     plan: Plan, steps: list[tuple[int, int, bool]]

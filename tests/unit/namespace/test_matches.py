@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import pair
 
+from tests.support.examples import examples
+
 
 def test_a_scanner_goes_on_with_the_functions_of_the_notebook() -> None:
     one, two = pair()
@@ -58,7 +60,7 @@ def test_a_pattern_that_was_compiled_to_be_debugged_prints_nothing(
 PATTERNS = ["a*", "a+", "(?<=b)a|c", "^a|b", "x*?", r"\b", "(a)(b)?", ".", "$", "a|(?=b)", ""]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from(PATTERNS),
     st.text("abc é\U0001f600", max_size=12),

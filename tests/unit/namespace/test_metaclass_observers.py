@@ -133,7 +133,7 @@ def test_classes_that_are_equal_by_name_stay_two(order: str) -> None:
     assert space["found"] == ([1, 2], False, True, True, "new", 1, 2)
 
 
-def test_what_is_registered_for_classes_of_one_name_is_told_apart() -> None:
+def test_registrations_for_classes_of_one_name_are_told_apart() -> None:
     metaclass = (
         "from replkernel.namespace.hooks import register\nclass Meta(type):\n"
         "  def __eq__(cls, other): return True\n  def __hash__(cls): return 1\n"
@@ -152,7 +152,7 @@ def test_what_is_registered_for_classes_of_one_name_is_told_apart() -> None:
         hooks.registered.clear()
 
 
-def test_what_copyreg_has_for_such_a_class_is_used() -> None:
+def test_a_copyreg_entry_of_a_class_with_an_odd_metaclass_is_used() -> None:
     space = moved(
         "import copyreg\nclass Meta(type):\n  def __hash__(cls): return 7\n"
         "class A(metaclass=Meta): pass\ncopyreg.pickle(A, lambda one: (A, ()))\na = A()",
@@ -162,7 +162,7 @@ def test_what_copyreg_has_for_such_a_class_is_used() -> None:
     assert space["a"].x == [1, 2]  # type: ignore[attr-defined]
 
 
-def test_what_such_a_class_cannot_keep_is_lost_by_its_name() -> None:
+def test_a_part_that_a_class_with_an_odd_metaclass_cannot_keep_is_lost_by_name() -> None:
     executor, standby = pair()
     delta = executor.run(
         f"{RAISING}class A(metaclass=Meta): pass\na = A(); a.g = (i for i in 'xy'); next(a.g); b = A()", 1
@@ -195,7 +195,7 @@ def test_a_class_that_would_be_asked_is_in_no_table() -> None:
     assert derives(_Below, _Asked) and not derives(dict, _Asked)
 
 
-def test_what_is_kept_of_such_a_class_is_found_by_its_identity() -> None:
+def test_notes_of_a_class_with_an_odd_metaclass_are_found_by_its_identity() -> None:
     kept = Classes()
     kept.add(_Asked)
     kept.add(dict)

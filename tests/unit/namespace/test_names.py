@@ -94,7 +94,7 @@ def test_names_that_come_while_they_are_looked_at_disturb_nobody(
     assert names.look() == list(space)
 
 
-def test_what_cannot_be_read_is_no_table() -> None:
+def test_a_dictionary_that_cannot_be_read_has_no_table() -> None:
     assert entries({"a": 1, 2: 3}) is None
     assert entries(OrderedDict(a=1)) is None
     assert entries(SimpleNamespace(a=1).__dict__) in (None, identities(("a", 1)))

@@ -63,7 +63,7 @@ def test_the_places_are_where_calls_can_leave_something(module: ModuleType) -> N
     }
 
 
-def test_what_was_left_is_put_into_another_import(module: ModuleType) -> None:
+def test_attributes_that_calls_left_are_put_into_another_import(module: ModuleType) -> None:
     module.collect("a"), module.count(), module.add(5), module.A().method(), module.A.static()
     left = entered()
     del sys.modules["users_own"]
@@ -82,7 +82,7 @@ def test_what_was_left_is_put_into_another_import(module: ModuleType) -> None:
     }
 
 
-def test_what_calls_leave_in_private_attributes_of_classes_is_a_place(
+def test_a_private_class_attribute_left_by_a_call_is_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (
@@ -102,7 +102,7 @@ def test_what_calls_leave_in_private_attributes_of_classes_is_a_place(
         del sys.modules["users_own"]
 
 
-def test_what_calls_leave_in_classes_that_a_metaclass_made_is_a_place(
+def test_an_attribute_left_in_a_metaclass_made_class_is_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (
@@ -131,7 +131,7 @@ def test_what_calls_leave_in_classes_that_a_metaclass_made_is_a_place(
         del sys.modules["users_own"]
 
 
-def test_what_calls_leave_in_nested_classes_and_in_members_of_enumerations_is_a_place(
+def test_an_attribute_left_in_nested_classes_or_enum_members_is_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (

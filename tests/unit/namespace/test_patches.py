@@ -145,7 +145,7 @@ def test_a_call_of_a_local_variable_sets_no_library_up() -> None:
     assert plan.inner
 
 
-def test_what_a_place_depends_on_may_come_after_it(library: types.ModuleType) -> None:
+def test_a_dependency_of_a_place_may_come_after_it(library: types.ModuleType) -> None:
     book = Book()
     book.bind("library a_library:themes.default=", "dark")
     book.bind('library a_library:themes._known["dark"]', 1)
@@ -155,7 +155,7 @@ def test_what_a_place_depends_on_may_come_after_it(library: types.ModuleType) ->
     assert book.troubles == {}
 
 
-def test_what_a_library_does_by_itself_is_its_own(notebook: Notebook) -> None:
+def test_a_change_that_a_library_makes_by_itself_is_its_own(notebook: Notebook) -> None:
     assert notebook.run("lib.fill(); x = lib.helper; del x") == {}
 
 
@@ -204,7 +204,7 @@ def test_another_list_that_holds_the_same_is_a_change(library: types.ModuleType)
     assert book.values() == {root: ["x"]}
 
 
-def test_what_a_users_module_holds_is_told_also_where_it_is_as_imported(library: types.ModuleType) -> None:
+def test_a_users_module_is_told_also_where_it_is_as_imported(library: types.ModuleType) -> None:
     book, root = Book(), "library a_library:limit"
     book.is_users = lambda name: name == "a_library"
     book.bind(root, 11)
@@ -214,7 +214,7 @@ def test_what_a_users_module_holds_is_told_also_where_it_is_as_imported(library:
     assert set(book.values()) == {root}
 
 
-def test_what_the_notebook_had_there_itself_is_no_librarys_own(library: types.ModuleType) -> None:
+def test_a_value_that_the_notebook_put_there_is_no_librarys_own(library: types.ModuleType) -> None:
     book, root = Book(), "library a_library:limit"
     book.enter(place_of(root), UNKNOWN)
     book.bind(root, 12)
@@ -260,7 +260,7 @@ def test_a_newer_value_that_waits_does_not_hide_the_one_that_is_put(library: typ
     assert len(book) == 0
 
 
-def test_what_cannot_be_put_is_told(library: types.ModuleType) -> None:
+def test_a_change_that_cannot_be_put_is_told(library: types.ModuleType) -> None:
     book = Book()
     book.bind("library a_library:Gone.attribute", 1)
     (sentence,) = book.troubles.values()
@@ -317,7 +317,7 @@ def test_a_source_that_is_no_python_names_nothing() -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_what_rebuilding_put_there_already_stays_a_change(library: types.ModuleType, waits: bool) -> None:
+def test_a_change_that_rebuilding_put_there_stays_a_change(library: types.ModuleType, waits: bool) -> None:
     book = Book()
     book.waits = lambda: waits
     value = [1]
@@ -341,7 +341,7 @@ def test_a_function_that_registers_is_known_by_its_own_name_too(notebook: Notebo
     assert 'library a_library:registry._known["later"]' in notebook.run("enter()")
 
 
-def test_what_waited_for_an_import_gives_way_to_what_came_after_it() -> None:
+def test_a_change_that_waited_for_an_import_gives_way_to_a_newer_one() -> None:
     book, root = Book(), "library a_late_library:L"
     book.bind(root, [1])
     sys.modules["a_late_library"] = module = types.ModuleType("a_late_library")
@@ -356,7 +356,7 @@ def test_what_waited_for_an_import_gives_way_to_what_came_after_it() -> None:
         del sys.modules["a_late_library"]
 
 
-def test_what_waited_for_a_module_that_travels_by_value_is_not_put_there() -> None:
+def test_a_change_for_a_module_that_travels_by_value_is_not_put_there() -> None:
     book = Book()
     book.bind("library a_late_library:L", [1])
     book.let_go("a_late_library")
@@ -382,7 +382,7 @@ class Own:
 """
 
 
-def test_what_a_module_of_the_users_may_change_is_what_it_imports() -> None:
+def test_a_users_module_may_change_what_it_imports() -> None:
     plan = plan_of_module(MODULE_OF_THE_USERS)
     assert {".".join((*chain, name)) for chain, name in plan.stores} == {"theirs.limit"}
     assert plan.filled == {("theirs", "options")}

@@ -21,6 +21,7 @@ import pytest
 from notebook import Notebook
 
 from replkernel.namespace import sheaves
+from tests.support.examples import examples
 
 SETUP = """
 import numpy as np
@@ -198,15 +199,15 @@ def run(source: str, space: dict[str, Any]) -> str:
     return ""
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(statements(), min_size=1, max_size=12))
 def test_a_program_moved_after_every_statement_does_what_it_does_at_rest(program: list[str]) -> None:
     play(program)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(statements(), min_size=1, max_size=12))
-def test_it_does_so_when_most_variables_are_looked_at_together(program: list[str]) -> None:
+def test_a_program_moves_alike_when_most_variables_are_looked_at_together(program: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sheaves, "CALM_CAPTURES", 0)
         patch.setattr(sheaves, "MEMBERS_MIN", 1)

@@ -63,7 +63,7 @@ def test_a_load_that_drops_a_field_is_named() -> None:
     )
 
 
-def test_what_is_beside_an_object_that_is_not_as_it_was_stays() -> None:
+def test_neighbours_of_an_object_that_is_not_as_it_was_stay() -> None:
     one, two = pair()
     delta = one.run(
         DROPS + "x=Drops(1, 2); deep={'k': [x, [5]]}; near=deep['k'][1]; f=(lambda held: lambda: held)(x)\n"
@@ -115,7 +115,7 @@ def test_an_object_in_a_container_of_its_own_travels_by_what_is_registered() -> 
     assert two["holder"]["c"] is two["c"]
 
 
-def test_what_can_not_be_rebuilt_is_told_before_anybody_needs_it() -> None:
+def test_a_value_that_cannot_be_rebuilt_is_told_before_anybody_needs_it() -> None:
     one, two = pair()
     fails = (
         "class Fails:\n    def __replkernel_dump__(self): return 1\n"
@@ -134,7 +134,7 @@ def test_what_can_not_be_rebuilt_is_told_before_anybody_needs_it() -> None:
     assert type(two["y"]["k"]).__name__ == "Fails"
 
 
-def test_what_is_lost_is_told_by_the_cell_that_made_it_and_not_by_a_later_alias() -> None:
+def test_a_loss_is_told_by_the_cell_that_made_it_and_not_by_a_later_alias() -> None:
     one, two = pair()
     deltas = [
         one.run(DROPS, 1),
@@ -205,7 +205,7 @@ def test_an_unfaithful_component_is_not_shipped_from_where_it_is_unfaithful() ->
     assert [record.names for record in two.run("ok.append(2)", 2).components] == [("ok",)]
 
 
-def test_what_comes_anew_is_judged_anew() -> None:
+def test_a_component_that_comes_anew_is_judged_anew() -> None:
     one, two = pair()
     two.take(one.run(DROPS + "x=Drops(1, 2)", 1))
     two.take(one.run("x=[1, 2]", 2))
@@ -297,7 +297,7 @@ HONEST_ARRAYS = {
 
 
 @pytest.mark.parametrize("name", list(HONEST))
-def test_what_a_load_does_rightly_is_proven(name: str) -> None:
+def test_a_right_load_is_proven(name: str) -> None:
     one, two = pair()
     two.take(one.run(HONEST[name], 1))
     assert (two.state.unfaithful, two.state.unproven) == ((), 0)
@@ -353,14 +353,14 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("made_library", None)
 
 
-def test_what_a_librarys_own_loader_changes_is_not_proven(library: None) -> None:
+def test_a_change_by_a_librarys_own_loader_is_not_proven(library: None) -> None:
     one, two = pair()
     two.take(one.run("from made_library import Soup\nx = [Soup(1)]", 1))
     assert two["x"][0].item == 1
     assert (two.state.unfaithful, two.state.unproven) == ((), 1)
 
 
-def test_what_a_library_holds_for_the_notebook_is_proven_all_the_same(library: None) -> None:
+def test_a_notebooks_object_held_by_a_library_is_proven_all_the_same(library: None) -> None:
     one, two = pair()
     two.take(one.run(DROPS + "from made_library import Soup\nx = Soup(Drops(1, 2))", 1))
     assert pins(two) == [("x", "Drops", "r1")]
@@ -448,7 +448,7 @@ x = Counting(1); y = Counting(2)
 """
 
 
-def test_what_a_load_changed_elsewhere_is_put_right() -> None:
+def test_a_component_that_another_load_changed_is_put_right() -> None:
     one, two = pair()
     two.take(one.run(COUNTING, 1))
     assert two["Counting"].built == 2
@@ -456,7 +456,7 @@ def test_what_a_load_changed_elsewhere_is_put_right() -> None:
     assert two.run("pass", 2).components == ()
 
 
-def test_what_needs_others_is_judged_when_all_are_there() -> None:
+def test_a_component_that_needs_others_is_judged_when_all_are_there() -> None:
     one, two = pair()
     source = (
         "class Named:\n    def __init__(s, v): s.v = v\n"
@@ -536,7 +536,7 @@ def test_registrations_that_cannot_be_rebuilt_are_named_though_no_variable_holds
 
 
 @pytest.mark.usefixtures("no_registrations")
-def test_what_a_registered_dump_makes_and_cannot_travel_goes_by_a_variable() -> None:
+def test_a_stuck_result_of_a_registered_dump_goes_by_a_variable() -> None:
     one, _ = pair()
     source = (
         "import replkernel, hashlib\nclass C: pass\n"
@@ -584,7 +584,7 @@ def test_hooks_that_would_end_the_process_are_failures_of_their_object(ending: s
     assert two["ok"] == [1]
 
 
-def test_what_is_unfaithful_or_stuck_is_told_by_the_number_that_its_cell_was_seen_with() -> None:
+def test_a_loss_is_told_by_the_number_that_its_cell_was_seen_with() -> None:
     one, two = pair()
     exec(DROPS + "import hashlib\nx = Drops(1, 2); y = hashlib.sha256(b'1')", one.namespace)
     delta = one.state.capture(Seq(9), Fence(9), 4)

@@ -34,7 +34,7 @@ def test_a_missing_blob_costs_its_component_and_no_other() -> None:
     assert "could not be rebuilt on this replica" in caught.value.__notes__[0]
 
 
-def test_what_could_not_be_rebuilt_here_is_not_shipped_as_a_change() -> None:
+def test_a_failure_to_rebuild_here_is_not_shipped_as_a_change() -> None:
     one, two = Notebook("r1"), Notebook("r2")
     two.take(one.run("big='x'*200_000; small=[1]", 1))
     assert two.run("pass", 2).components == ()

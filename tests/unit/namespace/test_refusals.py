@@ -98,7 +98,9 @@ SIMPLER = "It must return something simpler, from which load makes one: its valu
         ),
     ],
 )  # fmt: skip
-def test_what_holds_an_address_says_so_and_how_to_do_without(source: str, reasons: dict[str, str]) -> None:
+def test_an_object_that_holds_an_address_says_so_and_how_to_do_without(
+    source: str, reasons: dict[str, str]
+) -> None:
     assert said(source) == reasons
 
 
@@ -119,7 +121,7 @@ def test_what_holds_an_address_says_so_and_how_to_do_without(source: str, reason
         ("import replkernel\n" + NODE + "replkernel.register(Node, lambda n: n.v, Node)\nnode = Node(5)", "node.v == 5"),
     ],
 )  # fmt: skip
-def test_what_a_user_is_told_to_do_about_an_address_helps(source: str, holds: str) -> None:
+def test_the_advice_about_an_address_helps(source: str, holds: str) -> None:
     one, two = pair()
     assert two.take(one.run(source, 1)).failed == ()
     assert eval(holds, two.namespace)
@@ -225,7 +227,7 @@ def test_a_class_of_the_users_is_no_librarys(source: str) -> None:
     }
 
 
-def test_what_a_compiled_class_says_is_put_in_words() -> None:
+def test_the_refusal_of_a_compiled_class_is_put_in_words() -> None:
     pytest.importorskip("pyarrow")
     source = (
         "import pyarrow as pa\nw = pa.ipc.new_stream(pa.BufferOutputStream(), pa.schema([('a', pa.int64())]))"

@@ -19,6 +19,7 @@ from order import OrderedNotebook, any_amount, three
 
 from replkernel.namespace.giving_way import Terms
 from replkernel.records import ComponentId, Fence, Seq
+from tests.support.examples import examples
 
 SETUP = """
 class Box:
@@ -68,7 +69,7 @@ def moved(*cells: str) -> OrderedNotebook:
         ("import os as weights", {"weights"}),
     ],
 )
-def test_what_a_cell_reaches_is_there_before_it_runs(cell: str, needed: set[str]) -> None:
+def test_variables_that_a_cell_reaches_are_there_before_it_runs(cell: str, needed: set[str]) -> None:
     two = moved(SETUP)
     left = two.prepare(cell)
     assert two.wholes == 0
@@ -87,7 +88,7 @@ def test_what_a_cell_reaches_is_there_before_it_runs(cell: str, needed: set[str]
         ("direct()", {"other", "third", "box", "boxes", "table"}),
     ],
 )
-def test_what_a_cell_does_not_reach_waits(cell: str, unneeded: set[str]) -> None:
+def test_variables_that_a_cell_does_not_reach_wait(cell: str, unneeded: set[str]) -> None:
     two = moved(SETUP)
     assert unneeded <= two.prepare(cell)
     assert not unneeded & two.namespace.keys()
@@ -141,7 +142,7 @@ def test_code_that_may_reach_anything_costs_only_the_cells_that_reach_it() -> No
     assert two.wholes == 0
 
 
-def test_what_a_cell_binds_anew_wins_over_what_waits() -> None:
+def test_a_name_bound_anew_wins_over_the_value_that_waits() -> None:
     one, two, three_ = three()
     first = one.play("pair = [1]; alias = pair; other = [2]", 1)
     two.state.receive(first)
@@ -156,7 +157,7 @@ def test_what_a_cell_binds_anew_wins_over_what_waits() -> None:
     assert two.capture(3).components == ()
 
 
-def test_what_a_cell_binds_anew_wins_over_what_arrives_before_it_was_captured() -> None:
+def test_a_name_bound_anew_wins_over_a_value_that_arrives_before_its_capture() -> None:
     two = moved("pair = [1]; alias = pair")
     two.prepare("pair = 'mine'")
     two.namespace["pair"] = "mine"
@@ -166,7 +167,7 @@ def test_what_a_cell_binds_anew_wins_over_what_arrives_before_it_was_captured() 
     assert changed(two.capture(2)) == ["pair"]
 
 
-def test_what_a_cell_deletes_is_gone_everywhere() -> None:
+def test_a_variable_that_a_cell_deletes_is_gone_everywhere() -> None:
     one, two, _ = three()
     two.state.receive(one.play("gone = [1]; kept = [2]", 1))
     one.take(two.play("del gone", 2))
@@ -187,7 +188,7 @@ def test_a_stale_value_is_not_found_under_a_name_that_waits() -> None:
     assert two["y"] == [1, 2]
 
 
-def test_what_another_replica_binds_over_what_waits_here_arrives_each_time() -> None:
+def test_a_value_bound_elsewhere_over_one_that_waits_here_arrives_each_time() -> None:
     chunks: dict[str, bytes] = {}
     one, two = OrderedNotebook("r1", chunks, 1024), OrderedNotebook("r2", chunks, 1024)
     two.state.receive(one.play("data = list(range(5000))", 1))
@@ -252,7 +253,7 @@ def test_an_error_about_a_variable_that_waits_is_recognised() -> None:
     assert missed({"status": "ok"}) == ""
 
 
-def test_what_a_cell_reached_and_no_capture_has_looked_at_may_reach_anything() -> None:
+def test_a_reached_variable_that_no_capture_saw_may_reach_anything() -> None:
     two = moved(SETUP)
     two.prepare("third.append(direct)")
     two.namespace["third"].append(two.namespace["direct"])
@@ -328,7 +329,7 @@ def shown(namespace: dict[str, Any]) -> dict[str, Any]:
     return {"values": {name: repr(held) for name, held in found.items()}, "same": same}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(cell(), st.integers(0, 2)), min_size=3, max_size=12))
 def test_a_program_that_waits_for_what_it_reaches_does_what_it_does_with_everything(
     program: list[tuple[str, int]],

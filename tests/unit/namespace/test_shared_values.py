@@ -78,7 +78,7 @@ def test_one_of_the_rows_of_a_long_list_does_not_have_it_told_again() -> None:
     assert sum(one.cache.written) < size + 10_000
 
 
-def test_it_goes_on_in_both_directions() -> None:
+def test_shared_values_stay_one_object_in_both_directions() -> None:
     one, two = pair()
     two.take(one.run("mark = 'the mark'; rows = [[mark]]", 1))
     one.take(two.run("rows.append([mark]); more = [rows[0][0]]", 2))
@@ -175,7 +175,7 @@ def test_a_date_is_told_where_the_notebook_has_its_own_type_in_that_place() -> N
     assert type(there["mark"]).__name__ == "date" and there["a"] == there["b"] == [there["mark"]]
 
 
-def test_what_is_worth_telling() -> None:
+def test_values_worth_a_name_are_told_from_others() -> None:
     assert tells("ab")
     assert tells((1, 2))
     assert not any(map(tells, ["", "a", (), ([],), (float("nan"),), 5, None, "x" * 65536]))

@@ -142,7 +142,7 @@ def test_no_value_is_held_between_captures() -> None:
     assert sys.getrefcount(one["l7"]) == sys.getrefcount(fresh["l7"])
 
 
-def test_what_comes_from_another_replica_leaves_its_sheaf() -> None:
+def test_a_variable_from_another_replica_leaves_its_sheaf() -> None:
     one, two, seq = _at_rest()
     for number in range(seq, seq + REST):
         assert two.capture(number).components == ()

@@ -77,7 +77,7 @@ def test_the_id_of_an_object_is_its_id_where_it_is_now(cells: tuple[str, ...], c
     assert eval(check, moved(*cells))
 
 
-def test_what_an_id_stands_for_is_told_with_it() -> None:
+def test_the_object_of_an_id_is_told_with_it() -> None:
     executor, standby = pair()
     standby.take(executor.run("xs = [[1]]; ids = {id(xs[0]): 'a'}", 1))
     delta = standby.run("xs[0].append(2)", 2)

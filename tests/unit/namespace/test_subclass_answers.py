@@ -21,7 +21,7 @@ HOOKED = (
 
 
 @pytest.mark.parametrize("of", ["Hooked", "Proto"])
-def test_what_was_answered_stays_when_methods_come_and_go(of: str) -> None:
+def test_an_answer_stays_when_methods_come_and_go(of: str) -> None:
     space = moved(
         f"{HOOKED}first = [issubclass(c, {of}) for c in (Plain, Has, Below)]; asked.clear()",
         "Plain.f = len; del Has.f",

@@ -153,7 +153,7 @@ def test_a_stuck_object_is_told_where_it_is_now_and_by_the_cell_that_made_it() -
     assert one.run("other=1", 7).components[0].names == ("other",)
 
 
-def test_what_cannot_be_referred_to_weakly_keeps_its_cell_and_is_told_where_it_is() -> None:
+def test_a_stuck_object_without_weak_references_keeps_its_cell_and_place() -> None:
     one = Notebook("r1")
     stuck = "import ctypes\ndef pointer(): return ctypes.cast(b'a', ctypes.c_void_p), zip([1], (n for n in 'ab'))\n"
     one.run(stuck, 1)
@@ -180,7 +180,7 @@ def test_an_alias_made_later_does_not_take_the_cell_of_a_stuck_object() -> None:
         ("import functools\nq=gen(); next(q)\nv=functools.partial(print, q); del q", "v.args[0]"),
     ],
 )
-def test_what_holds_a_stuck_object_is_not_taken_for_it(made: str, path: str) -> None:
+def test_the_holder_of_a_stuck_object_is_not_taken_for_it(made: str, path: str) -> None:
     one = Notebook("r1")
     assert [pin.path for pin in pins(one.run(GENERATOR + "del g\n" + made, 1))] == [path]
 
@@ -200,14 +200,14 @@ def test_a_file_that_a_reader_reads_is_not_the_reader() -> None:
         next(two["rd"])
 
 
-def test_what_a_generator_works_on_is_in_its_component() -> None:
+def test_the_data_of_a_generator_is_in_its_component() -> None:
     one = Notebook("r1")
     delta = one.run("data=[1,2,3]\ng=(i for i in data); next(g)", 1)
     joined = next(component for component in delta.components if "g" in component.names)
     assert set(joined.names) == {"data", "g"}
 
 
-def test_what_its_data_was_changed_elsewhere_is_no_generator_any_more() -> None:
+def test_a_generator_whose_data_was_changed_elsewhere_is_lost() -> None:
     one, two = pair()
     two.take(one.run("data=[1,2,3]\ng=(i for i in data); next(g)", 1))
     one.take(two.run("data.append(4)", 2))
@@ -216,7 +216,7 @@ def test_what_its_data_was_changed_elsewhere_is_no_generator_any_more() -> None:
         next(one["g"])
 
 
-def test_what_raises_while_it_is_copied_is_stuck() -> None:
+def test_an_object_that_raises_while_it_is_copied_is_stuck() -> None:
     one, two = pair()
     delta = one.run(
         "class Bad:\n    def __replkernel_dump__(self): raise ValueError('not me')\n"
@@ -320,7 +320,7 @@ def test_the_shell_displays_a_tombstone_once_by_its_repr(capsys: pytest.CaptureF
         tombstone._repr_html_()
 
 
-def test_what_is_stuck_in_a_class_goes_by_the_classs_name() -> None:
+def test_an_object_stuck_in_a_class_goes_by_the_classs_name() -> None:
     one, two = pair()
     delta = one.run(
         GENERATOR + "class C:\n    kept = [1]\n    held = g\n    deep = [0, g]\ndel g; c = C()", 1
@@ -378,7 +378,7 @@ def test_wrapped_functions_and_proxies_travel() -> None:
     assert two["held"] == {"a": 1, "b": 2}
 
 
-def test_what_is_stuck_later_is_told_by_the_cell_that_made_it() -> None:
+def test_an_object_stuck_later_is_told_by_the_cell_that_made_it() -> None:
     one, two = pair()
     for seq, source in enumerate(
         ["import sqlite3\nc = sqlite3.connect(':memory:'); d = [c]", "pass"], start=1

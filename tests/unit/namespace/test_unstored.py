@@ -37,7 +37,7 @@ def held(delta: Delta) -> list[str]:
     return [left.name for left in delta.unaudited if left.held]
 
 
-def test_what_does_not_fit_is_held_by_name_and_the_rest_is_told() -> None:
+def test_a_variable_that_does_not_fit_is_held_by_name_and_the_rest_is_told() -> None:
     one, other, _ = pair(200_000)
     delta = one.run(f"{BIG}; fits = bytes(100_000); n = 1", 1)
     assert changed(delta) == ["fits", "n"]
@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_held_by_name_and_the_rest_is_told() -> None:
     assert "big" not in other
 
 
-def test_it_is_told_once_and_later_cells_are_whole_without_it() -> None:
+def test_a_held_variable_is_told_once_and_later_cells_are_whole_without_it() -> None:
     one, _, _ = pair(200_000)
     one.run(BIG, 1)
     assert one.state.unstored.news == {"big"}
@@ -103,7 +103,7 @@ def test_the_value_before_stays_until_then() -> None:
     assert other["keep"][0] is other["big"]
 
 
-def test_what_hangs_together_with_it_is_held_with_it_and_its_class_is_told() -> None:
+def test_variables_joined_with_a_held_one_are_held_and_its_class_is_told() -> None:
     one, other, _ = pair(200_000)
     delta = one.run("class A: pass\na = A(); a.big = bytearray(300_000); b = [a]; n = 1", 1)
     assert changed(delta) == ["A", "n"]
@@ -154,7 +154,7 @@ def test_a_value_that_comes_late_under_the_name_of_one_held_changes_nothing() ->
     assert not other.run("n = 2", 2).whole
 
 
-def test_what_was_captured_before_the_first_cell_stays_as_well() -> None:
+def test_a_variable_held_before_the_first_cell_stays_as_well() -> None:
     one, _, _ = pair(200_000)
     exec("big = bytearray(1000); n = 1", one.namespace)
     one.state.capture(Seq(1), Fence(1), 0)

@@ -75,7 +75,7 @@ HIDDEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-def test_what_no_walk_reaches_is_told_as_within_what_has_it(path: str) -> None:
+def test_an_object_that_no_walk_reaches_is_told_as_within_its_holder(path: str) -> None:
     places = Whereabouts({"a": [1], "h": HIDDEN[path]})
     assert places.of(LINES) is None
     assert places.within(LINES) == ("h", path)
@@ -103,7 +103,7 @@ def test_members_of_an_array_of_objects_are_named_by_their_place() -> None:
     assert not places.still("a", "a[1, 2]", WANTED)
 
 
-def test_what_moved_is_not_where_it_was() -> None:
+def test_an_object_that_moved_is_not_where_it_was() -> None:
     moved = [0, WANTED]
     places = Whereabouts({"l": moved})
     assert places.still("l", "l[1]", WANTED)

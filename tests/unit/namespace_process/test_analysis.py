@@ -108,7 +108,7 @@ def test_a_cells_own_names(
         ("holder.f()", {"model"}),
     ],
 )
-def test_what_the_notebooks_code_reaches_is_read(
+def test_names_that_the_notebooks_code_reaches_are_read(
     source: str, reached: set[str], namespace: dict[str, Any]
 ) -> None:
     assert reached <= _names(source, namespace).reads
@@ -130,7 +130,7 @@ def test_what_the_notebooks_code_reaches_is_read(
         "%reset -f",
     ],
 )
-def test_what_may_touch_every_name_says_so(source: str, namespace: dict[str, Any]) -> None:
+def test_code_that_may_touch_every_name_says_so(source: str, namespace: dict[str, Any]) -> None:
     assert _names(source, namespace).anything
 
 

@@ -10,7 +10,7 @@ from replkernel.namespace.process_parts.descriptors import Descriptors
 NAMING = "number = os.open(path, os.O_RDONLY)"
 
 
-def test_what_a_cell_has_opened_is_told(tmp_path: Path) -> None:
+def test_a_descriptor_that_a_cell_has_opened_is_told(tmp_path: Path) -> None:
     descriptors = Descriptors(lambda: None)
     descriptors.expect(NAMING)
     number = os.open(tmp_path, os.O_RDONLY)
@@ -22,7 +22,7 @@ def test_what_a_cell_has_opened_is_told(tmp_path: Path) -> None:
     assert descriptors.ties() == ()
 
 
-def test_what_a_thread_of_the_kernel_has_open_for_a_moment_is_not_told(tmp_path: Path) -> None:
+def test_a_descriptor_that_the_kernel_has_open_for_a_moment_is_not_told(tmp_path: Path) -> None:
     opened: list[int] = []
     descriptors = Descriptors(lambda: os.close(opened.pop()))
     descriptors.expect(NAMING)

@@ -144,7 +144,7 @@ def test_enumerated_settings_of_matplotlib_travel() -> None:
     assert mpl.rcParams["lines.solid_capstyle"] == "round"
 
 
-def test_what_names_of_colours_stand_for_travels() -> None:
+def test_names_of_colours_that_a_notebook_defined_travel() -> None:
     colors = pytest.importorskip("matplotlib.colors", reason="the names are matplotlib's")
     names = colors.get_named_colors_mapping()
     before = dict(names)
@@ -253,7 +253,7 @@ def test_matplotlib_settings_travel_with_cycles() -> None:
     assert list(mpl.rcParams["figure.figsize"]) == [3, 2]
 
 
-def test_what_seaborn_found_at_its_import_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_seaborn_found_at_its_import_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "seaborn", raising=False)
     here, there = SeabornPart(), SeabornPart()
     assert here.dump() is None
@@ -370,7 +370,7 @@ def test_logging_levels_and_stream_handlers_travel() -> None:
     logging.root.handlers[:] = []
 
 
-def test_what_a_process_had_at_its_start_stays_its_own() -> None:
+def test_handlers_that_a_process_had_at_its_start_stay_its_own() -> None:
     own, mine = logging.NullHandler(), logging.NullHandler()
     logging.root.handlers[:] = [own]
     LoggingPart()

@@ -71,7 +71,7 @@ async def test_whatever_the_notebook_has_called_later_is_named(callback: Any, la
     handle.cancel()
 
 
-async def test_what_ends_a_future_later_is_named() -> None:
+async def test_a_callback_that_ends_a_future_later_is_named() -> None:
     loop = asyncio.get_running_loop()
     handle = loop.call_later(20, loop.create_future().set_result, 1)
     (reason,) = _reasons()
@@ -103,7 +103,7 @@ async def test_a_coroutine_that_another_thread_hands_over_pins_before_its_task_i
     await asyncio.wrap_future(future)
 
 
-async def test_what_waits_for_the_kernel_or_for_a_task_pins_nothing() -> None:
+async def test_a_callback_of_the_kernel_or_of_a_task_pins_nothing() -> None:
     loop = IOLoop.current()
     stream = object.__new__(zmqstream.ZMQStream)
     loop.call_later(20, stream._handle_events)

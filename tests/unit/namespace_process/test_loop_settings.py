@@ -62,7 +62,7 @@ def _found() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("name", ["exception handler", "task factory"])
-async def test_what_the_notebook_gives_its_loop_is_a_place(name: str) -> None:
+async def test_a_setting_that_the_notebook_gives_its_loop_is_a_place(name: str) -> None:
     def handler(*args: Any, **options: Any) -> Any:
         return asyncio.Task(args[1], loop=args[0], **options)
 
@@ -81,7 +81,7 @@ async def test_what_the_notebook_gives_its_loop_is_a_place(name: str) -> None:
     remove(place)
 
 
-async def test_what_libraries_gave_the_loop_is_theirs_and_no_callable_is_asked() -> None:
+async def test_settings_that_libraries_gave_the_loop_are_theirs_and_not_called() -> None:
     class Loud:
         def __getattribute__(self, name: str) -> Any:
             raise AssertionError(name)

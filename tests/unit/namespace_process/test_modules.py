@@ -54,7 +54,7 @@ def test_a_module_that_cannot_be_imported_is_named_and_passed_over() -> None:
     assert "colorsys" in sys.modules
 
 
-def test_what_the_kernel_imports_late_is_not_the_notebooks() -> None:
+def test_a_module_that_the_kernel_imports_late_is_not_the_notebooks() -> None:
     here = ModulesPart()
     late = ("jedi.invented", "pkg._private", "pydevconsole", "_pydev_runfiles.invented")
     for name in late:

@@ -52,7 +52,7 @@ def test_a_swap_is_no_pin() -> None:
     assert pin.name == "sys.stdout"
 
 
-def test_what_a_library_put_there_stays_when_the_other_goes_back() -> None:
+def test_a_librarys_stream_stays_when_the_other_one_goes_back() -> None:
     err = sys.stderr
     part = OwnStreamsPart()
     sys.stderr = sys.stdout

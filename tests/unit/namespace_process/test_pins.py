@@ -106,7 +106,7 @@ def test_a_child_process_pins_and_a_librarys_service_does_not(monkeypatch: pytes
     assert "sleep 100" in found[0][2]
 
 
-def test_what_a_part_cannot_carry_is_a_pin() -> None:
+def test_a_value_that_a_part_cannot_carry_is_a_pin() -> None:
     baseline = Baseline.take()
     baseline.parts[0].stuck = ("It holds a function.",)
     (pin,) = process_pins(SEQ, REPLICA, baseline)

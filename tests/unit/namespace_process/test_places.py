@@ -58,7 +58,7 @@ def test_variables_of_one_process_or_host_stay_behind(name: str) -> None:
     assert here.dump() is None
 
 
-def test_what_was_loaded_is_dumped_again_byte_for_byte() -> None:
+def test_a_loaded_environment_is_dumped_again_byte_for_byte() -> None:
     here, there = EnvironPart(), EnvironPart()
     os.environ["B_KEY"] = "1"
     os.environ["A_KEY"] = "2"

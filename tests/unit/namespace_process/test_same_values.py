@@ -39,7 +39,7 @@ def test_two_names_of_one_object_stay_so(value: Any) -> None:
     assert part.dump() is not None
 
 
-def test_what_was_shared_and_is_no_more_is_parted() -> None:
+def test_values_shared_no_more_are_parted() -> None:
     there = dict.fromkeys(("a", "b"), TEXT)
     number = 2.5
     _moved({"a": TEXT, "b": _copied(TEXT), "c": number, "d": number}, there)
@@ -78,7 +78,7 @@ def test_nothing_is_said_of_what_python_has_once() -> None:
     assert part.dump() is None
 
 
-def test_what_the_notebook_made_is_not_compared() -> None:
+def test_objects_that_the_notebook_made_are_not_compared() -> None:
     class Loud:
         def __eq__(self, other: object) -> bool:
             raise AssertionError("compared")
@@ -99,7 +99,7 @@ def test_what_the_notebook_made_is_not_compared() -> None:
     assert there["a"] is not there["b"]
 
 
-def test_what_was_never_told_is_refused() -> None:
+def test_bytes_that_are_no_groups_of_names_are_refused() -> None:
     part = SameValuesPart({})
     part.load(b"\x05")
     part.settle()

@@ -154,7 +154,7 @@ def test_a_warning_shown_here_is_not_shown_there(
     assert capsys.readouterr().out == "shown careful\n"
 
 
-def test_what_can_neither_be_seen_nor_copied_ties_the_notebook_here() -> None:
+def test_a_setting_neither_seen_nor_copied_ties_the_notebook_here() -> None:
     here, there = SeldomPart({}), SeldomPart({})
     source = "import codecs; codecs.register(find)"
     here.expect(source)
@@ -186,7 +186,9 @@ def test_a_function_for_the_errors_of_codecs_ties_the_notebook() -> None:
     assert "errors of codecs" in part.stuck[0]
 
 
-def test_what_torch_warns_of_once_is_shown_once_for_all_replicas(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_that_torch_gives_once_is_shown_once_for_all_replicas(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     warnings.resetwarnings()
     vars(warnings)["_showwarnmsg_impl"] = lambda message: print("shown", str(message.message).split(".")[0])
     beta = "This is in beta. (Triggered internally at /src/Beta.cpp:7.)"

@@ -17,6 +17,7 @@ from replkernel.objects.cutting import (
     cut_by_content,
     looks_like_text,
 )
+from tests.support.examples import examples
 
 WORDS = [bytes(random.Random(number).choices(range(97, 123), k=6)) for number in range(500)]
 
@@ -32,7 +33,7 @@ def pieces(data: bytes, start: int = 0) -> list[bytes]:
     return [bytes(piece) for piece in cut_by_content(memoryview(data), start)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(size=st.integers(0, 3 * CHUNK_BYTES), seed=st.integers(0, 100))
 def test_the_pieces_are_the_whole(size: int, seed: int) -> None:
     data = prose(size, seed)
@@ -47,7 +48,7 @@ def test_pieces_of_text_are_bounded() -> None:
     assert len(pieces(TEXT)) > 4
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(at=st.integers(0, len(TEXT)), taken=st.integers(0, 200), given=st.binary(min_size=0, max_size=200))
 def test_an_edit_leaves_most_pieces_as_they_were(at: int, taken: int, given: bytes) -> None:
     edited = TEXT[:at] + given + TEXT[at + taken :]
@@ -56,7 +57,7 @@ def test_an_edit_leaves_most_pieces_as_they_were(at: int, taken: int, given: byt
     assert sum(len(piece) for piece in after if piece not in before) <= 3 * TEXT_BYTES_MAX
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(number=st.integers(1, 4), tail=st.binary(max_size=100))
 def test_cutting_goes_on_from_an_earlier_cut(number: int, tail: bytes) -> None:
     kept = pieces(TEXT)[:number]

@@ -78,7 +78,7 @@ def test_floats_are_packed_on_a_slow_way_only() -> None:
     assert len(pack(data, SLOW)) < 0.87 * len(data)
 
 
-def test_what_is_stored_sooner_decides() -> None:
+def test_the_way_that_stores_sooner_decides_about_packing() -> None:
     weights = {1: [0.92], 2: [1.0, 0.78], 4: [1.0, 1.0, 0.95, 0.4]}
     assert [codec_for(weights, rate) for rate in (20e6, 90e6, 200e6)] == [4, 4, 0]
     integers = {1: [0.2], 2: [0.45, 0.03], 8: [1.0, 0.26, *[0.01] * 6]}
@@ -128,7 +128,7 @@ def test_a_damaged_chunk_is_told_or_gives_other_bytes(position: int, flip: int, 
     assert len(data) <= LIMIT
 
 
-def test_what_would_get_large_is_refused_before_it_does() -> None:
+def test_a_chunk_that_would_get_large_is_refused_before_it_does() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(64 << 20))
     assert len(bomb) < 10_000
     with pytest.raises(Unreadable, match="says that it holds"):

@@ -39,7 +39,7 @@ def test_a_part_is_left_to_what_is_small() -> None:
     assert large.takes((1 << 40) - KEPT_BYTES_MAX)
 
 
-def test_what_is_on_its_way_counts_until_it_has_arrived() -> None:
+def test_a_chunk_on_its_way_counts_until_it_has_arrived() -> None:
     bench = Bench(500)
     bench.room.promise(300)
     assert not bench.takes(200)
@@ -69,7 +69,7 @@ def test_large_state_takes_a_share_of_the_room_that_there_would_be_without_it() 
     assert not bench.takes(100 * MIB)
 
 
-def test_what_is_small_may_replace_what_took_more_than_the_share() -> None:
+def test_small_state_may_still_be_stored_above_the_share() -> None:
     bench = Bench(40 * MIB, 256 * MIB, taken=214 * MIB, share=0.8)
     assert not bench.takes(2 * MIB)
     assert bench.takes(SMALL_BYTES)

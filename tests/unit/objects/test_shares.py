@@ -24,7 +24,7 @@ def test_each_kernel_has_what_it_names_and_what_it_made_and_nobody_names() -> No
     assert "16 MiB are nobody's" in lines[-1]
 
 
-def test_what_is_named_and_absent_counts_nothing() -> None:
+def test_a_named_chunk_that_is_absent_counts_nothing() -> None:
     shares = shares_of({}, {K1: {A}}, {}, {})
     assert (shares.kernels[0].in_use, shares.total, shares.nobodys) == (0, 0, 0)
     assert describe("s3://b", shares_of({}, {}, {}, {}), {}) == ["s3://b: 0 B of large state, of 0 kernels."]

@@ -20,7 +20,7 @@ def looked(needed: set[Digest], made: dict[Digest, int] = MADE) -> Superseded:
     return book
 
 
-def test_what_is_needed_never_goes() -> None:
+def test_a_needed_chunk_never_goes() -> None:
     assert not looked({A, B, C}).any
     assert looked({A, B, C}).due(LATE, 0, HERE, REST_S) == []
     assert looked({A}).due(LATE, 0, HERE, REST_S) == [B, C]
@@ -41,7 +41,7 @@ def test_nothing_goes_before_it_has_rested_and_it_is_looked_again_right_then() -
     assert book.next_look_s(EARLY, HERE, REST_S - 1) == HERE.little_after_s
 
 
-def test_what_is_needed_again_rests_anew() -> None:
+def test_a_chunk_needed_again_rests_anew() -> None:
     book = looked({A})
     book.look(MADE, {A, B}, LATE, 10.0)
     book.look(MADE, {A}, LATE, 20.0)
@@ -58,7 +58,7 @@ def test_little_rests_longer_unless_room_is_short() -> None:
     assert book.due(LATE, None, HERE, HERE.little_after_s) == [B, C]
 
 
-def test_what_is_not_made_here_is_nobodys_to_give() -> None:
+def test_a_chunk_not_made_here_is_nobodys_to_give() -> None:
     book = looked(set(), {})
     assert not book.any
     book.look({A: 5}, NONE, SEEN, 0.0)

@@ -168,7 +168,7 @@ async def test_only_what_the_store_lacks_is_sent(bench: Bench) -> None:
     assert sorted(bench.store.puts) == ["a", "c"]
 
 
-async def test_what_was_stored_long_ago_is_stored_again(bench: Bench) -> None:
+async def test_a_chunk_stored_long_ago_is_stored_again(bench: Bench) -> None:
     bench.store.held[Digest("a")] = REFRESH_AFTER_S + 1
     await bench.transfer.upload([blob("a")])
     assert bench.store.puts == ["a"]
@@ -218,7 +218,7 @@ async def test_a_callers_own_listener_hears_its_own_trouble(bench: Bench) -> Non
     assert bench.told == []
 
 
-async def test_what_the_cache_cannot_give_ends_the_upload(bench: Bench) -> None:
+async def test_a_chunk_that_the_cache_cannot_give_ends_the_upload(bench: Bench) -> None:
     with pytest.raises(BlobMissing, match="run the cell again"):
         await bench.transfer.upload([blob("a", "lost", "b")])
     assert set(bench.store.puts) == {"a", "b"}
@@ -236,7 +236,7 @@ async def test_a_cancelled_upload_lets_go_and_takes_its_trouble_back(bench: Benc
     assert bench.told == [str(unreachable()), ""]
 
 
-async def test_what_was_stored_early_is_not_sent_again(bench: Bench) -> None:
+async def test_a_chunk_stored_early_is_not_sent_again(bench: Bench) -> None:
     chunks = blob("a", "b").chunks
     await bench.transfer.store_early(chunks)
     assert sorted(bench.store.puts) == ["a", "b"]
@@ -258,7 +258,7 @@ async def test_an_upload_waits_for_what_is_being_stored_early() -> None:
     bench.transfer.close()
 
 
-async def test_what_could_not_be_stored_early_is_left_to_the_upload(bench: Bench) -> None:
+async def test_a_chunk_that_could_not_be_stored_early_is_left_to_the_upload(bench: Bench) -> None:
     bench.store.faults = iter([unreachable()])
     await bench.transfer.store_early(blob("a", "lost").chunks)
     assert (bench.told, bench.slept) == ([], [])
@@ -316,7 +316,7 @@ def test_waiting_grows_and_is_bounded(failures: int, chance: float) -> None:
     assert backoff_s(failures + 1, chance) >= waited
 
 
-async def test_what_others_made_is_claimed_before_anybody_relies_on_it(bench: Bench) -> None:
+async def test_a_chunk_that_others_made_is_claimed_before_anybody_relies_on_it(bench: Bench) -> None:
     claims: list[set[Digest]] = []
     transfer = Transfer(
         bench.store,  # type: ignore[arg-type]
@@ -354,7 +354,7 @@ async def test_two_uploads_at_once_claim_what_both_rely_on(bench: Bench) -> None
     transfer.close()
 
 
-async def test_what_is_needed_no_more_is_not_claimed_any_longer_and_is_looked_for_again(bench: Bench) -> None:
+async def test_a_chunk_needed_no_more_loses_its_claim_and_is_looked_for_again(bench: Bench) -> None:
     claims: list[set[Digest]] = []
     transfer = Transfer(
         bench.store,  # type: ignore[arg-type]
@@ -392,7 +392,7 @@ async def test_a_chunk_that_goes_before_it_was_claimed_is_stored_anew(bench: Ben
     transfer.close()
 
 
-async def test_what_was_stored_early_for_nothing_leaves_the_store(
+async def test_a_chunk_stored_early_for_nothing_leaves_the_store(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def withdraw(store: Store, digests: Iterable[Digest]) -> None:

@@ -15,7 +15,7 @@ def wrote(*digests: Digest) -> Unnamed:
     return book
 
 
-def test_what_a_delta_names_is_not_ours_to_give_up() -> None:
+def test_a_chunk_that_a_delta_names_is_not_ours_to_give_up() -> None:
     book = wrote(A, B)
     book.named([A, C])
     assert A not in book
@@ -31,7 +31,7 @@ def test_a_capture_that_gave_way_keeps_what_its_audits_may_go_on_with() -> None:
     assert A in book
 
 
-def test_what_no_capture_has_looked_at_for_some_cells_is_given_up() -> None:
+def test_a_chunk_that_no_capture_saw_for_some_cells_is_given_up() -> None:
     book = wrote(A, B)
     given_up = []
     for _ in range(CELLS_KEPT):

@@ -92,7 +92,7 @@ def test_a_plug_in_opens_its_own_scheme(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a b", "ä", "a\n", "*", "x" * 129])
-def test_what_could_escape_is_no_segment(text: str) -> None:
+def test_a_text_that_could_escape_is_no_segment(text: str) -> None:
     assert not is_segment(text)
 
 

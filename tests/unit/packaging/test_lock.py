@@ -40,7 +40,7 @@ def test_the_lock_names_no_index_and_no_place() -> None:
     assert not re.search(r"https?:|file:|index-url|find-links", LINES)
 
 
-def test_what_torch_needs_is_said_of_the_version_that_is_pinned() -> None:
+def test_torchs_needs_are_said_of_the_version_that_is_pinned() -> None:
     said = tomllib.loads((ROOT / "requirements/uv.toml").read_text())["dependency-metadata"][0]
     assert f"torch=={said['version']}" in PROJECT["optional-dependencies"]["dev"]
 
@@ -59,7 +59,7 @@ def test_no_answer_is_not_an_answer(said: str) -> None:
         assert audit.told([answer], set())[1] == audit.NOT_ASKED
 
 
-def test_what_is_known_is_told_unless_it_is_listed_with_a_reason() -> None:
+def test_a_known_vulnerability_is_told_unless_it_is_listed_with_a_reason() -> None:
     wrong = {"id": "PYSEC-2026-1", "fix_versions": ["2.0"]}
     packages = [
         {"name": "one", "version": "1.0", "vulns": [wrong]},

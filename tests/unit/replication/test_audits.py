@@ -68,7 +68,7 @@ def log() -> Log:
     return made
 
 
-def test_what_is_unaudited_is_kept_with_the_state_and_in_snapshots(log: Log) -> None:
+def test_an_unaudited_variable_is_kept_with_the_state_and_in_snapshots(log: Log) -> None:
     assert log.machine.unaudited == BIG
     other = KernelMachine()
     other.restore(log.machine.snapshot())

@@ -47,7 +47,7 @@ def test_the_same_snapshot_gives_the_same_bytes() -> None:
     assert base_of(machine().snapshot()) == base_of(machine().snapshot())
 
 
-def test_what_the_old_group_left_open_cannot_come_late() -> None:
+def test_an_entry_that_the_old_group_left_open_cannot_come_late() -> None:
     new = KernelMachine()
     new.restore(base_of(machine().snapshot()))
     late = new.apply(1, split_delta(delta(3, component("z", "z", seq=3), fence=3))[0])

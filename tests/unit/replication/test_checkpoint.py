@@ -53,7 +53,7 @@ def name(generation: int = 1, index: int = 7) -> str:
     return document_name(CHECKPOINT, KERNEL, "one-two", Place(generation, index))
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_written_checkpoint_is_read() -> None:
     document = encode_checkpoint(header(), BODY, KEY)
     assert decode_checkpoint(document, name(), KEY) == (header(), BODY)
 

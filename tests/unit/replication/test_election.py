@@ -86,7 +86,7 @@ events: st.SearchStrategy[ElectionEvent] = st.one_of(
 
 
 @given(st.lists(st.tuples(events, st.floats(0, 1)), max_size=30))
-def test_it_is_decided_at_most_once_whatever_comes(steps: list[tuple[ElectionEvent, float]]) -> None:
+def test_an_election_is_decided_at_most_once_whatever_comes(steps: list[tuple[ElectionEvent, float]]) -> None:
     made, now = election(), 100.0
     decisions: list[ElectionDecided] = []
     for event, passed in steps:

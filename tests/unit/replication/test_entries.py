@@ -74,7 +74,7 @@ def test_bytes_that_are_no_entry_are_refused_and_nothing_else_happens(data: byte
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x80", encode_entry(EVERY_ENTRY[0])[:-1]])
-def test_what_is_unreadable_is_said_in_a_sentence(data: bytes) -> None:
+def test_an_unreadable_entry_is_said_in_a_sentence(data: bytes) -> None:
     with pytest.raises(EntryUnreadable, match=r"cannot be read: .*\.$"):
         decode_entry(data)
 

@@ -173,7 +173,7 @@ def test_a_failure_that_precedes_its_claim_holds(log: Log) -> None:
     assert "already been failed" in refusal(log.claim(1))
 
 
-def test_what_completed_cannot_fail(log: Log) -> None:
+def test_a_completed_execution_cannot_fail(log: Log) -> None:
     log.run(1)
     assert "already been applied" in refusal(log.add(entries.execution_failed(Seq(1), R1, "late")))
     assert "belongs to r1" in refusal(

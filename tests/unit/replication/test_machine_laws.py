@@ -20,6 +20,7 @@ from replkernel.replication import entries
 from replkernel.replication.entries import Entry, decode_entry, encode_entry, split_delta
 from replkernel.replication.machine import KernelMachine
 from replkernel.replication.outcomes import DeltaApplied, ElectionDecided, ExecutionClaimed, Outcome
+from tests.support.examples import examples
 
 seqs = st.integers(1, 8).map(Seq)
 fences = st.integers(1, 8).map(Fence)
@@ -98,7 +99,7 @@ def test_a_snapshot_and_the_entries_after_it_give_the_same_bytes(
 
 
 @given(logs())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_the_invariants_hold_after_every_entry_and_every_entry_has_an_outcome(log: list[Entry]) -> None:
     machine = KernelMachine()
     for index, entry in enumerate(log, 1):
@@ -107,7 +108,7 @@ def test_the_invariants_hold_after_every_entry_and_every_entry_has_an_outcome(lo
 
 
 @given(logs())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_an_execution_is_applied_once_by_its_last_claimant_and_fences_only_grow(log: list[Entry]) -> None:
     machine = KernelMachine()
     applied: list[Seq] = []

@@ -31,6 +31,7 @@ from replkernel.replication.outcomes import (
     Outcome,
     Refused,
 )
+from tests.support.examples import examples
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 OWED = (Unaudited("model", 1, R1),)
@@ -97,7 +98,7 @@ def training() -> Log:
     return log
 
 
-def test_what_a_new_process_gets_is_the_state_after_one_cell() -> None:
+def test_a_new_process_gets_the_state_after_one_cell() -> None:
     log = training()
     assert log.shown() == {"model": b"0", "losses": b""}
     whole = log.machine.full_delta()
@@ -131,7 +132,7 @@ def test_who_goes_on_afresh_drops_what_is_not_whole() -> None:
     assert log.shown() == {"model": b"0", "losses": b"1"}
 
 
-def test_what_the_lost_process_had_begun_is_overruled_even_on_its_own_replica() -> None:
+def test_an_execution_of_the_lost_process_is_overruled_even_on_its_own_replica() -> None:
     log = training()
     log.claim(4, R1, afresh=False)
     outcomes = log.claim(5, R1)
@@ -153,7 +154,7 @@ def test_numbers_go_on_after_what_was_dropped() -> None:
     assert log.machine.newest_seq == 4
 
 
-def test_what_the_store_has_no_room_for_holds_the_point_back_unless_it_never_had_it() -> None:
+def test_a_variable_without_room_holds_the_point_back_unless_never_stored() -> None:
     log = training()
     assert log.step(delta(4, unaudited=(NO_ROOM,))) is None
     assert log.machine.whole_mark == Mark(Seq(1))
@@ -238,7 +239,7 @@ changes = st.tuples(
 
 
 @given(st.lists(changes, max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_state_is_always_that_after_an_execution_at_or_after_the_last_durable_one(
     told: list[tuple[str, list[tuple[str, list[str]]], list[str], bool]],
 ) -> None:

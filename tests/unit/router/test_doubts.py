@@ -54,7 +54,7 @@ def test_a_process_that_is_gone_holds_nobody_and_nobody_is_told_that_it_does() -
     assert doubts.holders(READY) == ["r1"]
 
 
-def test_what_no_variable_tells_of_is_told_when_its_process_is_gone() -> None:
+def test_a_loss_that_no_variable_tells_of_is_told_when_its_process_is_gone() -> None:
     placement = Placement("sticky", random.Random(1))
     thread = Pin("thread T", "threading.Thread", ReplicaId("r1"), Seq(3), "", "It runs.", 2)
     placement.pinned((thread, pin("x")))

@@ -83,7 +83,7 @@ def test_a_checkpoint_comes_before_the_stop_and_the_answer_after_it() -> None:
     assert world.answer(wish)["state"] == "hibernated"
 
 
-def test_what_was_left_for_later_is_made_durable_before_the_checkpoint() -> None:
+def test_a_change_left_for_later_is_durable_before_the_checkpoint() -> None:
     world = grouped()
     world.run("r1")
     world.commit("r1", 2, owing=("model",))
@@ -92,7 +92,7 @@ def test_what_was_left_for_later_is_made_durable_before_the_checkpoint() -> None
     assert kinds[-2:] == ["SettleReplica", "HibernateKernel"]
 
 
-def test_it_waits_for_the_cell_that_runs() -> None:
+def test_hibernation_waits_for_the_cell_that_runs() -> None:
     world = grouped()
     cell = world.execute()
     world.begin("r1", cell, 2)
@@ -112,7 +112,7 @@ def test_a_kernel_that_cannot_be_saved_stays_and_says_why() -> None:
     assert world.sent_to(cell) == ["r1"]
 
 
-def test_what_no_other_process_could_rebuild_keeps_the_one_that_has_it() -> None:
+def test_a_value_that_no_other_process_could_rebuild_keeps_the_one_that_has_it() -> None:
     world = grouped()
     pin = Pin("x", "Drops", ReplicaId("r1"), Seq(1), "x.kept[0]", "Its load failed.")
     for name in ("r2", "r3"):
@@ -209,7 +209,7 @@ def test_a_cell_wakes_it_with_everything_and_is_run_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["kernel_info_request", "comm_info_request"])
-def test_what_needs_no_replica_does_not_wake_it(kind: str) -> None:
+def test_a_message_that_needs_no_replica_does_not_wake_the_kernel(kind: str) -> None:
     world = asleep()
     asked = world.request(kind)
     assert told(world, PrepareReplica) == []

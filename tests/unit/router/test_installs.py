@@ -49,7 +49,7 @@ def test_on_one_host_nothing_is_repeated_and_nothing_told() -> None:
     assert answer(cell(World().up())) == GpuAnswer()
 
 
-def test_it_is_repeated_on_the_hosts_that_lack_it_and_the_cell_hears_of_each() -> None:
+def test_an_install_is_repeated_on_hosts_that_lack_it_and_the_cell_hears_of_each() -> None:
     made = World(hosts=(ONE, TWO, THREE)).up()
     assert sorted(to(cell(made), DescribeGround)) == [ONE, THREE, TWO]
     assert to(described(made, TWO, LACKS), InstallHere) == [], "what the first host has now is not known yet"
@@ -60,7 +60,7 @@ def test_it_is_repeated_on_the_hosts_that_lack_it_and_the_cell_hears_of_each() -
     assert told == GpuAnswer("Repeated on host two: Successfully installed toy-1.0")
 
 
-def test_what_failed_elsewhere_and_what_still_differs_is_told() -> None:
+def test_an_install_that_failed_or_still_differs_elsewhere_is_told() -> None:
     made = World(hosts=(ONE, TWO, THREE)).up()
     cell(made)
     for host, packages in ((ONE, HAS), (TWO, LACKS), (THREE, LACKS)):

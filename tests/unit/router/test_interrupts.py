@@ -103,7 +103,7 @@ def test_impatience_ends_nothing() -> None:
     assert signals(world) == [("r1", SIGINT)]
 
 
-def test_what_one_cell_was_told_does_not_count_for_the_next() -> None:
+def test_an_interrupt_of_one_cell_does_not_count_for_the_next() -> None:
     world = World().up()
     first = world.execute()
     world.begin("r1", first)

@@ -25,6 +25,7 @@ from replkernel.router.journal_notes import (
 )
 from replkernel.router.kept import Receiver
 from replkernel.router.telling import Telling
+from tests.support.examples import examples
 from tests.support.journal_memory import Memory, request
 
 TO = Receiver("r1", "ipc://one", 1, 1)
@@ -133,7 +134,7 @@ def test_a_question_that_does_not_fit_is_an_error(content: bytes) -> None:
     assert json.loads(answer)["status"] == "error"
 
 
-def test_what_a_cell_is_told_by_its_front_end_is_told_again() -> None:
+def test_messages_of_the_front_end_to_a_cell_are_told_again() -> None:
     journal, memory = Journal(5), Memory()
     journal.accept(request("1", code="x = 1"))
     journal.give("1", TO, 10.0)
@@ -145,7 +146,7 @@ def test_what_a_cell_is_told_by_its_front_end_is_told_again() -> None:
     assert execution["version"] > 5
 
 
-def test_what_was_taken_back_waits_also_for_the_next_reader() -> None:
+def test_a_request_taken_back_waits_also_for_the_next_reader() -> None:
     journal = Journal(0)
     journal.accept(request("1"))
     journal.give("1", TO, 1.0)
@@ -175,7 +176,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(STEPS)
 def test_the_next_reader_finds_the_same_journal(steps: list[tuple[str, int]]) -> None:
     journal, memory = Journal(0), Memory()
@@ -224,7 +225,7 @@ def facts(kept: Any) -> tuple[Any, ...]:
     return (*(getattr(kept, name) for name in names), kept.size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["stream", "comm_msg", "status"]), st.lists(st.binary(), max_size=3)))
 )

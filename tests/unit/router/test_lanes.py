@@ -25,7 +25,7 @@ def test_an_execution_does_not_overtake_a_message_before_it() -> None:
     assert way(world, world.run("r1")) == "executions"
 
 
-def test_what_has_been_dealt_with_delays_nothing() -> None:
+def test_a_message_that_has_been_dealt_with_delays_nothing() -> None:
     world = World().up()
     question = world.request("complete_request")
     world.status("r1", question, "busy")

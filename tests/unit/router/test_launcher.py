@@ -45,7 +45,7 @@ def test_a_kernel_without_a_provisioner_is_not_watched() -> None:
     assert (watch.overdue(), watch.interval_ms) == ("", parent.NEVER_MS)
 
 
-def test_it_ends_when_launcher_and_clients_have_been_gone_for_the_grace_time(
+def test_a_kernel_ends_when_launcher_and_clients_are_gone_for_the_grace_time(
     launcher: subprocess.Popen[bytes], clock: Clock
 ) -> None:
     watch = LauncherWatch({LAUNCHER_PID: str(launcher.pid)}, 60.0)

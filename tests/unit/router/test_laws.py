@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from replkernel.records import HostName
 from replkernel.router import events
 from replkernel.router.placement import Policy
+from tests.support.examples import examples
 from tests.support.router_world import HOST, World
 
 NAMES = ("r1", "r2", "r3")
@@ -115,7 +116,7 @@ class Play:
         """Assert what else holds of what a client has seen of a cell."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEP, max_size=40), st.sampled_from(["sticky", "rotate", "random"]))
 def test_every_cell_is_answered_once_and_runs_at_most_once(
     steps: list[tuple[str, Any]], policy: Policy
@@ -123,7 +124,7 @@ def test_every_cell_is_answered_once_and_runs_at_most_once(
     Play(policy).play(steps)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(STEP, max_size=40), st.sampled_from(["sticky", "rotate", "random"]))
 def test_the_same_events_give_the_same_effects(steps: list[tuple[str, Any]], policy: Policy) -> None:
     first, second = Play(policy), Play(policy)

@@ -29,7 +29,7 @@ def ask(world: World, cell: str, verb: str = "lease", name: str = "r1") -> dict[
     return dict(json.loads(answers[-1].content))
 
 
-def test_it_wishes_on_its_own_host_once_and_is_granted_the_lease_of_its_execution() -> None:
+def test_a_running_cell_wishes_on_its_host_once_and_is_granted_its_lease() -> None:
     world, cell = running()
     assert ask(world, cell) == {}
     assert world.told() == [LeaseWish(wish_of(cell), 1, (HOST,))]

@@ -27,6 +27,7 @@ from replkernel.protocol.envelope import read_envelope
 from replkernel.records import HostName
 from replkernel.router import events
 from replkernel.router.placement import Policy
+from tests.support.examples import examples
 from tests.support.router_world import HOST
 from tests.unit.router.test_laws import STEP, Play
 
@@ -191,7 +192,7 @@ class LeasePlay(Play):
         assert told.count("display_data") == told.count("clear_output"), told
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.one_of(STEP, LEASED), max_size=40), st.sampled_from(["sticky", "rotate", "random"]))
 def test_leased_cells_run_under_their_lease_once_and_router_and_scheduler_agree(
     steps: list[tuple[str, Any]], policy: Policy

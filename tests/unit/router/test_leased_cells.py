@@ -148,7 +148,7 @@ def test_a_request_that_cannot_be_understood_is_the_cells_error_and_names_the_fi
     assert world.sent_to(behind) == ["r1"]
 
 
-def test_what_is_asked_meanwhile_is_answered_while_a_cell_waits() -> None:
+def test_a_question_is_answered_while_a_cell_waits() -> None:
     world = governed()
     cell = world.needs(1)
     question = world.request("complete_request")
@@ -308,7 +308,7 @@ def test_a_lease_that_is_over_between_cells_disturbs_nobody() -> None:
     assert world.told(world.wait(61.0)) == []
 
 
-def test_what_lingers_goes_back_when_it_is_wanted() -> None:
+def test_a_lingering_lease_goes_back_when_it_is_wanted() -> None:
     world = governed()
     world.finish("r1", compute(world))
     world.scheduler(LeaseWanted("lease-1", 1, 30.0))

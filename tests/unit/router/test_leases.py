@@ -164,7 +164,7 @@ def test_a_cell_that_waits_for_a_scheduler_which_went_away_has_it_looked_for_aga
     assert leases.went_down("It is away once more.") == [], "who was denied does not wait"
 
 
-def test_what_went_back_while_the_scheduler_was_away_is_told_when_it_returns(leases: Leases) -> None:
+def test_a_lease_given_back_while_the_scheduler_was_away_is_told_when_it_returns(leases: Leases) -> None:
     computes(leases)
     leases.went_down("It is away.")
     assert leases.over("m1", 2.0, lost=True) == []
@@ -219,7 +219,7 @@ def test_a_lease_whose_gpus_a_newer_one_took_over_in_part_shrinks(leases: Leases
     assert [held.lease.gpus for held in leases.holdings.lingering()] == [("g1",)]
 
 
-def test_what_lingers_for_a_process_goes_back_with_it(leases: Leases) -> None:
+def test_a_lease_that_lingers_for_a_process_goes_back_with_it(leases: Leases) -> None:
     computes(leases)
     leases.over("m1", 1.0)
     assert told(leases.process_lost(ReplicaId("r2"))) == []

@@ -36,7 +36,7 @@ def freed(world: World, why: str = "") -> None:
     world.say(LeaseFreed(ReplicaId("r1"), "lease-1", 0, why))
 
 
-def test_it_leaves_after_its_time_and_only_then_goes_back() -> None:
+def test_state_leaves_gpus_after_its_time_and_only_then_does_the_lease_go_back() -> None:
     world = lingering(Linger(seconds=100.0))
     world.wait(99.0)
     assert asked_of_agents(world) == []
@@ -64,14 +64,14 @@ def test_without_a_limit_it_lingers_until_somebody_wants_it() -> None:
     assert world.router.deadline() != math.inf
 
 
-def test_what_is_larger_than_the_limit_leaves_at_the_cells_end() -> None:
+def test_state_larger_than_the_limit_leaves_at_the_cells_end() -> None:
     assert asked_of_agents(lingering(Linger(bytes_max=1e9), 10**9)) == []
     world = lingering(Linger(bytes_max=1e9), 10**9 + 1)
     assert LeaseLingers("lease-1", 1, 0.0, 1.0) in world.told(world.all)
     assert asked_of_agents(world) == [FREE]
 
 
-def test_what_cannot_leave_is_told_once_and_not_as_if_somebody_waited() -> None:
+def test_state_that_cannot_leave_is_told_once_and_not_as_if_somebody_waited() -> None:
     world = lingering(Linger(seconds=10.0))
     world.wait(11.0)
     freed(world, "thread mine runs")

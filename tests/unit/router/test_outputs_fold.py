@@ -17,6 +17,7 @@ from replkernel.router.journal_notes import Message
 from replkernel.router.kept import Receiver
 from replkernel.router.outputs_fold import OutputsFold
 from replkernel.router.telling import Telling
+from tests.support.examples import examples
 from tests.support.journal_memory import Memory, request
 
 TEXTS = st.sampled_from(["a", "b\n", "50%\r", ""])
@@ -80,7 +81,7 @@ def merged(outputs: list[Any]) -> Iterator[dict[str, Any]]:
         yield last
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(MESSAGES, max_size=15))
 def test_the_fold_is_nbclients(messages: list[tuple[str, dict[str, Any]]]) -> None:
     fold = OutputsFold()
@@ -90,7 +91,7 @@ def test_the_fold_is_nbclients(messages: list[tuple[str, dict[str, Any]]]) -> No
     assert fold.outputs() == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), MESSAGES), max_size=20),
     st.lists(st.integers(0, 20), max_size=4),

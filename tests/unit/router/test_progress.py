@@ -148,7 +148,7 @@ def test_a_cell_whose_process_died_first_is_lost_whatever_that_replica_commits_l
     assert of(world, later)["safety"] == "durable"
 
 
-def test_what_the_keeper_of_a_dead_process_has_is_not_lost() -> None:
+def test_a_change_that_the_keeper_of_a_dead_process_has_is_not_lost() -> None:
     world = World().up()
     msg_id = ran(world)
     world.say(ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)))
@@ -168,7 +168,7 @@ def test_no_cell_since_the_last_whole_point_is_durable_and_all_of_them_go_with_t
     assert [of(world, one)["safety"] for one in (first, second, third)] == ["durable", "lost", "lost"]
 
 
-def test_what_a_keeper_had_and_the_log_did_not_take_is_lost_once_another_goes_on() -> None:
+def test_a_change_that_the_log_did_not_take_is_lost_once_another_goes_on() -> None:
     world = World(replicas=2).up()
     first, second = ran(world), ran(world)
     world.commit("r1", 1)
@@ -267,7 +267,7 @@ def test_no_more_than_the_bound_is_remembered_and_an_answer_is_a_portion() -> No
     told(world)
 
 
-def test_what_was_lost_is_remembered_longer_than_what_is_durable() -> None:
+def test_a_lost_execution_is_remembered_longer_than_a_durable_one() -> None:
     world = World().up()
     gone = ran(world)
     world.lose("r1")

@@ -131,7 +131,7 @@ def test_the_new_one_has_the_state_before_the_old_one_goes() -> None:
     assert told(world, world.wait(1000)) == []
 
 
-def test_what_is_begun_is_in_the_record_before_it_is_done() -> None:
+def test_a_move_is_in_the_record_before_it_is_made() -> None:
     world = world_of()
     play(world, "left")
     move = MoveRecord("r4", "d", "r2")
@@ -249,7 +249,7 @@ def test_the_executor_leaves_only_when_its_cell_is_over_and_committed() -> None:
     assert world.sent_to(following) == ["r4"], "nothing is sent to who leaves"
 
 
-def test_what_the_executor_left_for_later_is_made_durable_before_it_leaves() -> None:
+def test_a_change_that_the_executor_left_for_later_is_durable_before_it_leaves() -> None:
     world = world_of()
     world.run("r1")
     world.commit("r1", 1, owing=("model",))
@@ -280,7 +280,7 @@ def test_no_cell_goes_to_one_that_may_be_taken_back() -> None:
     assert R4 not in world.fleet.ready()
 
 
-def test_what_cannot_travel_stays() -> None:
+def test_a_replica_that_cannot_travel_stays() -> None:
     world = world_of()
     world.run("r2")
     world.commit("r2", 1, (Pin("f", "file", R2, Seq(1)),))
@@ -357,7 +357,7 @@ def test_the_cell_shows_where_to_and_why_not() -> None:
     assert "It could not move to d: the agent of host d went away." in lines[-1]
 
 
-def test_what_the_notebook_wants_is_asked_for_and_told() -> None:
+def test_a_move_that_the_notebook_wants_is_asked_for_and_told() -> None:
     world = world_of()
     cell = world.execute("%replkernel migrate d")
     world.begin("r1", cell)

@@ -47,7 +47,7 @@ def test_the_cell_waits_for_the_next_process_and_keeps_its_lease() -> None:
     assert len(wishes) == 1
 
 
-def test_what_the_process_that_goes_has_shown_may_come_after_its_answer() -> None:
+def test_output_of_the_process_that_goes_may_come_after_its_answer() -> None:
     world = governed()
     cell = granted(world)
     goes(world, "r1", cell)
@@ -100,7 +100,7 @@ def test_the_next_process_gets_its_time_though_the_lease_was_granted_long_ago() 
     assert world.sent_to(cell) == ["r1", "r1"]
 
 
-def test_what_clients_keep_in_the_process_keeps_it() -> None:
+def test_comms_that_clients_keep_in_the_process_keep_it() -> None:
     world = governed(replicas=1)
     first = world.execute()
     world.begin("r1", first)
@@ -179,7 +179,7 @@ def test_a_process_that_was_about_to_go_begins_nothing_so_its_cell_is_given_to_t
     assert world.answer(cell)["ename"] == "ExecutorLost"
 
 
-def test_what_another_replica_could_not_rebuild_keeps_the_process_that_has_it() -> None:
+def test_a_value_that_another_replica_could_not_rebuild_keeps_its_process() -> None:
     world = governed()
     first = world.run("r1")
     doubted = Pin("x", "Drops", ReplicaId("r1"), Seq(1), "", "x.b differs.")

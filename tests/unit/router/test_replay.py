@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from replkernel.router import replay
 from replkernel.router.replay import Audience, Publication
+from tests.support.examples import examples
 
 PAGE = "page"
 
@@ -111,7 +112,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STEP, max_size=40))
 def test_a_page_sees_all_its_output_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     stage = Stage()
@@ -256,7 +257,7 @@ def test_one_that_listened_and_does_not_come_back_is_not_awaited_for_ever() -> N
     assert not stage.audience.may_miss(PAGE)
 
 
-def test_what_is_sent_again_keeps_below_the_servers_limits() -> None:
+def test_messages_sent_again_keep_below_the_servers_limits() -> None:
     stage = Stage()
     for _ in range(1000):
         stage.publish(kind="display_data")
@@ -268,7 +269,7 @@ def test_what_is_sent_again_keeps_below_the_servers_limits() -> None:
     assert len(stage.sent[subscriber]) == 1000
 
 
-def test_what_was_missed_is_bounded(monkeypatch: Any) -> None:
+def test_missed_messages_are_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(replay, "MISSED_MAX", 10)
     stage = Stage()
     for _ in range(50):

@@ -51,7 +51,7 @@ def test_the_reply_of_what_ran_passes_and_the_next_cell_follows() -> None:
     assert world.envelope(behind).fence > 9
 
 
-def test_what_is_published_again_is_not_seen_again() -> None:
+def test_a_message_published_again_is_not_seen_again() -> None:
     world = World()
     resume(world)
     world.up()
@@ -122,7 +122,7 @@ def test_a_process_that_is_not_found_is_not_waited_for_for_ever() -> None:
     assert world.answer(behind)["status"] == "aborted"
 
 
-def test_what_was_answered_is_answered_again_and_not_run() -> None:
+def test_an_answered_cell_is_answered_again_and_not_run() -> None:
     world = World()
     header = Header("done", "execute_request", "s")
     world.feed(
@@ -145,7 +145,7 @@ def answered_before(world: World, process: str) -> None:
     world.feed(events.Answered(header, content, metadata, ReplicaId("r1"), True, *given))
 
 
-def test_what_a_process_had_not_committed_when_it_died_with_its_router_is_said_to_be_lost() -> None:
+def test_an_uncommitted_cell_of_a_process_that_died_with_its_router_is_lost() -> None:
     world = World()
     answered_before(world, "ipc://another")
     world.up()
@@ -166,7 +166,7 @@ def test_a_process_that_outlived_its_router_goes_on_with_what_it_ran() -> None:
     assert world.envelope(cell).needs == 7
 
 
-def test_what_was_committed_before_its_process_died_with_its_router_is_not_lost() -> None:
+def test_a_committed_cell_of_a_process_that_died_with_its_router_is_not_lost() -> None:
     world = World()
     answered_before(world, "ipc://another")
     world.up()

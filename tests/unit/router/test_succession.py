@@ -89,7 +89,7 @@ def test_a_move_has_what_was_left_for_later_made_durable_and_gives_that_time() -
     assert world.sent_to(cell) == ["r2"]
 
 
-def test_what_is_never_made_durable_keeps_a_move_waiting_for_a_time_only() -> None:
+def test_a_change_never_made_durable_keeps_a_move_waiting_for_a_time_only() -> None:
     world = World(policy="rotate").up()
     world.run("r1")
     world.commit("r1", 1, owing=("model",))
@@ -445,7 +445,7 @@ def test_an_audit_that_takes_too_long_keeps_the_notebook_where_it_is_and_says_wh
     assert world.sent_to(world.execute()) == ["r2"]
 
 
-def test_what_is_in_the_log_though_not_whole_is_not_given_up_with_its_process() -> None:
+def test_an_execution_in_the_log_though_not_whole_is_not_given_up() -> None:
     world = World(replicas=2).up()
     world.run("r1")
     world.commit("r1", 1, owing=("big",))

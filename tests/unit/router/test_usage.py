@@ -80,7 +80,7 @@ def test_more_memory_than_was_asked_for_is_told_once_a_lease() -> None:
     assert "has 3 GiB on g0 and asked for 2 GiB" in said[0]
 
 
-def test_it_is_a_limit_where_the_administrator_says_so() -> None:
+def test_the_memory_asked_for_is_a_limit_where_the_administrator_says_so() -> None:
     for limits, wanted in ((False, 0.0), (True, 2.0)):
         world = governed(gpus=GpuRequest(1, 2.0))
         world.leases._limits_vram = limits

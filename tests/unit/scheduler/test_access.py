@@ -88,7 +88,7 @@ def test_of_several_groups_the_best_counts_property_by_property() -> None:
     assert quota_of(groups | {"c": {"priority": 5}}) == UserQuota(4, 10, 5)
 
 
-def test_what_no_group_states_is_no_limit() -> None:
+def test_a_quota_that_no_group_states_is_no_limit() -> None:
     assert quota_of({}) == UserQuota(None, None, 0)
     assert quota_of({"a": {"gpu_quota": 0}}) == UserQuota(0, None, 0)
 

@@ -76,7 +76,7 @@ def test_each_session_is_one_of_its_own(cluster: Cluster) -> None:
     assert sums(cluster).reserved_gpu_hours == about(1.0 + 2.0), "nothing is held in between"
 
 
-def test_what_a_notebook_asks_for_by_default_is_held_from_the_beginning(cluster: Cluster) -> None:
+def test_gpus_that_a_notebook_asks_for_by_default_are_held_from_the_beginning(cluster: Cluster) -> None:
     report(cluster, gpus=1)
     report(cluster, gpus=2, after_s=HOUR_S)
     cluster.now += HOUR_S

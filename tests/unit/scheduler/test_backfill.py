@@ -20,6 +20,7 @@ from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import way_named
 
+from tests.support.examples import examples
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
 GPUS = 8
@@ -135,7 +136,7 @@ def recorded(drawn: list[tuple[int, int, int, int]]) -> list[Job]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(drawn=jobs)
 def test_the_live_core_backfills_as_the_core_of_jobs_does(drawn: list[tuple[int, int, int, int]]) -> None:
     live: dict[str, float] = {}
@@ -155,7 +156,7 @@ def test_the_live_core_backfills_as_the_core_of_jobs_does(drawn: list[tuple[int,
     assert live == batch
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(drawn=jobs, seed=st.integers(0, 5))
 def test_no_law_is_broken_and_everybody_is_served(drawn: list[tuple[int, int, int, int]], seed: int) -> None:
     way, plan = way_named("easy-batch"), Plan(hosts=2, gpus_per_host=GPUS, seed=seed)

@@ -30,7 +30,7 @@ def beat(room: Room, agent: int, gpu: str, *, kernels: tuple[str, ...] = (), hel
     room.say(agent, wire.HostBeat((wire.GpuUse(gpu, 0.0, held_gb, kernels),)))
 
 
-def test_what_lingers_for_a_router_that_does_not_return_goes_to_who_waits_after_a_moment() -> None:
+def test_a_lease_lingering_for_a_router_that_is_gone_goes_to_who_waits() -> None:
     room = Room()
     room.agent("a", 1)
     router, _ = lingering(room, "k1")
@@ -43,7 +43,7 @@ def test_what_lingers_for_a_router_that_does_not_return_goes_to_who_waits_after_
     assert has(room, waits)
 
 
-def test_it_goes_though_it_was_asked_back_before_the_router_was_gone_and_eight_of_them_at_once() -> None:
+def test_lingering_leases_go_though_asked_back_before_the_router_was_gone() -> None:
     room = Room()
     room.agent("a", 8)
     routers = [lingering(room, f"k{number}")[0] for number in range(8)]
@@ -130,7 +130,7 @@ def test_a_cells_lease_ends_at_once_when_the_agent_says_that_no_process_is_left(
     assert has(room, waits)
 
 
-def test_what_an_agent_said_of_a_kernel_counts_no_more_once_it_is_there_again() -> None:
+def test_an_agents_word_of_a_kernel_counts_no_more_once_it_is_there_again() -> None:
     room = Room()
     agent = room.agent("a", 1)
     router = room.router("k")
@@ -141,7 +141,7 @@ def test_what_an_agent_said_of_a_kernel_counts_no_more_once_it_is_there_again() 
     assert len(room.core.view().leases) == 1
 
 
-def test_what_an_agent_said_before_a_cell_began_does_not_end_that_cells_lease() -> None:
+def test_an_agents_word_from_before_a_cell_does_not_end_its_lease() -> None:
     room = Room()
     agent = room.agent("a", 1)
     router = room.router("k")

@@ -68,7 +68,7 @@ def test_a_lease_whose_gpus_cannot_be_opened_is_returned_and_its_cell_refused_by
     assert here(room, guard)[0].user == "bob", "the GPUs are not free again"
 
 
-def test_what_one_holder_leaves_is_closed_before_the_next_is_told() -> None:
+def test_a_gpu_that_one_holder_leaves_is_closed_before_the_next_is_told() -> None:
     room = Room()
     guard, first, second = guarded(room), kernel(room, "k"), kernel(room, "k2", BOB)
     room.say(first, wire.LeaseWish("r", 2))

@@ -10,6 +10,7 @@ from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.task import Task
 
+from tests.support.examples import examples
 from tests.unit.scheduler.test_simulation import Run
 
 SPEEDS = ((1, 4000.0), (2, 2000.0), (4, 1000.0))
@@ -59,7 +60,7 @@ cells = st.lists(st.tuples(st.floats(0, 3000), st.floats(10, 900)), min_size=1, 
 batch = st.lists(st.tuples(st.floats(0, 2000), st.floats(60, 3000), st.sampled_from([1, 2, 4])), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     notes=st.lists(st.tuples(cells, st.sampled_from([1, 2, 4])), max_size=4),
     jobs=batch,

@@ -140,7 +140,7 @@ def test_an_undrained_host_may_be_drained_again_also_one_that_was_empty() -> Non
     assert granted(cluster.ask("cell")).host == "a"
 
 
-def test_what_is_not_drained_cannot_be_undrained() -> None:
+def test_a_host_that_is_not_drained_cannot_be_undrained() -> None:
     cluster = Cluster()
     cluster.host("a", 4)
     before = cluster.core.view().hosts

@@ -75,7 +75,7 @@ def test_called_again_it_changes_nothing() -> None:
     assert c.Spawner.environment["REPLKERNEL_SCHEDULER_URL"] is url
 
 
-def test_what_the_file_says_already_stays() -> None:
+def test_settings_that_the_file_has_already_stay() -> None:
     c = Config()
     c.JupyterHub.services = [{"name": "culler", "command": ["cull"]}]
     c.JupyterHub.load_roles = [
@@ -94,7 +94,7 @@ def test_what_the_file_says_already_stays() -> None:
     assert c.Spawner.server_token_scopes == ["users:activity!user", "shares!user", ACCESS, LEASE]
 
 
-def test_what_was_only_added_to_settings_stays_too() -> None:
+def test_entries_only_added_to_settings_stay_too() -> None:
     c = Config()
     c.JupyterHub.services.append({"name": "culler", "command": ["cull"]})
     c.Spawner.environment.update({"OWN": "1"})
@@ -241,7 +241,7 @@ def contradictions() -> list[tuple[str, Any, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("said", "before", "options"), contradictions())
-def test_what_contradicts_is_refused_by_name_and_leaves_the_configuration_as_it_was(
+def test_a_contradiction_is_refused_by_name_and_changes_no_setting(
     said: str, before: Any, options: dict[str, Any]
 ) -> None:
     c = Config()

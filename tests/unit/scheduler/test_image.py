@@ -27,6 +27,7 @@ from replkernel_scheduler.types import (
     ReservationId,
 )
 
+from tests.support.examples import examples
 from tests.unit.scheduler.stories import Step, World
 from tests.unit.scheduler.test_stories import POLICIES, steps
 
@@ -63,9 +64,9 @@ class Restarted(World):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(story=steps, every=st.integers(1, 9), provisions=st.booleans())
-def test_what_follows_is_the_same_however_often_it_began_anew_from_an_image(
+def test_decisions_are_the_same_however_often_a_core_began_anew_from_an_image(
     name: str, story: list[Step], every: int, provisions: bool
 ) -> None:
     first = World(POLICIES[name], 7, provisions=provisions)

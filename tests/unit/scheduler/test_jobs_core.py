@@ -15,6 +15,8 @@ from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.queues_multi import MultiQueue
 from replkernel_scheduler.policies.queues_single import SingleQueue
 
+from tests.support.examples import examples
+
 
 class Cluster:
     """A core, and the names of what started so far."""
@@ -139,7 +141,7 @@ def test_a_job_whose_fullest_core_is_another_one_is_not_slowed_and_may_be_joined
     assert cluster.wants("beside a", 1, 50.0, 0.0) == ["beside a"]
 
 
-def test_what_the_machines_say_is_done_decides_when_the_first_one_is_thought_to_start() -> None:
+def test_the_end_that_machines_tell_decides_when_the_first_job_may_start() -> None:
     def passes(done_s: float) -> bool:
         cluster = Cluster(2, 1, SingleQueue(2))
         cluster.wants("a", 2, 100.0, 0.0)
@@ -171,7 +173,7 @@ def test_interactive_jobs_have_nodes_of_their_own() -> None:
     assert cluster.wants("batch", 98, 10.0, 0.0) == ["batch"]
 
 
-def test_what_cannot_follow_is_a_fault_and_changes_nothing() -> None:
+def test_an_event_that_cannot_follow_is_a_fault_and_changes_nothing() -> None:
     cluster = Cluster(1, 1)
     cluster.wants("a", 1, 10.0, 0.0)
     cluster.wants("b", 1, 10.0, 0.0)
@@ -185,7 +187,7 @@ WANTED = st.tuples(st.integers(1, 9), st.integers(0, 60), st.sampled_from([0.0, 
 QUEUES = st.sampled_from([SingleQueue(1), SingleQueue(3), MultiQueue(34, 2, 1)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     jobs=st.lists(WANTED, max_size=40),
     ends=st.lists(st.integers(0, 1000), min_size=80, max_size=80),

@@ -246,7 +246,7 @@ def test_the_end_of_a_kernel_ends_all_that_it_had() -> None:
     assert all(host.subscribed == 0 for host in view.hosts)
 
 
-def test_what_cannot_follow_raises_with_the_story_and_changes_nothing() -> None:
+def test_an_event_that_cannot_follow_raises_with_the_story_and_changes_nothing() -> None:
     cluster = four_hosts(Cluster())
     cluster.kernel("k", gpus=1)
     before = msgspec.json.encode(cluster.core.view().kernels)

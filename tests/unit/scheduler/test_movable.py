@@ -85,7 +85,7 @@ def test_more_than_any_host_has_is_refused_at_once() -> None:
     assert refused.why == "No host has 8 GPUs; the largest possible request is 4 GPUs."
 
 
-def test_it_waits_for_a_busy_host_without_giving_up_and_has_it_as_soon_as_it_is_free() -> None:
+def test_a_move_waits_for_a_busy_host_and_has_it_as_soon_as_it_is_free() -> None:
     cluster = without_gpus(2)
     held = granted(cluster.ask("other", 2, 1e5, hosts="d", kernel="o"))
     assert not of(StartReplica, cluster.ask("cell", 2, kernel="k"))
@@ -170,7 +170,7 @@ def test_an_answer_that_got_lost_is_read_from_where_the_kernel_is() -> None:
     ) == set(left.split())
 
 
-def test_what_it_asks_for_may_change_while_it_moves() -> None:
+def test_a_kernels_request_may_change_while_it_moves() -> None:
     cluster = without_gpus()
     start = started(cluster.ask("cell", 2, kernel="k"))
     report(cluster, "a b c", gpus=2)
@@ -220,7 +220,7 @@ def test_why_a_wanted_move_is_refused(host: str, why: str) -> None:
     assert why in refused.why
 
 
-def test_what_cannot_travel_keeps_its_host() -> None:
+def test_a_kernel_that_cannot_travel_keeps_its_host() -> None:
     cluster = Cluster()
     cluster.host("a", 0)
     cluster.host("d", 2)

@@ -38,6 +38,8 @@ from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Task
 
+from tests.support.examples import examples
+
 LOAD, PAUSE = 30.0, 5.0
 PLAN = Plan(
     hosts=1, gpus_per_host=4,
@@ -196,7 +198,7 @@ def test_3_3_the_bound_leaves_the_order_of_remaining_times_alone() -> None:
     assert made.handle(PoolOver("a"), 200_030.0) == [LoadJob("short")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000), policy=st.sampled_from(["sjf", "srtf", "lazer,by=random"]))
 def test_3_3_wide_jobs_are_served_though_narrow_ones_come_without_end(seed: int, policy: str) -> None:
     dice = Random(seed)
@@ -282,7 +284,7 @@ def test_3_4_the_first_deferrals_are_one_of_each_tenth() -> None:
     assert drawn != sorted(drawn)
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_an_impossible_option_of_lazer_is_told() -> None:
     made = core(Shortest())
     assert made.handle(job("wide", 5, 1), 0.0) == [RefusePoolJob("wide", "the pool has 4 GPUs")]
     made.handle(job("a", 4, 100), 0.0)
@@ -300,7 +302,7 @@ def test_what_cannot_be_is_told() -> None:
             pool_way_named(policy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     policy=st.sampled_from(

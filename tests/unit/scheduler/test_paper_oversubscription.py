@@ -17,6 +17,8 @@ from replkernel_scheduler.sim.records import Job, Pattern, Record, Session
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Task
 
+from tests.support.examples import examples
+
 
 def play(jobs: list[Job], policy: str, hosts: int = 1, cores: int = 1) -> tuple[dict[str, Task], RunSummary]:
     """Play jobs, and return their tasks and the summary."""
@@ -115,7 +117,7 @@ def test_sessions_are_none_of_its_business() -> None:
         JobSimulation(records, 0.0, job_way_named("sq"), Plan()).run()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     policy=st.sampled_from(["sq,m=1", "sq,m=3", "sq,m=2,discipline=fcfs", "mq,r=34,mi=4,mb=2"]),

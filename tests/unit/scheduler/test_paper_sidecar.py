@@ -30,6 +30,7 @@ from replkernel_scheduler.policies.reshape_sidecar import SideCar
 from replkernel_scheduler.sim.elastic_simulation import Arrival, ElasticSimulation
 
 from tests.paper.sidecar import AS_PRINTED, CASE_SEED, case_study
+from tests.support.examples import examples
 
 LINEAR = JobType("linear", 10, {1: 1.0, 2: 1.0, 4: 1.0, 5: 1.0})
 QUICK = ReshapeCosts(init_s=8.0, terminate_s=2.0, process_start_s=2.0, process_stop_s=1.0, checkpoint_s=1.0,
@@ -175,7 +176,7 @@ def test_2_7_beyond_the_asymptote_nothing_is_promised() -> None:
     assert fit_accuracy([1.0, 2.0], [0.1, 0.2]) is None
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_an_impossible_option_of_sidecar_is_told() -> None:
     core = ElasticCore((2,), QUICK, SideCar(), Random(0))
     wide = TrainingWanted("w", JobType("w", 1, {4: 1.0}), 10)
     assert core.handle(wide, 0.0) == [RefuseTraining("w", "no host has the 4 GPUs")]
@@ -186,7 +187,7 @@ def test_what_cannot_be_is_told() -> None:
         core.handle(TrainingOver("nobody"), 0.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     policy=st.sampled_from([SideCar(), AS_PRINTED, GrowOnly(), NeverReshape()]),

@@ -56,7 +56,7 @@ def test_more_than_its_hosts_have_is_refused_with_what_they_have() -> None:
     ]
 
 
-def test_it_follows_the_kernel_to_other_hosts_and_ends_what_it_left_behind() -> None:
+def test_the_scheduler_follows_a_kernel_and_ends_what_it_left_behind() -> None:
     cluster = Cluster()
     for name in "abc":
         cluster.host(name, 1)
@@ -101,7 +101,7 @@ def test_a_lost_host_is_not_replaced_and_who_waits_goes_on_when_it_is_back() -> 
     assert granted(report(cluster, "a")).request == "r2"
 
 
-def test_what_it_asks_for_may_change_and_is_subscribed_anew() -> None:
+def test_a_kernels_request_may_change_and_is_subscribed_anew() -> None:
     cluster = Cluster()
     cluster.host("a", 8)
     report(cluster, "a", gpus=1)

@@ -215,7 +215,7 @@ def test_lingering_gpus_that_are_not_given_back_in_time_are_taken() -> None:
     assert granted(effects).request == "two"
 
 
-def test_what_frees_at_the_same_time_goes_before_what_expires() -> None:
+def test_a_release_at_the_same_time_goes_before_an_expiry() -> None:
     """The order of simultaneous events (spec 0.1): frees, hosts, timers, arrivals."""
     cluster = Cluster()
     cluster.host("a", 1)

@@ -25,6 +25,8 @@ from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way, way_named
 
+from tests.support.examples import examples
+
 Downs = list[tuple[str, float]]
 SETS = (
     "notebook",
@@ -101,7 +103,7 @@ def test_gpus_that_idle_sessions_reserve_are_used_by_others_cell_by_cell() -> No
     assert reserved.summary.cluster.committed_gpu_hours == pytest.approx(4 * 300 / 3600)
 
 
-def test_what_ends_frees_before_what_arrives_at_the_same_time() -> None:
+def test_an_end_frees_before_an_arrival_at_the_same_time() -> None:
     run = Run([*cells("a", 0), *cells("b", 100)], "notebook", one_host())
     assert run.delays()["b"] == pytest.approx(0.0, abs=1e-6)
     assert run.summary.cells.immediate == 1.0
@@ -145,7 +147,7 @@ def test_jobs_hold_their_gpus_as_sessions_do_where_gpus_are_reserved() -> None:
     assert run.delays() == {"a.1": 0.0, "b.2": 49.0}
 
 
-def test_what_no_host_can_serve_is_counted_with_the_reason() -> None:
+def test_work_that_no_host_can_serve_is_counted_with_the_reason() -> None:
     run = Run([*cells("wide", 0, 5000, gpus=8), *cells("fits", 0)], "notebook", one_host())
     assert run.summary.not_served["refused"] == 2
     assert run.summary.cells.served == 1
@@ -295,7 +297,7 @@ PLANS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=traces(), policy=st.sampled_from(SETS), lingers=st.booleans(), plan=PLANS)
 def test_every_run_keeps_the_laws(records: list[Record], policy: str, lingers: bool, plan: Plan) -> None:
     run = Run(records, msgspec.structs.replace(way_named(policy), lingers=lingers), plan)
@@ -339,7 +341,7 @@ def _agrees_with_the_core(run: Run) -> None:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(records=traces(), policy=st.sampled_from(SETS), plan=PLANS)
 def test_the_same_trace_way_and_plan_give_the_same_bytes(
     records: list[Record], policy: str, plan: Plan

@@ -18,6 +18,8 @@ from replkernel_scheduler.sim.records import Cell, Job, Session
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Outcome, Task
 
+from tests.support.examples import examples
+
 FIRST = Job("1", 0.0, 429.0, 4, seconds_with=((2, 442.27), (4, 429.0)))
 SECOND = Job("2", 180.0, 412.0, 4, seconds_with=((2, 515.0), (4, 412.0)))
 HOUR_S = 3600.0
@@ -55,7 +57,7 @@ drawn_jobs = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     drawn=drawn_jobs,
     policy=st.sampled_from(["sidecar", "termination", "never-reshape", "sidecar,efficiency=0.6"]),

@@ -16,6 +16,8 @@ from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import RunSummary, Summary, TraceFigures
 from replkernel_scheduler.sim.table import table
 
+from tests.support.examples import examples
+
 WAYS = (
     "notebook", "notebook,scaling=buffered", "reservation", "reservation,placement=bin-pack", "fcfs-batch",
     "fcfs-batch,scaling=buffered", "large-pool", "large-pool,scaling=buffered",
@@ -66,14 +68,14 @@ def sessions(draw: st.DrawFn) -> list[Record]:
     return records
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=sessions(), policy=st.sampled_from(WAYS), seed=st.integers(0, 3))
 def test_no_way_needs_less_than_the_oracle(records: list[Record], policy: str, seed: int) -> None:
     plan = Plan(hosts=4, gpus_per_host=8, hosts_max=8, seed=seed)
     _needs_no_less(_play(records, policy, plan), _play(records, "oracle", plan))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 900), st.integers(1, 900), st.integers(1, 8)), min_size=1),
     policy=st.sampled_from(JOB_WAYS),
@@ -120,7 +122,7 @@ def test_a_mix_is_drawn_by_session_and_hangs_on_its_name_and_the_seed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1=x", "1=-1", "x=1", "1=0", "65=1", "1=1,1=2", "1=nan", "1=inf"])
-def test_what_is_no_mix_is_none(text: str) -> None:
+def test_a_text_that_is_no_mix_is_refused(text: str) -> None:
     assert mix_named(text) is None
 
 

@@ -21,6 +21,8 @@ from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.report import DRAWN_MAX, report
 from replkernel_scheduler.sim.spool import Spool
 
+from tests.support.examples import examples
+
 RECORDS: list[Record] = [
     Session("a", 0.0, 6000.0, 4),
     Cell("a", 30.0, 600.0, 4),
@@ -45,7 +47,7 @@ def _shown(
     return document, dict(zip(policies, pictures, strict=False)), pictures[-1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     changes=st.lists(st.tuples(st.integers(-5, 9), st.floats(0, 5000)), max_size=40),
     rest_s=st.floats(0, 9000),
@@ -70,7 +72,7 @@ def test_a_course_keeps_the_integral_whatever_the_length_of_the_run(
     assert drawn == pytest.approx(area, abs=left_out * 400 + 1e-3)
 
 
-def test_what_is_counted_is_counted_once_and_in_its_step() -> None:
+def test_an_event_is_counted_once_and_in_its_step() -> None:
     history = History()
     for at in (0.0, 1.5, 600.0, 5000.0):
         history.count(at)
@@ -126,7 +128,7 @@ class Page(HTMLParser):
         ]
 
 
-def test_it_is_one_file_that_loads_nothing_and_trusts_no_text() -> None:
+def test_the_report_is_one_file_that_loads_nothing_and_trusts_no_text() -> None:
     pytest.importorskip("matplotlib")
     document, pictures, oracle = _shown(RECORDS, SWEPT)
     bad = "<script>alert('$x^2$')</script>&"

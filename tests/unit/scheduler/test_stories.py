@@ -26,6 +26,7 @@ from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.scaling_buffered import Buffered
 from replkernel_scheduler.settings import Policies
 
+from tests.support.examples import examples
 from tests.unit.scheduler.stories import KINDS, Step, World
 
 change = msgspec.structs.replace
@@ -58,7 +59,7 @@ def played(policies: Policies, story: list[Step], *, provisions: bool) -> World:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(story=steps, provisions=st.booleans())
 def test_the_laws_hold_after_every_event(name: str, story: list[Step], provisions: bool) -> None:
     world = played(POLICIES[name], story, provisions=provisions)
@@ -70,7 +71,7 @@ def test_the_laws_hold_after_every_event(name: str, story: list[Step], provision
     )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(POLICIES)), story=steps)
 def test_the_same_events_and_seed_have_the_same_effects_and_a_journal_gives_the_same_state(
     name: str, story: list[Step]
@@ -116,7 +117,7 @@ PLACED = ("kernel", "answer", "lost", "pin", "mover")
 LIVE = [number for number, kind in enumerate(KINDS) if kind not in PLACED]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(story=st.lists(st.tuples(st.sampled_from(LIVE), number, number, number), max_size=80))
 def test_of_kernels_that_place_themselves_nothing_is_wanted_that_a_live_service_cannot_do(
     story: list[Step],

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.timers import TimerKey, Timers
 
+from tests.support.examples import examples
+
 acts = st.tuples(
     st.sampled_from(["set", "set", "cancel", "pop"]),
     st.integers(0, 5),
@@ -13,7 +15,7 @@ acts = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(acts, max_size=60))
 def test_timers_are_a_sorted_table(story: list[tuple[str, int, float]]) -> None:
     timers, model, number, base = Timers(), dict[TimerKey, tuple[float, int]](), 0, 0.0

@@ -12,6 +12,7 @@ from replkernel_scheduler import viewing
 from replkernel_scheduler.policies import built_in
 from replkernel_scheduler.view import ClusterView
 
+from tests.support.examples import examples
 from tests.unit.scheduler.cluster import Cluster
 from tests.unit.scheduler.stories import Step, World
 from tests.unit.scheduler.test_stories import steps
@@ -39,7 +40,7 @@ def names(view: ClusterView) -> dict[str, list[Any]]:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=steps, meanwhile=steps, size=st.integers(1, 5))
 def test_slices(story: list[Step], meanwhile: list[Step], size: int) -> None:
     world = World(built_in.notebook(), 7)

@@ -25,7 +25,7 @@ def asked_back(cluster: Cluster, *jobs: GpusAwaited) -> list[str]:
     return [effect.lease.request for effect in effects if isinstance(effect, ReclaimLease)]
 
 
-def test_what_has_lingered_longest_is_asked_back_and_no_more_than_the_job_needs() -> None:
+def test_the_longest_lingering_lease_is_asked_back_and_no_more_than_needed() -> None:
     cluster = Cluster()
     cluster.host("a", 4)
     for name in ("one", "two", "three"):
