@@ -74,7 +74,7 @@ class Names:
             return places
 
     def _look_at_each(self) -> None:
-        before, keys = len(self.keys), tuple(self.namespace)
+        before, keys = len(self.keys), _keys_of(self.namespace)
         self._rebound = None
         if identities(keys[:before]) != identities(tuple(self.keys)):
             self.epoch += 1
@@ -98,7 +98,10 @@ class Names:
                     return False
                 if before[value:after] != now[value:after]:
                     rebound.add(entry // ENTRY_BYTES)
-        fresh = tuple(islice(reversed(self.namespace), (len(now) - len(before)) // ENTRY_BYTES))[::-1]
+        try:
+            fresh = tuple(islice(reversed(self.namespace), (len(now) - len(before)) // ENTRY_BYTES))[::-1]
+        except RuntimeError:  # A thread has added or deleted a name meanwhile.
+            return False
         told = b"".join(now[at : at + WORD_BYTES] for at in range(len(before), len(now), ENTRY_BYTES))
         if identities(fresh) != told:
             return False
@@ -116,10 +119,20 @@ class Names:
         one are compared.
         """
         keys = self.keys
-        last = next(reversed(self.namespace), _NOTHING)
+        try:
+            last = next(reversed(self.namespace), _NOTHING)
+        except RuntimeError:  # A thread has added or deleted a name meanwhile.
+            return self.look()
         if len(keys) == len(self.namespace) and (not keys or keys[-1] is last):
             return keys
         return self.look()
+
+
+def _keys_of(namespace: Mapping[Any, Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(namespace)
+    except RuntimeError:  # A collection ran as the tuple was made, and a thread took its turn in it.
+        return tuple(dict(namespace))
 
 
 def identities(things: tuple[Any, ...]) -> bytes:

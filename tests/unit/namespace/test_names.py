@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +67,31 @@ def test_a_table_has_what_the_dictionary_has() -> None:
         del space[name]
     space["name 500"] = object()
     assert entries(space) == b"".join(identities(item) for item in space.items())
+
+
+@pytest.mark.parametrize("count", [3, 2 * MANY])
+@pytest.mark.parametrize("ask", [Names.look, Names.glance])
+def test_names_that_come_while_they_are_looked_at_disturb_nobody(
+    ask: Callable[[Names], list[Any]], count: int
+) -> None:
+    space: dict[Any, Any] = {f"name {number}": number for number in range(count)}
+    names = Names(space)
+    names.look()
+    threshold = gc.get_threshold()
+
+    def come(phase: str, _: dict[str, int]) -> None:
+        space[f"late {len(space)}"] = space.pop("late", None)
+
+    gc.callbacks.append(come)
+    gc.set_threshold(1)
+    try:
+        for number in range(20):
+            space[f"new {number}"] = space["late"] = number
+            ask(names)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(come)
+    assert names.look() == list(space)
 
 
 def test_what_cannot_be_read_is_no_table() -> None:
