@@ -89,16 +89,11 @@ def gather(into: Path) -> None:
     for place, text in pages().items():
         texts[place] = (text, set())
     for place, (text, files) in texts.items():
-        _write(into / place, text)
+        (into / place).parent.mkdir(parents=True, exist_ok=True)
+        (into / place).write_text(text)
         for file in files:
-            _write(into / FILES / file, (ROOT / file).read_text())
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file, unless it is so already: Sphinx makes anew only what has changed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
+            (into / FILES / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / file, into / FILES / file)
 
 
 def main() -> int:

@@ -55,11 +55,11 @@ def test_the_policies_page_says_what_each_installed_one_does(generated: dict[str
         assert re.search(rf"^\| `{name}` \| \S", section, re.MULTILINE), point.name
 
 
-def test_metrics_that_pages_name_are_there(generated: dict[str, str]) -> None:
+@pytest.mark.parametrize("file", ["run/monitoring.md", "deployments/monitoring/grafana.json"])
+def test_metrics_that_documents_name_are_there(file: str, generated: dict[str, str]) -> None:
     there = set(re.findall(r"`(replkernel_scheduler_\w+)`", generated["reference/metrics.md"]))
-    page = (ROOT / "docs/run/monitoring.md").read_text()
-    named = set(re.findall(r"`(replkernel_scheduler_\w+)`", page))
-    assert named and named <= there
+    named = set(re.findall(r"replkernel_scheduler_\w+", (ROOT / "docs" / file).read_text()))
+    assert named and {name.removesuffix("_bucket") for name in named} <= there
 
 
 def test_every_page_stands_in_a_table_of_contents() -> None:
