@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz lock audit dist clean
+.PHONY: all help run lab test unit nightly slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz docs lock audit dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -122,6 +122,13 @@ fuzz: .venv/fuzz ## malformed input for everything that parses, guided by covera
 .venv/fuzz: $(STAMP)
 	$(BIN)/python -m pip install --quiet --quiet --only-binary atheris --editable ".[fuzz]" \
 	  || { echo "The fuzzer could not be installed: atheris has wheels for some Pythons only, on Linux."; exit 3; }
+	touch $@
+
+docs: .venv/docs ## the site, into build/docs; a link that leads nowhere is an error
+	$(BIN)/python -m docs.build_site
+
+.venv/docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --quiet --editable ".[docs]"
 	touch $@
 
 lock: .venv/upkeep ## write requirements/dev.lock anew (UPGRADE=0: with the versions that it has)

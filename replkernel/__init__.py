@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def export(values: Any, path: str | os.PathLike[str]) -> None:

@@ -21,6 +21,8 @@ DOCUMENTS = sorted(
 FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 README_WORDS_MAX = 1000
+SENTENCE_WORDS_MAX = 30
+PAGES = [path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md")]
 
 
 @cache
@@ -48,6 +50,15 @@ def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
 
 def test_the_readme_is_read_in_minutes() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= README_WORDS_MAX
+
+
+@pytest.mark.parametrize("document", ["README.md", *sorted(str(path) for path in PAGES)])
+def test_no_sentence_is_longer_than_a_breath(document: str) -> None:
+    prose = re.sub(r"\]\([^)]*\)", "]", FENCED.sub("", (ROOT / document).read_text()))
+    for block in re.split(r"\n\s*\n|\n(?=- |\d\. |[|#>])", prose):
+        if not block.lstrip().startswith(("|", "#", "!", ">")):
+            for sentence in re.split(r"(?<=[.?!:;])\s+", block.replace("\n", " ")):
+                assert len(sentence.split()) <= SENTENCE_WORDS_MAX, sentence
 
 
 def test_the_commands_page_names_every_command() -> None:

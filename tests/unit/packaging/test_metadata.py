@@ -18,6 +18,10 @@ from replkernel.spelling import KNOWN
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGE = json.loads((ROOT / "package.json").read_text())
+MODULES = {"pyzmq": "zmq"}
+"""Packages whose module has another name."""
+WANTED = {"dill"}
+"""Packages that the design names, and no module imports yet."""
 
 
 def test_python_and_lab_extension_have_one_version() -> None:
@@ -91,3 +95,31 @@ def test_every_verb_of_the_makefile_is_listed_by_its_help() -> None:
 
 def test_the_lock_file_names_no_registry() -> None:
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text()
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {__version__} – " in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_workflows_call_verbs_of_the_makefile() -> None:
+    verbs = set(re.findall(r"^([a-z0-9]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for workflow in (ROOT / ".github/workflows").glob("*.yml"):
+        text = workflow.read_text()
+        called = re.findall(r"run: make ([a-z0-9]+)$", text, re.MULTILINE)
+        listed = re.findall(r"verb: \[(.*)\]", text)
+        called += [verb for verbs_of_one in listed for verb in verbs_of_one.split(", ")]
+        assert called and set(called) <= verbs, workflow.name
+
+
+def test_the_base_install_has_no_package_that_no_module_imports() -> None:
+    packages = ("replkernel", "scheduler/replkernel_scheduler", "server_ext/replkernel_server")
+    sources = [path.read_text() for package in packages for path in (ROOT / package).rglob("*.py")]
+    imported = {
+        name.lower()
+        for source in sources
+        for name in re.findall(r"^\s*(?:import|from) (\w+)", source, re.MULTILINE)
+    }
+    needs = {re.split(r"[<>=\[]", need)[0].lower() for need in PROJECT["project"]["dependencies"]}
+    modules = {MODULES.get(need, need.replace("-", "_")) for need in needs}
+    assert modules - imported <= WANTED
