@@ -73,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True):
     cache_gib: int = 20
     ship_percent: int = 10
     disk_percent: int = 80
+    request: str = ""
+    place_wait_s: float = 40.0
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -140,6 +142,18 @@ SETTING_DOCS = (
         "hosts",
         "this machine's name",
         "Comma-separated names of the agents that hold a kernel's replicas, in order of preference; `NAME=ADDRESS:PORT` where hosts share no directory; `auto`: the scheduler chooses.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_REQUEST",
+        "request",
+        "none",
+        "What a new kernel asks for where its notebook's metadata do not say it, as `1 --vram 20 --cpu 4 --memory 32` (GPUs, their GB, cores, GiB): it counts where the scheduler chooses hosts, and no cell is leased anything by it.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_PLACE_WAIT_S",
+        "place_wait_s",
+        "40",
+        "Seconds that a new kernel waits for hosts that are on their way to it, before it begins on those there are (0 to 86400); clients may wait no longer than a minute for a kernel to answer.",
     ),
     SettingDoc(
         "REPLKERNEL_ORPHAN_GRACE_S",
@@ -408,7 +422,18 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         cache_gib=_whole(env, "REPLKERNEL_CACHE_GIB", 20, 1, 100_000),
         ship_percent=_whole(env, "REPLKERNEL_SHIP_PERCENT", 10, 1, 100),
         disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
+        request=_request(env),
+        place_wait_s=_seconds(env, "REPLKERNEL_PLACE_WAIT_S", 40.0),
     )
+
+
+def _request(env: Mapping[str, str]) -> str:
+    text = env.get("REPLKERNEL_REQUEST", "").strip()
+    if not text:
+        return ""
+    from replkernel.leasing.wanted import check_request  # Only who sets it pays for the parser.
+
+    return check_request(text)
 
 
 def reads_unsealed(env: Mapping[str, str], *, sealed: bool) -> bool:

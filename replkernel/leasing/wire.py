@@ -134,7 +134,8 @@ class KernelHere(LeaseMessage, frozen=True):
 
     Sent first, whenever its hosts change, and after a lost connection, with all leases it believes it holds:
     each is renewed, or answered with LeaseOver. `moves`: MoveReplica may be said to it. `executor` is the
-    host whose replica ran its last cell; empty: none has run, or nobody knows.
+    host whose replica ran its last cell; empty: none has run, or nobody knows. `cpu` cores and `memory_gb` GB
+    of a host's memory are what it asks for beside GPUs.
     """
 
     hosts: _Hosts
@@ -144,6 +145,8 @@ class KernelHere(LeaseMessage, frozen=True):
     leases: Annotated[tuple[HeldLease, ...], msgspec.Meta(max_length=LEASES_TOLD_MAX)] = ()
     moves: bool = False
     executor: _Text = ""
+    cpu: _Amount = 0.0
+    memory_gb: _Amount = 0.0
 
 
 class KernelGone(LeaseMessage, frozen=True):

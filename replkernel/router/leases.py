@@ -79,8 +79,13 @@ class Leases:
         moves: bool = False,
         linger: Linger = AS_LONG_AS_NOBODY_WANTS,
         limits_vram: bool = False,
+        request: GpuRequest | None = None,
+        tells: bool = False,
     ) -> None:
         """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may.
+
+        `request` is what the kernel subscribes to while its cells ask for nothing of their own; with `tells`
+        the scheduler hears of it from the beginning.
 
         `limits_vram`: a cell cannot take more of a GPU's memory than it asked for.
         """
@@ -91,7 +96,8 @@ class Leases:
         self._moves = moves
         self.move: tuple[HostName, str] | None = None
         """The host that a replica is moved to, and why that came to nothing (empty: it is under way)."""
-        self.default = default
+        self._tells = tells
+        self.default, self._request = default, request
         """What cells ask for that do not say it themselves."""
         self.governed = governed
         self.up = False
@@ -107,6 +113,10 @@ class Leases:
         self._owed: list[LeaseBack] = []
         self._on: dict[ReplicaId, frozenset[str]] = {}
         """The GPUs on which each replica's process had its state last: also one that has not run since."""
+
+    def begin(self) -> list[Effect]:
+        """Have the scheduler told of the kernel, if it subscribes to something before any cell asks."""
+        return self.open() if self._tells else []
 
     # -- what a cell asks -----------------------------------------------------------------------------
 
@@ -440,11 +450,19 @@ class Leases:
     # -- words --------------------------------------------------------------------------------------------
 
     def _here(self) -> Effect:
-        wanted = self.default or GpuRequest(0)
+        wanted = self.default or self._request or GpuRequest(0)
         gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.holdings.told()
         self._told_executor = self._executor
         here = KernelHere(
-            self._hosts, gpus, wanted.model, wanted.vram_gb, leases, self._moves, self._executor
+            self._hosts,
+            gpus,
+            wanted.model,
+            wanted.vram_gb,
+            leases,
+            self._moves,
+            self._executor,
+            wanted.cpu,
+            wanted.memory_gb,
         )
         return ToScheduler(here)
 
