@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True):
     fake_gpus: int = 0
     inline_bytes_max: int = 16 * 1024
     hosts: tuple[str, ...] = ()
+    request: str = ""
+    place_wait_s: float = 40.0
     orphan_grace_s: float = 30.0
     agent_idle_s: float = 300.0
     preload: tuple[str, ...] = ()
@@ -73,8 +75,6 @@ class Settings(msgspec.Struct, frozen=True):
     cache_gib: int = 20
     ship_percent: int = 10
     disk_percent: int = 80
-    request: str = ""
-    place_wait_s: float = 40.0
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -402,6 +402,8 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         fake_gpus=_whole(env, "REPLKERNEL_FAKE_GPUS", 0, 0, 64),
         inline_bytes_max=_whole(env, "REPLKERNEL_INLINE_BYTES_MAX", 16 * 1024, 0, INLINE_BYTES_LIMIT),
         hosts=_hosts(env, "REPLKERNEL_HOSTS"),
+        request=_request(env),
+        place_wait_s=_seconds(env, "REPLKERNEL_PLACE_WAIT_S", 40.0),
         orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
         agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),
@@ -422,8 +424,6 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         cache_gib=_whole(env, "REPLKERNEL_CACHE_GIB", 20, 1, 100_000),
         ship_percent=_whole(env, "REPLKERNEL_SHIP_PERCENT", 10, 1, 100),
         disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
-        request=_request(env),
-        place_wait_s=_seconds(env, "REPLKERNEL_PLACE_WAIT_S", 40.0),
     )
 
 

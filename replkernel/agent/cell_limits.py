@@ -1,21 +1,19 @@
 """Cores and memory of cells that have asked for some, held by cgroup v2 where this agent may make cgroups.
 
 One cgroup a kernel process, made when its first such cell begins, and without limits between cells. Laws:
-nothing here raises, and no process is moved but kernel processes and the agent's own family; where cells
+nothing here raises, and no process is moved but kernels' and the agent's own family; where cells
 cannot be limited, `why` says so in a clause with the fix.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from replkernel.memory_cgroups import CGROUPS
-
-log = logging.getLogger(__name__)
 
 VARIABLE = "REPLKERNEL_CGROUP"
 PERIOD_US = 100_000
@@ -115,12 +113,14 @@ def _own(file: Path, root: Path) -> Path | None:
 
 def _step_aside(base: Path, proc: Path) -> None:
     """Move the agent's own family into a cgroup of its own: one with others below it may hold no process."""
-    aside = base / AGENT
+    aside, pids = base / AGENT, (base / "cgroup.procs").read_text().split()
+    strangers = sum(not _is_ours(int(pid), proc) for pid in pids)
+    if strangers:
+        raise OSError(errno.EBUSY, f"{strangers} other processes are in it")
     aside.mkdir(exist_ok=True)
-    for pid in (base / "cgroup.procs").read_text().split():
-        if _is_ours(int(pid), proc):
-            with contextlib.suppress(ProcessLookupError):
-                (aside / "cgroup.procs").write_text(pid)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            (aside / "cgroup.procs").write_text(pid)
 
 
 def _is_ours(pid: int, proc: Path) -> bool:

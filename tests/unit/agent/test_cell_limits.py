@@ -68,10 +68,14 @@ def test_a_user_with_a_delegated_cgroup_has_the_agent_step_aside(tmp_path: Path)
     root = cgroups(tmp_path)
     own = root / "user" / "run.scope"
     own.mkdir(parents=True)
+    proc = process(tmp_path, "/user/run.scope")
     (own / "cgroup.procs").write_text(f"{os.getpid()}\n77\n")
-    limits = find_limits({}, root, process(tmp_path, "/user/run.scope"), is_root=False)
+    assert "(1 other processes are in it)" in find_limits({}, root, proc, is_root=False).why
+    assert not (own / AGENT).exists()
+    (own / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    limits = find_limits({}, root, proc, is_root=False)
     assert (limits.base, limits.why) == (own, "")
-    assert (own / AGENT / "cgroup.procs").read_text() == str(os.getpid())  # Not 77, which is a stranger.
+    assert (own / AGENT / "cgroup.procs").read_text() == str(os.getpid())
     assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory"
 
 
