@@ -76,7 +76,7 @@ async def test_the_limit_decides_and_who_finds_no_room_waits_until_there_is_some
 async def test_what_cannot_be_is_refused_with_the_reason(world: World) -> None:
     code, said = await place(world, "k", 9)
     assert code == 409 and "the largest possible request is 4" in said["why"]
-    assert (await world.call("a", "GET", "kernels/k/placement"))[0] == 404
+    assert (await world.call("a", "GET", "kernels/k/placement"))[0] == 410
     for wrong in ({"gpus": 65}, {"replicas": 0}, {"cpu": -1}, {"memory_gb": 1e9}, {"gpu": 1}):
         code, said = await world.call("a", "POST", "kernels/k/placement", wrong)
         assert code == 400 and "does not fit" in said["why"], wrong

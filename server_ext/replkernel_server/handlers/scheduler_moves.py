@@ -60,7 +60,7 @@ class PlacementHandler(SchedulerHandler):
         ),
         "get": Operation(
             "Where a kernel's replicas begin, or what it waits for; it is kept while somebody asks.",
-            {200: KernelPlacement, 202: KernelAwaits, 404: Why},
+            {200: KernelPlacement, 202: KernelAwaits, 410: Why},
         ),
     }
 

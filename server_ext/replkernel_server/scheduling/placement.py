@@ -46,7 +46,11 @@ def answer(known: Placement | None, effects: list[Effect]) -> tuple[int, object]
     """Return HTTP status and document for where a kernel stands, and what followed when it began."""
     if known is None:
         whys = [effect.why for effect in effects if isinstance(effect, KernelRefused)]
-        return (409, Why(whys[0])) if whys else (404, Why("No such kernel waits for hosts: ask with POST."))
+        return (
+            (409, Why(whys[0]))
+            if whys
+            else (410, Why("No such kernel is placed, or not any more: ask with POST."))
+        )
     if known.hosts:
         return 200, KernelPlacement(list(known.hosts))
     return 202, KernelAwaits(known.missing, known.coming)

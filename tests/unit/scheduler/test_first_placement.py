@@ -150,7 +150,7 @@ def test_what_is_asked_again_is_no_event_and_one_that_begins_anew_ends_first() -
     known = cluster.core.placement_of(K)
     assert placement.events(asked, known, is_here=False) == [KernelStarted(asked)]
     assert placement.answer(known, [KernelRefused(K, "No.")]) == (409, Why("No."))
-    assert placement.answer(known, [])[0] == 404
+    assert placement.answer(known, [])[0] == 410
     start(cluster, asked)
     known = cluster.core.placement_of(K)
     assert placement.events(asked, known, is_here=False) == []
