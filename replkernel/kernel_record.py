@@ -41,10 +41,11 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `connection` is what its connection file says (address, key, five ports, CURVE keys). `router_pid` and
     `router_started` (clock ticks since boot) name the router's process on `machine`; 0 means that there is
-    none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb` and `gpu_model` are
-    what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond the settings' that
-    replicas have been moved to, `move` is one that has begun. `hosts` are those that the scheduler chose.
-    `sealed`: its checkpoints bear seals; without it a release has written the record that made none.
+    none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb`, `gpu_model`, `cpu` and
+    `memory_gib` are what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond
+    the settings' that replicas have been moved to, `move` is one that has begun. `hosts` are those that the
+    scheduler chose. `sealed`: its checkpoints bear seals; without it a release has written the record that
+    made none.
     """
 
     kernel_id: KernelId
@@ -65,6 +66,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     move: MoveRecord | None = None
     hosts: tuple[str, ...] = ()
     sealed: bool = False
+    cpu: float = 0.0
+    memory_gib: float = 0.0
 
     @property
     def key(self) -> bytes:

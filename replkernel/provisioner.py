@@ -109,6 +109,16 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_HOSTS",
         "Agents that hold a kernel's replicas, in order of preference; auto: the scheduler chooses.",
     )
+    request = _text(
+        "",
+        "REPLKERNEL_REQUEST",
+        "What a new kernel asks for where its notebook does not say it: `1 --vram 20 --cpu 4 --memory 32`.",
+    )
+    place_wait_s = _number(
+        40.0,
+        "REPLKERNEL_PLACE_WAIT_S",
+        "Seconds that a new kernel waits for hosts that are on their way to it.",
+    )
     orphan_grace_s = _number(
         30.0,
         "REPLKERNEL_ORPHAN_GRACE_S",

@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True):
     fake_gpus: int = 0
     inline_bytes_max: int = 16 * 1024
     hosts: tuple[str, ...] = ()
+    request: str = ""
+    place_wait_s: float = 40.0
     orphan_grace_s: float = 30.0
     agent_idle_s: float = 300.0
     preload: tuple[str, ...] = ()
@@ -140,6 +142,18 @@ SETTING_DOCS = (
         "hosts",
         "this machine's name",
         "Comma-separated names of the agents that hold a kernel's replicas, in order of preference; `NAME=ADDRESS:PORT` where hosts share no directory; `auto`: the scheduler chooses.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_REQUEST",
+        "request",
+        "none",
+        "What a new kernel asks for where its notebook's metadata do not say it, as `1 --vram 20 --cpu 4 --memory 32` (GPUs, their GiB, cores, GiB): it counts where the scheduler chooses hosts, and no cell is leased anything by it.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_PLACE_WAIT_S",
+        "place_wait_s",
+        "40",
+        "Seconds that a new kernel waits for hosts that are on their way to it, before it begins on those there are (0 to 86400); clients may wait no longer than a minute for a kernel to answer.",
     ),
     SettingDoc(
         "REPLKERNEL_ORPHAN_GRACE_S",
@@ -388,6 +402,8 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         fake_gpus=_whole(env, "REPLKERNEL_FAKE_GPUS", 0, 0, 64),
         inline_bytes_max=_whole(env, "REPLKERNEL_INLINE_BYTES_MAX", 16 * 1024, 0, INLINE_BYTES_LIMIT),
         hosts=_hosts(env, "REPLKERNEL_HOSTS"),
+        request=_request(env),
+        place_wait_s=_seconds(env, "REPLKERNEL_PLACE_WAIT_S", 40.0),
         orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
         agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),
@@ -409,6 +425,15 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         ship_percent=_whole(env, "REPLKERNEL_SHIP_PERCENT", 10, 1, 100),
         disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
     )
+
+
+def _request(env: Mapping[str, str]) -> str:
+    text = env.get("REPLKERNEL_REQUEST", "").strip()
+    if not text:
+        return ""
+    from replkernel.leasing.wanted import check_request  # Only who sets it pays for the parser.
+
+    return check_request(text)
 
 
 def reads_unsealed(env: Mapping[str, str], *, sealed: bool) -> bool:

@@ -15,6 +15,7 @@ ALIKE = 0.75
 
 _OTHERS = (
     "AGENTS_TOKEN",
+    "CGROUP",
     "CONFIG_FAULT",
     "DEVICE_HOOK",
     "GIVEN_PORTS",

@@ -47,13 +47,15 @@ class GpuStatus(Section, frozen=True):
 class HostStatus(Section, frozen=True):
     """One host: `state` is `up` while its agent answers.
 
-    `why` is what one that is being drained waits for, in a clause, as the scheduler tells.
+    `why` is what one that is being drained waits for, in a clause, as the scheduler tells. `unlimited` is why
+    cells may take more cores and memory there than they asked for; empty: they may not, None: nobody tells.
     """
 
     name: str
     state: str = "up"
     gpus: tuple[GpuStatus, ...] = ()
     why: str = ""
+    unlimited: str | None = None
 
 
 class RaftSection(Section, frozen=True):

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from replkernel import __version__
 from replkernel.agent.announcer import Announcer
+from replkernel.agent.cell_limits import find_limits
 from replkernel.agent.device_hook import VARIABLE, DeviceHook, read_hook
 from replkernel.agent.early import First, Options
 from replkernel.agent.gpu_guarding import GpuGuarding
@@ -116,6 +117,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     reader = gpu_reader(options.name, fake_gpus, env)
     announcer = Announcer(options.name, reader, env, server.take_gpus, guarding)
     server.on_kernel_left = announcer.kernel_left
+    server.take_limits(find_limits(env))
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()

@@ -18,6 +18,7 @@ import msgspec
 
 from replkernel.agent import events as fact
 from replkernel.agent.admission import Admission
+from replkernel.agent.cell_limits import CellLimits
 from replkernel.agent.ground import Grounds, at_home
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.peers import PeerSocket
@@ -44,6 +45,7 @@ from replkernel.protocol.router_to_agent import (
     HibernateKernel,
     InstallHere,
     InterruptReplica,
+    LimitReplica,
     PrepareReplica,
     RouterHello,
     RouterToAgent,
@@ -103,6 +105,7 @@ class RouterDoor:
         self._document = document
         self._on_change = on_change
         self._grounds = Grounds()
+        self.limits = CellLimits(None, "nobody has looked for cgroups yet")
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket = PeerSocket(path, RouterToAgent, self._receive, self._nonsense, self._drop)
         self.endpoint = self._socket.endpoint
@@ -216,6 +219,10 @@ class RouterDoor:
                 known = kernel.tell(message.replica, fact.InterruptAsked(message.seq, message.ends))
             case FreeLease():
                 known = kernel.tell(message.replica, fact.LeaseWanted(message.lease))
+            case LimitReplica():
+                known = message.replica in kernel.drivers
+                if known:
+                    self._limit(kernel.drivers[message.replica].core.life.pid, message)
             case SettleReplica():
                 known = kernel.tell(message.replica, fact.SettleAsked())
             case ChangeMembers():
@@ -226,6 +233,12 @@ class RouterDoor:
                 kernel.tell_all(fact.ElectionAsked(message.seq, message.fence))
         replica = getattr(message, "replica", "")
         return "" if known else f"{type(message).__name__}: host {self._name} keeps no replica {replica}."
+
+    def _limit(self, pid: int, message: LimitReplica) -> None:
+        """Let a replica's process have what its cell asked for, or all again; what cannot be is logged."""
+        why = self.limits.limit(pid, message.cpu, message.memory_bytes)
+        if why and (message.cpu or message.memory_bytes):
+            log.warning("a cell of kernel %s runs without limits: %s", message.kernel_id, why)
 
     def _stop(self, kernel: HostKernel, message: StopReplica) -> str:
         """Stop one replica; what the kernel has in the store is its other replicas'."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from replkernel.agent.admission import Admission
+from replkernel.agent.cell_limits import CellLimits
 from replkernel.agent.death import parent_of
 from replkernel.agent.gpu_users import Use, with_owners
 from replkernel.agent.host_kernel import HostKernel
@@ -62,6 +63,10 @@ class AgentServer:
     def listen_far(self, port: int, keys: Keys) -> str:
         """Serve routers of other machines too; return the address at which they find this agent."""
         return self._routers.listen_far(self._reach, port, keys)
+
+    def take_limits(self, limits: CellLimits) -> None:
+        """Hold cells to the cores and memory that they ask for, as far as may be."""
+        self._routers.limits = limits
 
     def restore(self) -> None:
         """Go on with the replicas that an earlier agent kept."""
@@ -119,12 +124,12 @@ class AgentServer:
             for name, kernel in self.kernels.alive().items()
             if kernel_id in (None, name)
         ]
-        host = HostStatus(self._name, "up", self._gpus)
+        host = HostStatus(self._name, "up", self._gpus, unlimited=self._routers.limits.why)
         return to_json(StatusDocument(hosts=(host,), kernels=tuple(kernels)))
 
     def notebook_document(self, kernel_id: KernelId) -> bytes:
         """Return the status document for a notebook: its kernel alone, with its replicas on other hosts."""
-        host = HostStatus(self._name, "up", self._gpus)
+        host = HostStatus(self._name, "up", self._gpus, unlimited=self._routers.limits.why)
         kernel = self.kernels.alive().get(kernel_id)
         kernels = () if kernel is None else (with_others(describe_kernel(kernel, os.getpid()), kernel),)
         return to_json(merge([StatusDocument(hosts=(host,), kernels=kernels)]))

@@ -100,6 +100,7 @@ def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
     why = f" ({host.why})" if host.why else ""
     count = len(host.gpus)
     lines = [f"host {host.name}: {host.state}{why}, {count} GPU{'' if count == 1 else 's'}"]
+    lines += [f"  cores and memory are not limited: {host.unlimited}"] if host.unlimited else []
     gpus = table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
     unleased = [
         f"  without a lease: process {each.pid} of kernel {each.kernel_id} has "

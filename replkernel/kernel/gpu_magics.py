@@ -25,19 +25,21 @@ from replkernel.leasing.request import (
 HELP = """\
 %gpu 2               from the next cell on, each cell of this notebook gets 2 GPUs while it runs (0: none)
 %gpu 1 --vram 20 --model H100   … one with 20 GiB at least, of that model
+%gpu 1 --cpu 4 --memory 32      … and 4 cores and 32 GiB of memory of its host with it
 %gpu status          what is asked for, what is held, what waits
 %gpu release         give back now what this notebook holds between its cells
 %gpu off             no GPUs for the cells to come, and give back what is held
 %%gpu 2 --vram 20    at the top of a cell: this cell alone, whatever the default is (0: none)
 %gpu --help          this text
-The cell's metadata {"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100"}} says the same as %%gpu."""
+The cell's metadata say the same as %%gpu:
+{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}"""
 
 VERBS: dict[str, Literal["status", "release", "off"]] = {
     "status": "status",
     "release": "release",
     "off": "off",
 }
-OPTIONS = ("--vram", "--model", "--help")
+OPTIONS = ("--vram", "--model", "--cpu", "--memory", "--help")
 
 
 @magics_class
@@ -64,7 +66,14 @@ class GpuMagics(Magics):
                 asked = parse_request(line, GPUS_DEFAULT_MAX)
             except BadGpuRequest as error:
                 raise UsageError(f"{error} `%gpu --help` lists what can be said.") from None
-            question = GpuQuestion("default", asked.gpus, asked.vram_gb, asked.model)
+            question = GpuQuestion(
+                "default",
+                asked.gpus,
+                asked.vram_gb,
+                asked.model,
+                cpu=asked.cpu,
+                memory_gib=asked.memory_gib,
+            )
         shell: Any = self.shell
         answer = shell.kernel.ask_router(question)
         if answer.error:

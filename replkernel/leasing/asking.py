@@ -69,12 +69,16 @@ def shown(url: str) -> str:
     return url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
-def ask(url: str, token: str, path: str, bounds: Bounds, method: str = "GET") -> bytes:
+def ask(
+    url: str, token: str, path: str, bounds: Bounds, method: str = "GET", body: bytes | None = None
+) -> bytes:
     """Return the scheduler's answer; raises what `pieces` raises."""
-    return b"".join(pieces(url, token, path, bounds, method))
+    return b"".join(pieces(url, token, path, bounds, method, body))
 
 
-def pieces(url: str, token: str, path: str, bounds: Bounds, method: str = "GET") -> Iterator[bytes]:
+def pieces(
+    url: str, token: str, path: str, bounds: Bounds, method: str = "GET", body: bytes | None = None
+) -> Iterator[bytes]:
     """Yield the answer as it comes; raises SettingError for the address, NoAnswer for whatever else."""
     from http.client import HTTPException
 
@@ -82,7 +86,7 @@ def pieces(url: str, token: str, path: str, bounds: Bounds, method: str = "GET")
     line = _Line(parts.scheme == "https", str(parts.hostname), parts.port, bounds)
     left = bounds.bytes_max
     try:
-        answer = line.ask(method, parts.path + path, token)
+        answer = line.ask(method, parts.path + path, token, body)
         while piece := answer.read1(PIECE_BYTES):
             left -= len(piece)
             if left < 0:
@@ -110,7 +114,7 @@ class _Line:
         self._bounds, self._late = bounds, False
         self._timer: threading.Timer | None = None
 
-    def ask(self, method: str, path: str, token: str) -> HTTPResponse:
+    def ask(self, method: str, path: str, token: str, body: bytes | None) -> HTTPResponse:
         """Send the question, and return the answer whose body is still to be read."""
         import threading
 
@@ -120,9 +124,9 @@ class _Line:
         self._timer = threading.Timer(left_s, self._cut, (connection.sock,))
         self._timer.daemon = True
         self._timer.start()
-        connection.request(method, path, headers={"Authorization": f"token {token}"})
+        connection.request(method, path, body, {"Authorization": f"token {token}"})
         answer = connection.getresponse()
-        if answer.status != 200:
+        if answer.status not in (200, 202):
             raise _refusal(answer)
         return answer
 

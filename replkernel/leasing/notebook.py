@@ -18,6 +18,7 @@ ANSWER_LIMIT_S = 10.0
 
 class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
+    `cpu` cores and `memory_gib` GiB of the host go with GPUs.
 
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
     `migrate`: one of the replicas is wanted on `host`. `lease`: the cell that runs wants `gpus` on its host;
@@ -29,6 +30,8 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
     model: Annotated[str, msgspec.Meta(max_length=200)] = ""
     host: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    cpu: Annotated[float, msgspec.Meta(ge=0.0, le=1024.0)] = 0.0
+    memory_gib: Annotated[float, msgspec.Meta(ge=0.0, le=65_536.0)] = 0.0
 
 
 class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What a cell asks for: GPUs of one host, by its metadata, its `%%gpu` line, or the notebook's default.
+"""What a cell asks for: GPUs of one host with cores and memory, by metadata, `%%gpu`, or the default.
 
 Pure, and light enough for a router. Law: a cell that asks for nothing costs two looks for a word; what cannot
 be understood is one sentence that names the fix, never a guess.
@@ -6,6 +6,7 @@ be understood is one sentence that names the fix, never a guess.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import msgspec
@@ -19,9 +20,11 @@ GPUS_ASKED_MAX = 1024
 GPUS_DEFAULT_MAX = GPUS_OF_LEASE_MAX
 """The notebook's default is no larger than what one lease has."""
 VRAM_GB_MAX = 1e6
+CPU_MAX = 1024.0
+MEMORY_GIB_MAX = 65_536.0
 MODEL_CHARS_MAX = 200
 LINES_LOOKED_AT = 16
-FORM = "2 --vram 20 --model H100"
+FORM = "2 --vram 20 --model H100 --cpu 4 --memory 32"
 """What follows `%gpu` or `%%gpu`, for people."""
 
 _WRAPPERS = ("%%time", "%%timeit", "%%capture", "%%prun")
@@ -38,46 +41,71 @@ class BadGpuRequest(ReplkernelError):
 class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GiB at least.
 
-    The model is the short name that hosts offer it by.
+    The model is the short name that hosts offer it by. With them go `cpu` cores and `memory_gib` GiB of the
+    host's memory; 0: nothing is said of these.
     """
 
     gpus: int
     vram_gb: float = 0.0
     model: str = ""
+    cpu: float = 0.0
+    memory_gib: float = 0.0
+
+    @property
+    def memory_gb(self) -> float:
+        """Return the memory in GiB, under the name that the wire has for it."""
+        return self.memory_gib
 
 
 METADATA_NAME = b'"replkernel'
 """Without this in its metadata a cell says nothing there about GPUs."""
-_META_FORM = '{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100"}}'
+_META_FORM = '{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}'
 
 
 class _OwnMetadata(msgspec.Struct, frozen=True):
     """What a cell's metadata says below `replkernel`; null is as good as nothing.
 
-    The last three are slips of the pen: nobody who writes one means to ask for nothing.
+    The last ones, without a type, are slips of the pen: nobody who writes one means to ask for nothing.
     """
 
     gpus: Annotated[int, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
     vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=VRAM_GB_MAX)] | None = None
     gpu_model: Annotated[str, msgspec.Meta(max_length=MODEL_CHARS_MAX)] | None = None
+    cpu: Annotated[float, msgspec.Meta(ge=0.0, le=CPU_MAX)] | None = None
+    memory_gib: Annotated[float, msgspec.Meta(ge=0.0, le=MEMORY_GIB_MAX)] | None = None
     gpu: Any = None
     vram: Any = None
     model: Any = None
+    cpus: Any = None
+    cores: Any = None
+    memory: Any = None
+    memory_gb: Any = None
 
 
 class _Metadata(msgspec.Struct, frozen=True):
     """A cell's metadata as clients send it with an execute_request; the rest of it is not looked at.
 
-    The last three are slips: names with a point instead of an object.
+    The last ones are slips: names with a point instead of an object.
     """
 
     replkernel: _OwnMetadata | None = None
     gpus: Any = msgspec.field(default=None, name="replkernel.gpus")
     vram_gb: Any = msgspec.field(default=None, name="replkernel.vram_gb")
     gpu_model: Any = msgspec.field(default=None, name="replkernel.gpu_model")
+    cpu: Any = msgspec.field(default=None, name="replkernel.cpu")
+    memory_gib: Any = msgspec.field(default=None, name="replkernel.memory_gib")
 
 
-_SLIPS = {"gpu": "gpus", "vram": "vram_gb", "model": "gpu_model"}
+_POINTED = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib")
+_SLIPS = {
+    "gpu": "gpus",
+    "vram": "vram_gb",
+    "model": "gpu_model",
+    "cpus": "cpu",
+    "cores": "cpu",
+    "memory": "memory_gib",
+    "memory_gb": "memory_gib",
+}
 
 
 _metadata = msgspec.json.Decoder(_Metadata)
@@ -95,7 +123,7 @@ def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuReq
         asked = None if asks_for_help(line) else parse_request(line, GPUS_ASKED_MAX)
     elif asked is None:
         asked = None if _only_questions(code) else default
-    return asked if asked is not None and asked.gpus else None
+    return None if asked is None or not asked.gpus else asked
 
 
 def declines_gpus(metadata: bytes, code: str) -> bool:
@@ -142,54 +170,87 @@ def without_comment(line: str) -> str:
         return line.strip()
 
 
-def parse_request(line: str, gpus_max: int) -> GpuRequest:
-    """Return the request that follows `%gpu` or `%%gpu`: `[N] [--vram GIB] [--model NAME]`; no N means 1.
+def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequest:
+    """Return the request that follows `%gpu` or `%%gpu`; no number of GPUs means 1. Raises BadGpuRequest.
 
-    Raises BadGpuRequest.
+    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB]`. `kernels`: it is a whole kernel's,
+    which may ask for cores and memory alone; a cell is leased those with GPUs.
     """
     number: int | None = None
-    vram_gb, model = 0.0, ""
+    said: dict[str, Any] = {}
     words = _words(line)
     while words:
         word = words.pop(0)
         option, equals, value = word.partition("=")
-        if option in ("--vram", "--model"):
+        if option in _OPTIONS:
             if not equals:
                 value = words.pop(0) if words else ""
-            if option == "--vram":
-                vram_gb = _gigabytes(value)
-            else:
-                model = _model(value)
+            name, read = _OPTIONS[option]
+            said[name] = read(value)
         elif number is None and not word.startswith("-"):
             number = _count(word, gpus_max)
         else:
             _refuse(f"`{word[:40]}` is not understood")
-    return GpuRequest(1 if number is None else number, vram_gb, model)
+    asked = GpuRequest(1 if number is None else number, **said)
+    if not kernels:
+        _check_alone(asked)
+    return asked
 
 
-def _by_metadata(metadata: bytes) -> GpuRequest | None:
+def kernels_request(document: bytes) -> GpuRequest | None:
+    """Return what a notebook's own metadata ask for, in the words of a cell's; raises BadGpuRequest."""
+    try:
+        metadata = _notebook.decode(document).metadata
+    except UNREADABLE:
+        return None  # Whoever opens it is told.
+    raw = bytes(metadata)
+    return _by_metadata(raw, "notebook", kernels=True) if METADATA_NAME in raw else None
+
+
+class _Notebook(msgspec.Struct, frozen=True):
+    """A notebook's file; its cells are not looked at."""
+
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_notebook = msgspec.json.Decoder(_Notebook)
+
+
+def _check_alone(asked: GpuRequest) -> None:
+    if not asked.gpus and (asked.cpu or asked.memory_gib):
+        raise BadGpuRequest(
+            "Cores and memory are leased with GPUs: ask for one GPU at least, or for no cores and memory."
+        )
+
+
+def _by_metadata(metadata: bytes, whose: str = "cell", *, kernels: bool = False) -> GpuRequest | None:
     try:
         said = _metadata.decode(metadata)
     except UNREADABLE as error:
         raise BadGpuRequest(
-            f"The cell's metadata `replkernel` is not understood ({error}): write it like {_META_FORM}, "
+            f"The {whose}'s metadata `replkernel` is not understood ({error}): write it like {_META_FORM}, "
             "or remove it."
         ) from error
     own = said.replkernel
-    for name, meant in _SLIPS.items():
-        if getattr(said, meant) is not None:
-            _refuse_metadata(f"replkernel.{meant}", "a name with a point")
-        if own is not None and getattr(own, name) is not None:
-            _refuse_metadata(name, f"`{meant}` is the name")
-    if own is None or (own.gpus is None and not own.vram_gb and not own.gpu_model):
+    for name in _POINTED:
+        if getattr(said, name) is not None:
+            _refuse_metadata(whose, f"replkernel.{name}", "a name with a point")
+    for name, meant in _SLIPS.items() if own is not None else ():
+        if getattr(own, name) is not None:
+            _refuse_metadata(whose, name, f"`{meant}` is the name")
+    if own is None or (own.gpus is None and not (own.vram_gb or own.gpu_model or own.cpu or own.memory_gib)):
         return None
-    model = model_name(own.gpu_model) if own.gpu_model else ""
-    return GpuRequest(1 if own.gpus is None else own.gpus, own.vram_gb or 0.0, model)
+    model, gpus = model_name(own.gpu_model) if own.gpu_model else "", 1 if own.gpus is None else own.gpus
+    asked = GpuRequest(gpus, own.vram_gb or 0.0, model, own.cpu or 0.0, own.memory_gib or 0.0)
+    if not kernels:
+        _check_alone(asked)
+    return asked
 
 
-def _refuse_metadata(name: str, why: str) -> NoReturn:
+def _refuse_metadata(whose: str, name: str, why: str) -> NoReturn:
     raise BadGpuRequest(
-        f"The cell's metadata `{name}` is not understood ({why}): write it like {_META_FORM}, or remove it."
+        f"The {whose}'s metadata `{name}` is not understood ({why}): write it like {_META_FORM}, "
+        "or remove it."
     )
 
 
@@ -231,6 +292,30 @@ def _gigabytes(text: str) -> float:
     return value
 
 
+def _cores(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= CPU_MAX:
+        _refuse(f"`--cpu {text[:40]}` is no number of cores from 0 to {CPU_MAX:.0f}")
+    return value
+
+
+def _gibibytes(text: str) -> float:
+    plain, units = text.lower().strip(), {"gib": 1.0, "gi": 1.0, "g": 1.0, "mib": 1 / 1024, "mi": 1 / 1024}
+    if plain.endswith(("gb", "mb")):
+        _refuse(f"`--memory {text[:40]}` is not in GiB, as memory is counted here")
+    unit = next((unit for unit in units if plain.endswith(unit)), "")
+    try:
+        value = float(plain.removesuffix(unit)) * units.get(unit, 1.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= MEMORY_GIB_MAX:
+        _refuse(f"`--memory {text[:40]}` is no number of GiB from 0 to {MEMORY_GIB_MAX:.0f}")
+    return value
+
+
 def _model(text: str) -> str:
     if not text or text.startswith("--") or len(text) > MODEL_CHARS_MAX:
         _refuse("`--model` needs the name of a GPU model")
@@ -239,3 +324,11 @@ def _model(text: str) -> str:
 
 def _refuse(what: str) -> NoReturn:
     raise BadGpuRequest(f"The GPU request is wrong: {what}; write it like `{FORM}`.")
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "--vram": ("vram_gb", _gigabytes),
+    "--model": ("model", _model),
+    "--cpu": ("cpu", _cores),
+    "--memory": ("memory_gib", _gibibytes),
+}

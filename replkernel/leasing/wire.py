@@ -137,7 +137,8 @@ class KernelHere(LeaseMessage, frozen=True):
     Sent first, whenever its hosts change, and after a lost connection, with all leases it believes it holds:
     each is renewed, or answered with LeaseOver. `moves`: MoveReplica may be said to it. `executor` is the
     host whose replica ran its last cell; empty: none has run, or nobody knows. `notebook` is its path for
-    those who may see whose GPUs these are, as `told_path` makes it; empty: it has none.
+    those who may see whose GPUs these are, as `told_path` makes it; empty: it has none. `cpu` cores and
+    `memory_gb` GiB of a host's memory are what it asks for beside GPUs.
     """
 
     hosts: _Hosts
@@ -148,6 +149,8 @@ class KernelHere(LeaseMessage, frozen=True):
     moves: bool = False
     executor: _Text = ""
     notebook: Annotated[str, msgspec.Meta(max_length=NOTEBOOK_CHARS_MAX)] = ""
+    cpu: _Amount = 0.0
+    memory_gb: _Amount = 0.0
 
 
 class KernelGone(LeaseMessage, frozen=True):

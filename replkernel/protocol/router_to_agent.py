@@ -133,6 +133,18 @@ class FreeLease(Message):
     lease: str
 
 
+class LimitReplica(Message):
+    """Let a replica's process have no more than `cpu` cores and `memory_bytes`; 0: as much as there is.
+
+    Said when a cell begins that has asked for them, and when it is over.
+    """
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    cpu: float = 0.0
+    memory_bytes: int = 0
+
+
 class SettleReplica(Message):
     """Have a replica's process make durable what its cells changed, also what its user wants kept seldom."""
 
@@ -177,6 +189,7 @@ RouterToAgent: TypeAlias = (
     | EndKernel
     | InterruptReplica
     | FreeLease
+    | LimitReplica
     | SettleReplica
     | StatusQuery
     | DescribeGround

@@ -138,7 +138,12 @@ class Router:
 
     def start(self, now: float) -> list[Effect]:
         """Announce the kernel and look for its agents."""
-        return [events.Publish("status", b"{}", answers.STARTING), *self._parts.fleet.agents.search(now)]
+        told = self._parts.leases.begin()
+        return [
+            events.Publish("status", b"{}", answers.STARTING),
+            *self._parts.fleet.agents.search(now),
+            *told,
+        ]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take an event and return what to do about it, in order."""

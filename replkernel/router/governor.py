@@ -174,7 +174,9 @@ class Governor:
             case "default":
                 if not leases.governed and question.gpus:
                     return [_answer(message, GpuAnswer(error=leases.why_down))]
-                wanted = GpuRequest(question.gpus, question.vram_gb, question.model)
+                wanted = GpuRequest(
+                    question.gpus, question.vram_gb, question.model, question.cpu, question.memory_gib
+                )
                 preferred = wanted if question.gpus else None
                 text = gpu_answers.preferred(preferred, leases.why_down)
                 effects = [*leases.prefer(preferred), events.Remember(preferred)]

@@ -33,8 +33,16 @@ def standing(wanted: GpuRequest | None) -> str:
     if wanted is None:
         return "Cells of this notebook run without GPUs unless they ask for some."
     of = f" of at least {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
-    what = f"{gpus_in_words(wanted.gpus, wanted.model)}{of}"
+    what = f"{gpus_in_words(wanted.gpus, wanted.model)}{of}{beside(wanted)}"
     return f"Each cell of this notebook runs with {what}, unless it says otherwise."
+
+
+def beside(wanted: GpuRequest) -> str:
+    """Return what is asked for beside GPUs, as the end of a phrase: `, 4 cores and 32 GiB of memory`."""
+    cores = f"{wanted.cpu:g} core{'' if wanted.cpu == 1 else 's'}" if wanted.cpu else ""
+    memory = f"{wanted.memory_gib:g} GiB of memory" if wanted.memory_gib else ""
+    said = " and ".join(part for part in (cores, memory) if part)
+    return f", {said}" if said else ""
 
 
 def preferred(wanted: GpuRequest | None, trouble: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import LEASES_TOLD_MAX, GrantedLease, HeldLease
 from replkernel.records import ReplicaId
 
@@ -29,6 +30,8 @@ class Held:
     """Whether it lingers once its cell is over."""
     vram_gb: float = 0.0
     """So much of each GPU's memory was asked for; 0: nothing was said."""
+    asked: GpuRequest | None = None
+    """What its cell asked for; None: nothing is known of that."""
     held_gb: float = 0.0
     """So much state the last cell left on its GPUs."""
     rested_at: float = math.inf

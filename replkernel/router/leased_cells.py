@@ -72,14 +72,13 @@ class LeasedCells:
         head.asks = wanted if wanted is not None and wanted.gpus else False
         return None
 
-    def vram_of(self, request: ClientRequest) -> float:
-        """Return how many GiB of each GPU a cell that runs already has asked for; 0: none, or unknown."""
+    def asked_by(self, request: ClientRequest) -> GpuRequest | None:
+        """Return what a cell that runs already has asked for; None: nothing, or nobody knows."""
         options = read(ExecuteOptions, request.content)
         try:
-            wanted = request_of(request.frames[4], options.code, self._leases.default)
+            return request_of(request.frames[4], options.code, self._leases.default)
         except (ReplkernelError, IndexError):
-            return 0.0
-        return 0.0 if wanted is None else wanted.vram_gb
+            return None
 
     def _turn(self, request: ClientRequest, wanted: GpuRequest, now: float) -> Turn:
         cell = request.header.msg_id

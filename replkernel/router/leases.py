@@ -35,7 +35,7 @@ from replkernel.leasing.wire import (
     told_path,
 )
 from replkernel.protocol.agent_to_router import LeaseFreed
-from replkernel.protocol.router_to_agent import FreeLease
+from replkernel.protocol.router_to_agent import FreeLease, LimitReplica
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.answers import Fault
 from replkernel.router.events import Effect, Log, OpenScheduler, ToAgent, ToScheduler
@@ -81,8 +81,13 @@ class Leases:
         linger: Linger = AS_LONG_AS_NOBODY_WANTS,
         limits_vram: bool = False,
         notebook: str = "",
+        request: GpuRequest | None = None,
+        tells: bool = False,
     ) -> None:
         """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may.
+
+        `request` is what the kernel subscribes to while its cells ask for nothing of their own; with `tells`
+        the scheduler hears of it from the beginning.
 
         `limits_vram`: a cell cannot take more of a GPU's memory than it asked for.
         """
@@ -94,7 +99,8 @@ class Leases:
         self._moves = moves
         self.move: tuple[HostName, str] | None = None
         """The host that a replica is moved to, and why that came to nothing (empty: it is under way)."""
-        self.default = default
+        self._tells = tells
+        self.default, self._request = default, request
         """What cells ask for that do not say it themselves."""
         self.governed = governed
         self.up = False
@@ -108,8 +114,14 @@ class Leases:
         self.rests = False
         """Whether the scheduler has been told that no process is left."""
         self._owed: list[LeaseBack] = []
+        self._limit: tuple[str, HostName, ReplicaId] | None = None
+        """The cell whose process has limits, and where that is."""
         self._on: dict[ReplicaId, frozenset[str]] = {}
         """The GPUs on which each replica's process had its state last: also one that has not run since."""
+
+    def begin(self) -> list[Effect]:
+        """Have the scheduler told of the kernel, if it subscribes to something before any cell asks."""
+        return self.open() if self._tells else []
 
     # -- what a cell asks -----------------------------------------------------------------------------
 
@@ -146,14 +158,33 @@ class Leases:
         back = [] if held is None else self._back([held])
         return [*back, *self.ask(cell, wanted, hosts)]
 
-    def begins(self, cell: str, replica: ReplicaId | None) -> None:
+    def begins(self, cell: str, replica: ReplicaId | None) -> list[Effect]:
         """Take note that a cell is sent to a replica, or (None) that it came back to be sent again."""
         held = self.holdings.of_cell(cell)
-        if held is not None:
-            held.replica = replica
-            if replica is not None:
-                self._on[replica] = frozenset(held.lease.gpus)
-                self._told_executor = held.lease.host  # The scheduler knows: it has chosen it.
+        if held is None:
+            return []
+        held.replica = replica
+        if replica is None:
+            return self._unlimited(cell)
+        self._on[replica] = frozenset(held.lease.gpus)
+        self._told_executor = held.lease.host  # The scheduler knows: it has chosen it.
+        return self._limited(cell, held, replica)
+
+    def _limited(self, cell: str, held: Held, replica: ReplicaId) -> list[Effect]:
+        """Have a cell's process held to the cores and memory that the cell asked for."""
+        asked, host = held.asked, HostName(held.lease.host)
+        if asked is None or not (asked.cpu or asked.memory_gib):
+            return []
+        self._limit = (cell, host, replica)
+        memory_bytes = round(asked.memory_gib * 2**30)
+        return [ToAgent(host, LimitReplica(self._kernel_id, replica, asked.cpu, memory_bytes))]
+
+    def _unlimited(self, cell: str) -> list[Effect]:
+        """Let the process of a cell that is over have all again."""
+        if self._limit is None or self._limit[0] != cell:
+            return []
+        (_, host, replica), self._limit = self._limit, None
+        return [ToAgent(host, LimitReplica(self._kernel_id, replica))]
 
     def renews(self, cell: str, now: float) -> None:
         """Take note that a cell came back for another process on its host, which gets its time to start."""
@@ -174,6 +205,9 @@ class Leases:
 
         `gpu_bytes`: so much lies on its GPUs.
         """
+        return [*self._unlimited(cell), *self._over(cell, busy_s, now, gpu_bytes, lost)]
+
+    def _over(self, cell: str, busy_s: float | None, now: float, gpu_bytes: int, lost: bool) -> list[Effect]:
         held = self.holdings.of_cell(cell)
         if held is None:
             return []
@@ -196,18 +230,20 @@ class Leases:
         return effects if held is None else [*effects, *self._back([held])]
 
     def resumed(
-        self, lease: GrantedLease, cell: str, replica: ReplicaId, now: float, vram_gb: float = 0.0
+        self, lease: GrantedLease, cell: str, replica: ReplicaId, now: float, asked: GpuRequest | None = None
     ) -> list[Effect]:
         """Take over a lease of the router before this one; `cell` is empty when its cell is over.
 
-        The cell asked for `vram_gb` of each GPU; 0: nothing is known of it. Of leases whose cell is over only
+        The cell has `asked` for that; None: nothing is known of it. Of leases whose cell is over only
         the last one counts: it has the GPUs of those before it, or they have run out.
         """
         for held in [] if cell else self.holdings.lingering():
             self.holdings.drop(held.lease.lease)
         held = self.holdings.take(lease, cell, now, replica)
         self._on[replica] = frozenset(lease.gpus)
-        held.rested_at, held.vram_gb = (math.inf if cell else now), vram_gb
+        held.rested_at, held.asked = (math.inf if cell else now), asked
+        held.vram_gb = 0.0 if asked is None else asked.vram_gb
+        self._limited(cell, held, replica)  # By the router before this one; it is over with the cell.
         return self.open()
 
     def visible(self, lease: GrantedLease | None) -> tuple[str, ...] | None:
@@ -382,7 +418,8 @@ class Leases:
             return []
         if self.wish is None or self.wish.request != lease.request:
             return self._give_back(lease.lease, lease.fence)
-        self.holdings.take(lease, self.wish.cell, now).vram_gb = self.wish.wanted.vram_gb
+        held = self.holdings.take(lease, self.wish.cell, now)
+        held.vram_gb, held.asked = self.wish.wanted.vram_gb, self.wish.wanted
         self.wish = self.move = None
         return self._back(self.holdings.surplus())
 
@@ -459,11 +496,22 @@ class Leases:
     # -- words --------------------------------------------------------------------------------------------
 
     def _here(self) -> Effect:
-        wanted = self.default or GpuRequest(0)
+        wanted = self.default or self._request or GpuRequest(0)
         gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.holdings.told()
         self._told_executor = self._executor
-        about = (wanted.model, wanted.vram_gb, leases, self._moves, self._executor, self._notebook)
-        return ToScheduler(KernelHere(self._hosts, gpus, *about))
+        here = KernelHere(
+            self._hosts,
+            gpus,
+            wanted.model,
+            wanted.vram_gb,
+            leases,
+            self._moves,
+            self._executor,
+            self._notebook,
+            wanted.cpu,
+            wanted.memory_gb,
+        )
+        return ToScheduler(here)
 
     def tell(self, message: FromClient) -> list[Effect]:
         """Say something to the scheduler, if it listens."""

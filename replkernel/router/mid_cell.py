@@ -67,11 +67,11 @@ class MidCell:
         """Have the cell compute under its lease, also for the router after this one."""
         running.lease, running.leased_at = held.lease, now
         cell, envelope = running.request.header.msg_id, running.envelope
-        self._leases.begins(cell, running.replica)
+        limited = self._leases.begins(cell, running.replica)
         given = Given(cell, running.replica, running.process, envelope.seq, envelope.fence, held.lease)
         told = Log(f"execution {envelope.seq} has got {', '.join(held.lease.gpus)} while it runs")
         gone = f"This cell has got {', '.join(held.lease.gpus)}, at its first use of a GPU."
-        return [given, told, *self._leased.settle(running.request, gone)]
+        return [*limited, given, told, *self._leased.settle(running.request, gone)]
 
     def over(self, running: Execution) -> list[Effect]:
         """Take note that the cell does not wait any more: it has ended, or was interrupted."""

@@ -59,7 +59,7 @@ def new_record(
 ) -> KernelRecord:
     """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
     connection = _connection(file.path) | ports
-    kept = ("gpus", "vram_gb", "gpu_model", "guests", "move", "hosts")
+    kept = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "guests", "move", "hosts")
     asked = {} if found is None else {name: getattr(found, name) for name in kept}
     return KernelRecord(
         kernel_id=kernel_id,
@@ -106,13 +106,19 @@ class OwnRecord:
     def gpus(self) -> GpuRequest | None:
         """Return what the notebook's cells ask for unless they say otherwise."""
         record = self._record
-        return GpuRequest(record.gpus, record.vram_gb, record.gpu_model) if record.gpus else None
+        wanted = GpuRequest(record.gpus, record.vram_gb, record.gpu_model, record.cpu, record.memory_gib)
+        return wanted if record.gpus else None
 
     def remember(self, gpus: GpuRequest | None) -> None:
         """Keep what the notebook's cells ask for from now on."""
         wanted = gpus or GpuRequest(0)
         self._record = msgspec.structs.replace(
-            self._record, gpus=wanted.gpus, vram_gb=wanted.vram_gb, gpu_model=wanted.model
+            self._record,
+            gpus=wanted.gpus,
+            vram_gb=wanted.vram_gb,
+            gpu_model=wanted.model,
+            cpu=wanted.cpu,
+            memory_gib=wanted.memory_gib,
         )
         if self._standing is not None:
             self._write(self._standing)

@@ -26,6 +26,7 @@ from replkernel.kernel_record import KernelRecord, is_kernel_id
 from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.choosing import choose_hosts
 from replkernel.leasing.finding import find_scheduler
+from replkernel.leasing.wanted import wanted_by
 from replkernel.message_session import message_session
 from replkernel.places import hosts_are_chosen
 from replkernel.protocol.kernel_spec import KernelSpec
@@ -129,13 +130,16 @@ def _serve(
     found = find_record(data_dir, kernel_id, file.key)
     record = new_record(file, ports.numbers, kernel_id, found)
     fault: Fault | None = None
-    told, unsealed = "", False
+    told, unsealed, wanted = [""], False, None
     try:
         settings = configuration.read_settings(env)
+        wanted, told[0] = wanted_by(env)
         unsealed = configuration.reads_unsealed(env, sealed=record.sealed)
         names = settings.hosts or record.hosts or (configuration.host_name(env),)
         if hosts_are_chosen(env) and found is None:
-            names, told = choose_hosts(kernel_id, settings.replicas, env)
+            say = partial(log.write, shown=True)
+            names, why = choose_hosts(kernel_id, settings.replicas, env, wanted, settings.place_wait_s, say)
+            told.append(why)
             record = msgspec.structs.replace(record, hosts=names)
         hosts = tuple(HostName(name) for name in names)
     except SettingError as error:
@@ -158,6 +162,8 @@ def _serve(
         linger=linger,
         limits_vram=settings.vram == "limited",
         notebook=env.get("JPY_SESSION_NAME", ""),
+        request=wanted,
+        tells=governed and (bool(wanted) or hosts_are_chosen(env)),
     )
     router = Router(
         fleet,
@@ -182,8 +188,8 @@ def _serve(
     outlet = Outlet(ports, builder, journal, disk, audience, poller.used, kernel_id)
     left = Takeover(journal, disk, builder, audience, outlet).begin(gate, continues=found is not None)
     driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env, kernel_id)
-    if told:
-        driver.look_into(lambda: told)
+    for sentence in filter(None, told):
+        driver.look_into(partial(str, sentence))
     if unknown_settings(env):
         driver.look_into(partial(misspelt, env))
     if settings.scheduler_url:

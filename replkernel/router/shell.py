@@ -214,8 +214,8 @@ class Shell:
         )
         if told.lease is None:
             return []
-        vram_gb = self._leased.vram_of(told.request)
-        return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now, vram_gb)
+        cell, asked = told.request.header.msg_id, self._leased.asked_by(told.request)
+        return self._parts.leases.resumed(told.lease, cell, told.replica, now, asked)
 
     def waited(self, told: Waited, now: float) -> list[Effect]:
         """Let an execution wait on of which clients of the router before this one had seen something."""
@@ -302,8 +302,8 @@ class Shell:
         self.running.seen_before = self._parts.traffic.seen(request.header.msg_id)
         shown: list[Effect] = []
         if lease is not None:
-            leases.begins(request.header.msg_id, choice.replica)
-            shown = self._leased.begins(request)
+            limited = leases.begins(request.header.msg_id, choice.replica)
+            shown = [*limited, *self._leased.begins(request)]
         self._parts.traffic.give(request, choice.replica)
         frames = [envelope_frame(envelope), *request.identities, *request.frames]
         way = self._parts.lanes.for_execution(choice.replica, request.header.msg_id)
@@ -402,10 +402,10 @@ class Shell:
     def _take_declined(self, running: Execution, pins: tuple[Pin, ...]) -> list[Effect]:
         """Have another replica run an execution: its own found, before it began, that it lacks variables."""
         self._put_back(running, declined=True)
-        self._parts.leases.begins(running.request.header.msg_id, None)
+        unlimited = self._parts.leases.begins(running.request.header.msg_id, None)
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
         told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
-        return [self._taken_back(running), told]
+        return [*unlimited, self._taken_back(running), told]
 
     def _take_renewed(self, running: Execution, now: float) -> list[Effect]:
         """Have another process on the lease's host run an execution: its own ends, for it has other GPUs.
@@ -475,9 +475,10 @@ class Shell:
         msg_id = running.request.header.msg_id
         if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
             self._put_back(running)
-            self._parts.leases.begins(msg_id, None)
+            unlimited = self._parts.leases.begins(msg_id, None)
             told = Log(f"execution {running.envelope.seq} did not reach {replica}")
-            return [told] if running.undelivered else [self._taken_back(running), told]
+            back = [] if running.undelivered else [self._taken_back(running)]
+            return [*unlimited, *back, told]
         seen = self._parts.traffic.retire(msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]

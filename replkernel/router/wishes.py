@@ -31,7 +31,15 @@ class Wish:
     def message(self) -> LeaseWish:
         """Return the wish as the scheduler is told it."""
         wanted = self.wanted
-        return LeaseWish(self.request, wanted.gpus, self.hosts, wanted.model, wanted.vram_gb)
+        return LeaseWish(
+            self.request,
+            wanted.gpus,
+            self.hosts,
+            wanted.model,
+            wanted.vram_gb,
+            wanted.cpu,
+            wanted.memory_gb,
+        )
 
 
 class Names:

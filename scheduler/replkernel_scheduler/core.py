@@ -54,7 +54,7 @@ from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
 from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.placing import Placing
+from replkernel_scheduler.placing import Placement, Placing
 from replkernel_scheduler.policies.protocol import Dice
 from replkernel_scheduler.scaling import ScalingPass
 from replkernel_scheduler.serving import Serving
@@ -162,8 +162,12 @@ class SchedulerCore:
         return None if sums is None else sums.user
 
     def hosts_for(self, kernel_id: KernelId, replicas: int) -> list[HostName]:
-        """Return the hosts that a new kernel which places itself may take, the best first; none draining."""
+        """Return the hosts for a kernel that wants nothing of them, the best first; none is draining."""
         return self._placing.suggest(kernel_id, replicas)
+
+    def placement_of(self, kernel_id: KernelId) -> Placement | None:
+        """Return where a live kernel has replicas and what it waits for; None if nobody knows it."""
+        return self._placing.standing(kernel_id)
 
     def draining_awaits(self, host: HostName) -> dict[str, int]:
         """Return, for a host that is being drained, how many replicas and leases it has still, by reason."""

@@ -151,8 +151,9 @@ class KernelStarted(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class KernelReported(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """A kernel that nobody places says what it asks for and where its replicas are, again when that changes.
+    """A kernel says what it asks for and where its replicas are, again when that changes; it places them.
 
+    One that was placed here sees to its replicas itself from then on.
     Of `hosts` those count that are up; none at all says that nobody knows yet, and leaves them as they were.
     `moves`: it moves a replica to another host when it is told to. `executor` ran its last cell.
     """

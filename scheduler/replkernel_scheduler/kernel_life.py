@@ -54,7 +54,7 @@ class KernelLife:
             self.placing.place(kernel)
 
     def report(self, event: KernelReported) -> None:
-        """Take note of what a kernel that places itself asks for, and of the hosts it is on."""
+        """Take note of what a kernel asks for that sees to its replicas itself, and of the hosts it is on."""
         parts, spec = self.parts, event.kernel
         kernel = parts.kernels.by_id.get(spec.kernel_id)
         if kernel is None:
@@ -62,11 +62,14 @@ class KernelLife:
             if kernel is None:
                 return
             kernel.missing, kernel.placed, kernel.reported = 0, True, True
-        elif not kernel.reported or kernel.spec.user != spec.user:
-            expected = f"a kernel of {spec.user or 'nobody'} that was not placed here"
+        elif kernel.spec.user != spec.user or (parts.policies.reserve and not kernel.reported):
+            expected = f"a kernel of {spec.user or 'nobody'} that may place itself"
             raise parts.history.unexpected(spec.kernel_id, expected, f"KernelReported with {spec}")
-        elif kernel.spec != spec and not self._changed(kernel, event):
-            return
+        else:
+            if not kernel.reported:
+                self._takes_over(kernel)
+            if kernel.spec != spec and not self._changed(kernel, event):
+                return
         moved = kernel.movable
         kernel.movable = event.moves or spec.kernel_id in parts.migrations.by_kernel
         self.moving.told_where(kernel, event.hosts)
@@ -83,6 +86,14 @@ class KernelLife:
         self.placing.rehost(kernel)
         if kernel.movable and not moved:
             self.moving.go_on_draining(kernel)
+
+    def _takes_over(self, kernel: Kernel) -> None:
+        """Leave a kernel that was placed here, or waits for that, to its router: it has begun somewhere."""
+        kernel_id = kernel.spec.kernel_id
+        self.moving.kernel_over(kernel_id)
+        self.parts.kernels.wants(kernel, 0)
+        self.parts.reservations.forget(kernel_id)
+        kernel.placed = kernel.reported = True
 
     def _begin(self, spec: KernelSpec, *, placed: bool) -> Kernel | None:
         """Take a new kernel in, or refuse it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import islice
+from typing import NamedTuple
 
 from replkernel_scheduler.choosing import suits
 from replkernel_scheduler.effects import (
@@ -33,6 +34,16 @@ FAILS_MAX = 8
 FOREVER = float("inf")
 
 
+class Placement(NamedTuple):
+    """Where a kernel stands: on which hosts; how many it misses, and how many are on their way to it."""
+
+    spec: KernelSpec
+    hosts: tuple[HostName, ...]
+    missing: int
+    coming: int
+    reported: bool
+
+
 class Placing:
     """Hosts for replicas."""
 
@@ -42,8 +53,9 @@ class Placing:
 
     def place(self, kernel: Kernel, avoid: Host | None = None) -> bool:
         """Give a kernel the replicas it misses, as many as may be, `avoid` last; say whether it has all."""
-        parts, missing = self.parts, kernel.missing
-        found = list(islice((pool for pool in self.candidates(kernel) if pool.host is not avoid), missing))
+        parts, missing, spec = self.parts, kernel.missing, kernel.spec
+        preferred = self.candidates(kernel) if spec.gpus else self._spread(kernel, spec.kernel_id)
+        found = list(islice((pool for pool in preferred if pool.host is not avoid), missing))
         if avoid is not None and len(found) < missing:
             found += [pool for pool in self.candidates(kernel) if pool.host is avoid]
         if len(found) < missing:
@@ -107,29 +119,42 @@ class Placing:
             if (
                 host.name not in seen
                 and spec.kernel_id not in host.replicas
+                and host.name not in spec.without
                 and _has_room(host, spec, limit, reserve)
             ):
                 seen.add(host.name)
                 yield pool
 
     def suggest(self, kernel_id: KernelId, replicas: int) -> list[HostName]:
-        """Return the hosts for a new kernel that places itself, the best first; nothing is placed.
+        """Return the hosts for a kernel that asks for nothing, the best first; nothing is placed."""
+        anybody = Kernel(KernelSpec(KernelId(""), replicas=replicas))
+        return [pool.host.name for pool in self._spread(anybody, kernel_id)]
+
+    def _spread(self, kernel: Kernel, name: KernelId) -> list[Pool]:
+        """Return pools for a kernel that subscribes to no GPUs, and so leaves no mark on a host's load.
 
         Those with GPUs come first, as placement likes them; among equals the one with the fewest replicas,
         then as chance has it for this kernel and host: kernels that begin at once are not to be together.
         """
         rank = self.parts.policies.placement.rank
-        anybody = Kernel(KernelSpec(KernelId(""), replicas=replicas))
-        found = sorted(
-            self.candidates(anybody),
+        return sorted(
+            self.candidates(kernel),
             key=lambda pool: (
                 not pool.host.gpus,
                 rank(pool.load()),
                 len(pool.host.replicas),
-                blake2b(f"{kernel_id} {pool.host.name}".encode()).digest(),
+                blake2b(f"{name} {pool.host.name}".encode()).digest(),
             ),
         )
-        return [pool.host.name for pool in found]
+
+    def standing(self, kernel_id: KernelId) -> Placement | None:
+        """Return where a live kernel stands."""
+        kernel = self.parts.kernels.by_id.get(kernel_id)
+        if kernel is None:
+            return None
+        hosts = tuple(host.name for host in kernel.hosts)
+        coming = sum(kernel_id in kind.shares for kind in self.parts.reservations.by_id.values())
+        return Placement(kernel.spec, hosts, kernel.missing, coming, kernel.reported)
 
     def limit(self, replicas: int) -> float:
         """Return the present subscription limit."""

@@ -103,7 +103,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class KernelSpec(msgspec.Struct, frozen=True, gc=False):
-    """A kernel to place: what each of its replicas subscribes to, on how many hosts."""
+    """A kernel to place: what each of its replicas subscribes to, on how many hosts, and on which never."""
 
     kernel_id: KernelId
     user: UserName = NOBODY
@@ -113,6 +113,7 @@ class KernelSpec(msgspec.Struct, frozen=True, gc=False):
     vram_gb: float = 0.0
     cpu: float = 0.0
     memory_gb: float = 0.0
+    without: tuple[HostName, ...] = ()
 
 
 class UserQuota(msgspec.Struct, frozen=True, gc=False):

@@ -31,6 +31,7 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/kernels": scheduler_admin.KernelsHandler,
     "/api/v1/kernels/{kernel}": scheduler_admin.KernelHandler,
     "/api/v1/kernels/{kernel}/hosts": scheduler_moves.KernelHostsHandler,
+    "/api/v1/kernels/{kernel}/placement": scheduler_moves.PlacementHandler,
     "/api/v1/kernels/{kernel}/migration": scheduler_moves.MigrationHandler,
     "/api/v1/quotas": scheduler_admin.QuotasHandler,
     "/api/v1/quotas/{user}": scheduler_admin.QuotaHandler,

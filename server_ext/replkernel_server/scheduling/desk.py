@@ -47,6 +47,7 @@ from replkernel_server.scheduling.desk_words import (
     HostFixed,
     HostTakenDown,
     Joined,
+    KernelAwaited,
     KernelEmptied,
     Left,
     Said,
@@ -139,6 +140,10 @@ class Desk:
                 self.hosts.forget(HostName(host))
             case KernelEmptied(kernel_id):
                 return list(self._emptied(KernelId(kernel_id)))
+            case KernelAwaited(kernel_id, user):
+                lost_at = now + self.times.away_s
+                self.kernels.awaits(KernelId(kernel_id), user, lost_at)
+                self._by(lost_at)
             case TimeCame():
                 return list(self._time_came(now))
         return []

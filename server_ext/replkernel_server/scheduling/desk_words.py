@@ -75,6 +75,13 @@ class KernelEmptied(msgspec.Struct, frozen=True):
     kernel: str
 
 
+class KernelAwaited(msgspec.Struct, frozen=True):
+    """A kernel of `user` is placed, or waits for hosts: its router is on its way."""
+
+    kernel: str
+    user: UserName
+
+
 class Counted(msgspec.Struct, frozen=True):
     """An engine has counted leases' GPUs: grants that waited for that may be told."""
 
@@ -86,7 +93,17 @@ class TimeCame(msgspec.Struct, frozen=True):
 
 
 Happening: TypeAlias = (
-    Joined | Said | Left | Told | Answered | HostFixed | HostTakenDown | KernelEmptied | Counted | TimeCame
+    Joined
+    | Said
+    | Left
+    | Told
+    | Answered
+    | HostFixed
+    | HostTakenDown
+    | KernelEmptied
+    | KernelAwaited
+    | Counted
+    | TimeCame
 )
 
 

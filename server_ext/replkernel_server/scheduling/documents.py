@@ -19,6 +19,7 @@ GPUS_MAX = 64
 SIZE_MAX = 1_000_000
 NUMBER_MAX = 2**63 - 1
 S_MAX = 1e9
+REPLICAS_MAX = 9
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]+$(?!\n)"
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_CHARS_MAX, pattern=_PRINTABLE)]
@@ -235,6 +236,34 @@ class HostsForKernel(msgspec.Struct):
     """Hosts for the replicas of a new kernel that places itself, the best first."""
 
     hosts: list[str]
+
+
+class PlacementBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What each replica of a new kernel subscribes to, and the hosts that its router does not reach.
+
+    `memory_gb` is the host's memory, `vram_gb` each GPU's; both are in GiB.
+    """
+
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=GPUS_MAX)] = 0
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=REPLICAS_MAX)] = 3
+    gpu_model: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
+    vram_gb: Size = 0.0
+    cpu: Size = 0.0
+    memory_gb: Size = 0.0
+    without: Annotated[list[Id], msgspec.Meta(max_length=NAMES_MAX)] = []
+
+
+class KernelPlacement(msgspec.Struct):
+    """The hosts on which a kernel's replicas are to begin, or are."""
+
+    hosts: list[str]
+
+
+class KernelAwaits(msgspec.Struct):
+    """A kernel waits for `missing` more hosts with room; `coming` are on their way with its share."""
+
+    missing: int
+    coming: int
 
 
 class Kernels(msgspec.Struct):

@@ -143,6 +143,8 @@ class RoutedKernel:
             max(1, len(here.hosts)),
             model_name(here.gpu_model),
             here.vram_gb,
+            here.cpu,
+            here.memory_gb,
         )
         executor = HostName(here.executor) if here.executor in here.hosts else None
         return KernelReported(spec, tuple(HostName(host) for host in here.hosts), here.moves, executor)
@@ -180,7 +182,6 @@ class KernelDesk:
         self.kernels: dict[KernelId, RoutedKernel] = {
             kernel.kernel_id: RoutedKernel(kernel.kernel_id, kernel.user, now + away_s, known=True)
             for kernel in view.kernels
-            if kernel.reported
         }
         self._unseen: dict[KernelId, RoutedKernel] = {}
         for kernel in self.kernels.values():
@@ -207,6 +208,19 @@ class KernelDesk:
         before, kernel.lost_at = kernel.client, inf
         kernel.joined(client, leases, wishes)
         return kernel, before
+
+    def awaits(self, kernel_id: KernelId, user: UserName, lost_at: float) -> None:
+        """Note that a kernel is placed, or waits for that: its router is expected until `lost_at`."""
+        kernel = self.kernels.get(kernel_id)
+        if kernel is None:
+            kernel = self.kernels[kernel_id] = RoutedKernel(kernel_id, user)
+        if kernel.client is None:
+            kernel.known, kernel.lost_at = True, lost_at
+
+    def unclaimed_by(self, user: UserName) -> int:
+        """Return how many kernels of a user are known to the core, and have no router."""
+        kernels = self.kernels.values()
+        return sum(kernel.known and kernel.client is None and kernel.user == user for kernel in kernels)
 
     def is_here(self, kernel_id: KernelId) -> bool:
         """Say whether a kernel's router is connected."""

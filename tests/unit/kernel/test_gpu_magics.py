@@ -102,9 +102,9 @@ def test_a_cell_is_its_body(cell: str, becomes: str) -> None:
     ("line", "symbol", "found"),
     [
         ("%gpu s", "s", ["status"]),
-        ("%gpu 1 --", "--", ["--vram", "--model", "--help"]),
+        ("%gpu 1 --", "--", ["--vram", "--model", "--cpu", "--memory", "--help"]),
         ("%%gpu s", "s", []),
-        ("%%gpu 1 --m", "--m", ["--model"]),
+        ("%%gpu 1 --m", "--m", ["--model", "--memory"]),
     ],
 )
 def test_a_gpu_line_is_completed_with_what_can_follow(line: str, symbol: str, found: list[str]) -> None:

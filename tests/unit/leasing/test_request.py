@@ -14,6 +14,7 @@ from replkernel.leasing.request import (
     GPUS_DEFAULT_MAX,
     BadGpuRequest,
     GpuRequest,
+    kernels_request,
     parse_request,
     request_of,
     split_gpu_line,
@@ -38,6 +39,7 @@ def metadata(**own: Any) -> bytes:
         (metadata(gpus=1), "%%gpu 2\nx = 1", DEFAULT, GpuRequest(1)),
         (metadata(gpus=2, vram_gb=20, gpu_model="NVIDIA h100"), "x", None, GpuRequest(2, 20.0, "H100")),
         (metadata(vram_gb=20), "x", None, GpuRequest(1, 20.0)),
+        (metadata(cpu=4, memory_gib=32), "x", None, GpuRequest(1, cpu=4.0, memory_gib=32.0)),
         (metadata(gpus=None, gpu_model=None), "x", DEFAULT, DEFAULT),
         (metadata(), "x", DEFAULT, DEFAULT),
         (metadata(other={"deep": [1]}), "x", None, None),
@@ -67,6 +69,9 @@ def test_who_decides(frame: bytes, code: str, default: GpuRequest | None, asked:
         ("--model='A100 80GB' --vram=12.5GB 2", GpuRequest(2, 12.5, "A100")),
         ("2 # the whole box", GpuRequest(2)),
         ("1 --vram 20GiB", GpuRequest(1, 20.0)),
+        ("--cpu 4 --memory 32", GpuRequest(1, cpu=4.0, memory_gib=32.0)),
+        ("2 --cpu=0.5 --memory=1.5GiB", GpuRequest(2, cpu=0.5, memory_gib=1.5)),
+        ("1 --memory 512MiB", GpuRequest(1, memory_gib=0.5)),
     ],
 )
 def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
@@ -84,6 +89,12 @@ def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
         ("1 --vram", "no number of GiB"),
         ("1 --vram nan", "no number of GiB"),
         ("1 --vram -4", "no number of GiB"),
+        ("1 --cpu", "no number of cores from 0 to 1024"),
+        ("1 --cpu 2000", "no number of cores from 0 to 1024"),
+        ("1 --cpu nan", "no number of cores from 0 to 1024"),
+        ("1 --memory", "no number of GiB from 0 to 65536"),
+        ("1 --memory inf", "no number of GiB from 0 to 65536"),
+        ("1 --memory 32GB", "is not in GiB"),
         ("1 --model", "needs the name"),
         ("1 --model --vram 3", "needs the name"),
         ("1 --model " + "x" * 201, "needs the name"),
@@ -97,11 +108,21 @@ def test_a_wrong_request_is_refused_with_the_fix(line: str, words: str) -> None:
         parse_request(line, GPUS_DEFAULT_MAX)
     said = str(told.value)
     assert words in said and len(said) < 300
-    assert "`2 --vram 20 --model H100`" in said or "can be asked for" in said
+    assert "`2 --vram 20 --model H100 --cpu 4 --memory 32`" in said or "can be asked for" in said
 
 
 @pytest.mark.parametrize(
-    "own", [{"gpus": "two"}, {"gpus": -1}, {"gpus": 2000}, {"vram_gb": -1}, {"gpu_model": 4}]
+    "own",
+    [
+        {"gpus": "two"},
+        {"gpus": -1},
+        {"gpus": 2000},
+        {"vram_gb": -1},
+        {"gpu_model": 4},
+        {"cpu": -1},
+        {"cpu": 2000},
+        {"memory_gib": 1e9},
+    ],
 )
 def test_metadata_that_does_not_fit_is_refused(own: dict[str, Any]) -> None:
     with pytest.raises(BadGpuRequest, match="metadata `replkernel` is not understood") as told:
@@ -171,3 +192,26 @@ def test_any_metadata_is_understood_or_refused_by_name(frame: bytes) -> None:
     except BadGpuRequest:
         return
     assert asked is None or 1 <= asked.gpus <= GPUS_ASKED_MAX
+
+
+def test_a_cell_is_leased_cores_and_memory_with_gpus_only_and_a_kernel_may_ask_for_them_alone() -> None:
+    for code, frame in (("%%gpu 0 --cpu 4\nx", NOTHING), ("x", metadata(gpus=0, memory_gib=4))):
+        with pytest.raises(BadGpuRequest, match="are leased with GPUs: ask for one GPU at least"):
+            request_of(frame, code, DEFAULT)
+    assert parse_request("0 --cpu 4", GPUS_DEFAULT_MAX, kernels=True) == GpuRequest(0, cpu=4.0)
+
+
+def test_a_notebooks_own_metadata_are_its_kernels_request() -> None:
+    own = {"gpus": 0, "cpu": 2, "memory_gib": 8}
+    document = {"cells": [{"source": "x"}], "metadata": {"replkernel": own, "kernelspec": {}}, "nbformat": 4}
+    assert kernels_request(json.dumps(document).encode()) == GpuRequest(0, cpu=2.0, memory_gib=8.0)
+    assert kernels_request(b'{"cells": [], "metadata": {}}') is None
+    assert kernels_request(b"no notebook") is None
+    with pytest.raises(BadGpuRequest, match="notebook's metadata `memory` is not understood"):
+        kernels_request(b'{"metadata": {"replkernel": {"memory": 32}}}')
+    with pytest.raises(BadGpuRequest, match="metadata `cores` is not understood"):
+        request_of(metadata(cores=2), "x", DEFAULT)
+
+
+def test_memory_is_told_to_schedulers_in_their_unit() -> None:
+    assert GpuRequest(1, memory_gib=16.0).memory_gb == 17.18

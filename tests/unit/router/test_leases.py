@@ -29,7 +29,7 @@ from replkernel.leasing.wire import (
     encode,
 )
 from replkernel.protocol.agent_to_router import LeaseFreed
-from replkernel.protocol.router_to_agent import FreeLease
+from replkernel.protocol.router_to_agent import FreeLease, LimitReplica
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.events import Effect, OpenScheduler, ToAgent, ToScheduler
 from replkernel.router.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases
@@ -335,6 +335,48 @@ def test_a_default_is_told_within_what_one_lease_can_have(leases: Leases) -> Non
     assert told(leases.prefer(None)) == [KernelHere(HOSTS)]
     assert told(leases.hosts_are(HOSTS)) == []
     assert told(leases.hosts_are((HOSTS[1],))) == [KernelHere((HOSTS[1],))]
+
+
+def test_a_kernel_subscribes_to_its_request_from_the_beginning_until_its_notebook_asks_for_more() -> None:
+    leases = Leases("k", request=GpuRequest(1, cpu=2.0, memory_gib=16.0), tells=True)
+    leases.hosts_are(HOSTS)
+    assert leases.begin() == [OpenScheduler()]
+    assert told(leases.came_up(0.0)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=17.18)]
+    assert told(leases.prefer(GpuRequest(2))) == [KernelHere(HOSTS, 2)]
+    assert told(leases.prefer(None)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=17.18)]
+    assert Leases("k", request=GpuRequest(1)).begin() == []
+
+
+def test_a_cell_s_process_is_held_to_its_cores_and_memory_and_has_all_again_however_it_ends(
+    leases: Leases,
+) -> None:
+    asked = GpuRequest(2, cpu=1.5, memory_gib=0.5)
+
+    def limit(cpu: float = 0.0, memory_bytes: int = 0) -> Effect:
+        return ToAgent(HOSTS[0], LimitReplica(KernelId("k"), R1, cpu, memory_bytes))
+
+    def begin(cell: str, name: str) -> list[Effect]:
+        leases.ask(cell, asked)
+        assert leases.wish is not None
+        wish = leases.wish.message()
+        assert (wish.cpu, wish.memory_gb) == (1.5, 0.537)
+        leases.hear(Granted(lease(name, wish.request)), 0.0)
+        return leases.begins(cell, R1)
+
+    assert begin("m1", "l1") == [limit(1.5, 2**29)]
+    assert leases.over("m1", 1.0)[0] == limit()
+    assert limit() not in leases.over("m1", 1.0)
+    begin("m2", "l2")
+    leases.hear(LeaseOver("l2", "expired"), 1.0)
+    assert leases.over("m2", 1.0) == [limit()]
+    begin("m3", "l3")
+    assert leases.begins("m3", None) == [limit()]
+    assert begin("m3", "l3") == [limit(1.5, 2**29)]
+    assert leases.over("m3", None, lost=True)[0] == limit()
+    leases.resumed(lease("l4"), "m4", R1, 2.0, asked)
+    assert leases.over("m4", 1.0)[0] == limit()
+    leases.resumed(lease("l5"), "m5", R1, 2.0, TWO)
+    assert limit() not in leases.over("m5", 1.0)
 
 
 def test_a_router_that_takes_over_holds_what_runs_and_the_last_of_what_does_not() -> None:

@@ -81,6 +81,7 @@ class World:
         shape = HostShape(4, "A100", 40.0, 16.0, 64.0) if provisions else None
         settings = CoreSettings(host_shape=shape, hosts_min=1, hosts_buffer=1, hosts_max=8)
         self.core = SchedulerCore(random.Random(seed), policies, settings)
+        self._reserves = policies.reserve
         self.now = 0.0
         self.journal: list[tuple[float, Event]] = []
         self.told: list[list[Effect]] = []
@@ -171,10 +172,12 @@ class World:
     def _report(
         self, kernel: KernelId, a: int, b: int, *, moves: bool = False, executor: HostName | None = None
     ) -> Event | None:
-        if any(known.kernel_id == kernel and not known.reported for known in self.core.view().kernels):
-            return None
+        user = UserName(f"u{a % 7 % 3}")
+        known = [entry for entry in self.core.view().kernels if entry.kernel_id == kernel]
+        if any(entry.user != user or (self._reserves and not entry.reported) for entry in known):
+            return None  # Of those that were placed here, only the owner's router takes one over.
         hosts = tuple(HostName(name) for name in ("", "a", "ab", "bcd", "ef")[b % 5])
-        spec = KernelSpec(kernel, UserName(f"u{a % 7 % 3}"), b % 4, max(1, len(hosts)))
+        spec = KernelSpec(kernel, user, b % 4, max(1, len(hosts)))
         return KernelReported(spec, hosts, moves, executor)
 
     def _hosts_of(self, kernel: KernelId) -> list[HostName]:

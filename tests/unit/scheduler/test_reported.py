@@ -126,6 +126,6 @@ def test_another_user_cannot_report_the_kernel() -> None:
     with pytest.raises(UnexpectedEvent):
         report(cluster, "", user="bob")
     cluster.host("a", 1)
-    cluster.kernel("placed")
+    cluster.kernel("placed", user="carol")
     with pytest.raises(UnexpectedEvent):
-        report(cluster, "", name="placed")
+        report(cluster, "", name="placed", user="bob")

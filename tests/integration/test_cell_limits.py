@@ -1,0 +1,38 @@
+"""A real process is held to its cores and memory by cgroup v2, where this machine lets us."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from replkernel.agent.cell_limits import CellLimits, find_limits
+
+MIB = 1 << 20
+EATS = "import sys; sys.stdin.readline(); x = bytearray(200 << 20); print('ate', flush=True)"
+
+
+@pytest.fixture
+def limits() -> CellLimits:
+    found = find_limits(os.environ)
+    if found.base is None:
+        pytest.skip(f"cores and memory of cells need a writable cgroup v2: {found.why}")
+    return found
+
+
+def test_a_process_dies_of_its_own_limit_and_another_does_not(limits: CellLimits) -> None:
+    codes = []
+    for memory_bytes in (64 * MIB, 0):
+        eater = subprocess.Popen(
+            [sys.executable, "-c", EATS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert limits.limit(eater.pid, 0.5, memory_bytes) == ""
+        group = f"{limits.base}/replkernel-kernel-{eater.pid}"
+        with open(f"{group}/cpu.max") as file:
+            assert file.read().split()[0] == "50000"
+        eater.communicate("go\n", timeout=30)
+        codes.append(eater.returncode)
+    limits.tidy()
+    assert codes == [-9, 0]
