@@ -115,7 +115,8 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         guarding = GpuGuarding(DeviceHook(hook, options.name, env), directory, server.kernels.pids_of)
     reader = gpu_reader(options.name, fake_gpus, env)
     announcer = Announcer(options.name, reader, env, server.take_gpus, guarding)
-    server.on_kernel_left = announcer.kernel_left
+    server.on_kernel_left, server.on_gpus_left = announcer.kernel_left, announcer.look
+    server.is_governed = announcer.is_up
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()

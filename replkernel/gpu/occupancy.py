@@ -38,6 +38,7 @@ class Occupancy:
         """So much host memory the state may take while it is off."""
         self._cuda: Backend | None = None
         self._watch: Any = None
+        self._in_cell = False
 
     # -- how it stands --------------------------------------------------------------------------------
 
@@ -145,6 +146,7 @@ class Occupancy:
 
         if self._watch is None:
             self._watch = touched.Watching(self._needed)
+            self._watch.in_cell = self._in_cell
             touched.enter(self._watch)
         self._watch.rests = False
         return self._elsewhere(touched.watch_this_thread)
@@ -161,6 +163,7 @@ class Occupancy:
 
     def cell_runs(self, *, runs: bool) -> None:
         """Take note that user code begins or has ended: only our own may look at storages between cells."""
+        self._in_cell = runs
         if self._watch is not None:
             self._watch.in_cell = runs
             if self._watch.rests:

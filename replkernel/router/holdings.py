@@ -31,12 +31,19 @@ class Held:
     """So much of each GPU's memory was asked for; 0: nothing was said."""
     held_gb: float = 0.0
     """So much state the last cell left on its GPUs."""
+    empty: bool = False
+    """Whether the last cell left nothing on its GPUs."""
     rested_at: float = math.inf
     """Since when it lingers and may be left to others by itself; never, where that has failed."""
     wanted: bool = True
     """Whether somebody waits for it, if it is to be given back."""
     leaving: frozenset[ReplicaId] = frozenset()
     """The replicas whose processes are moving state off, so that the lease can be given back."""
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether a process that was asked to leave may have state there, and has not left yet."""
+        return bool(self.leaving - ({self.replica} if self.empty else set()))
 
     @property
     def freeing(self) -> bool:
