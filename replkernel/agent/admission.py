@@ -86,6 +86,12 @@ class Outlet(Protocol):
     def kernel_left(self, kernel: HostKernel) -> None:
         """Hear that a kernel's router is gone, with all processes here that it knew."""
 
+    def kernel_alone(self, kernel: HostKernel) -> None:
+        """Hear that a kernel's router is gone and has not come back in a moment."""
+
+    def gpus_left(self) -> None:
+        """Hear that a kernel without a router has left its GPUs."""
+
 
 class Admission:
     """All kernels that have a replica on this host."""
@@ -207,6 +213,8 @@ class Admission:
             self._orphaned,
             self._ended,
             self._outlet.kernel_left,
+            self._outlet.kernel_alone,
+            self._outlet.gpus_left,
         )
         post.kernel = kernel
         self._alive[spec.kernel_id] = kernel

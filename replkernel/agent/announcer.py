@@ -93,6 +93,14 @@ class Announcer:
         if self._up:
             self._send([KernelLeft(kernel_id)])
 
+    def is_up(self) -> bool:
+        """Tell whether there is a scheduler."""
+        return self._up
+
+    def look(self) -> None:
+        """Read the GPUs and tell of them at once."""
+        self._woken.set()
+
     # -- turn by turn -------------------------------------------------------------------------------
 
     async def _run(self) -> None:

@@ -116,7 +116,8 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         guarding = GpuGuarding(DeviceHook(hook, options.name, env), directory, server.kernels.pids_of)
     reader = gpu_reader(options.name, fake_gpus, env)
     announcer = Announcer(options.name, reader, env, server.take_gpus, guarding)
-    server.on_kernel_left = announcer.kernel_left
+    server.on_kernel_left, server.on_gpus_left = announcer.kernel_left, announcer.look
+    server.is_governed = announcer.is_up
     server.take_limits(find_limits(env))
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)

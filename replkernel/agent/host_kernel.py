@@ -28,12 +28,15 @@ from replkernel.protocol.agent_to_router import (
     Elected,
     KernelEnded,
     KernelHibernated,
+    LeaseFreed,
     RouteNotice,
 )
 from replkernel.records import Digest, Fence, HostName, ReplicaId, Seq
 
 log = logging.getLogger(__name__)
 
+ROUTER_RETURN_S = 1.0
+"""A router that has not returned after this cannot give GPUs back: they are left for whoever wants them."""
 REPLICAS_HERE_MAX = 32
 """No host keeps more replicas of one kernel, those that are being replaced included."""
 
@@ -50,8 +53,13 @@ class HostKernel:
         on_orphaned: Callable[[HostKernel, str], None],
         on_ended: Callable[[HostKernel], None],
         on_left: Callable[[HostKernel], None] = lambda kernel: None,
+        on_alone: Callable[[HostKernel], None] = lambda kernel: None,
+        on_freed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_left` hears that the router is gone, and all processes that it knew here have ended."""
+        """`on_left` hears that the router is gone, and all processes that it knew here have ended.
+
+        `on_alone` hears that it has not come back in a moment, `on_freed` that state has left GPUs since.
+        """
         self.spec = around.spec
         self.custody = custody
         self.drivers: dict[ReplicaId, KeeperDriver] = {}
@@ -77,7 +85,7 @@ class HostKernel:
         self._members = members
         self._on_orphaned = on_orphaned
         self._on_ended = on_ended
-        self._on_left = on_left
+        self._on_left, self._on_alone, self._on_freed = on_left, on_alone, on_freed
         self._orphans: set[str] = set()
         """The processes that lived here when the router went, and live yet."""
         self._timer: asyncio.TimerHandle | None = None
@@ -151,6 +159,15 @@ class HostKernel:
             self._orphans = {driver.token for driver in alive}
             self.custody.router_gone(time.monotonic())
             self._arm()
+            asyncio.get_running_loop().call_later(ROUTER_RETURN_S, self._without_router)
+
+    def _without_router(self) -> None:
+        if self.router is None and not self.ending:
+            self._on_alone(self)
+
+    def leave_gpus(self) -> None:
+        """Have the processes here move their state off GPUs: nobody is there to give these back."""
+        self.tell_all(fact.LeaseWanted(""))
 
     def process_ended(self, token: str) -> None:
         """Note that a process is gone; with the last that a lost router knew, nobody computes here."""
@@ -227,6 +244,10 @@ class HostKernel:
         """Note what is about to be told to the router; return it unless it was told already."""
         if isinstance(message, Committed):
             self._around.stock.changed()
+        if isinstance(message, LeaseFreed) and self.router is None:
+            if message.why:
+                log.warning("kernel %s keeps its GPUs: %s", self.spec.kernel_id, message.why)
+            self._on_freed()
         if isinstance(message, Elected):
             if message.seq <= self._elected:
                 return None

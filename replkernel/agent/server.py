@@ -40,6 +40,10 @@ class AgentServer:
         self.finished = asyncio.Event()
         self.on_kernel_left: Callable[[KernelId], None] = lambda kernel_id: None
         """Told of a kernel of which no process is left here."""
+        self.is_governed: Callable[[], bool] = lambda: False
+        """Tells whether a scheduler grants the GPUs here."""
+        self.on_gpus_left: Callable[[], None] = lambda: None
+        """Told that the GPUs are worth a look."""
         self._gpus: tuple[GpuStatus, ...] = ()
         self._use: Use = {}
         self.nursery = Nursery(directory)
@@ -98,6 +102,15 @@ class AgentServer:
     def kernel_left(self, kernel: HostKernel) -> None:
         """Have the scheduler told that nobody computes here for a kernel whose router cannot say so."""
         self.on_kernel_left(kernel.spec.kernel_id)
+
+    def kernel_alone(self, kernel: HostKernel) -> None:
+        """Have a kernel whose router does not come back leave GPUs that are granted to others as well."""
+        if self.is_governed():
+            kernel.leave_gpus()
+
+    def gpus_left(self) -> None:
+        """Have the scheduler told at once that GPUs are empty."""
+        self.on_gpus_left()
 
     # -- status, idling, the end -----------------------------------------------------------------------
 

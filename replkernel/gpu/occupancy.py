@@ -44,6 +44,7 @@ class Occupancy:
         self._others: DriverBackend | None = None
         """What keeps the state of libraries other than torch, until torch has started CUDA as well."""
         self._watch: Any = None
+        self._in_cell = False
 
     # -- how it stands --------------------------------------------------------------------------------
 
@@ -168,6 +169,7 @@ class Occupancy:
 
         if self._watch is None:
             self._watch = touched.Watching(self._needed)
+            self._watch.in_cell = self._in_cell
             touched.enter(self._watch)
         self._watch.rests = False
         return self._elsewhere(touched.watch_this_thread)
@@ -184,6 +186,7 @@ class Occupancy:
 
     def cell_runs(self, *, runs: bool) -> None:
         """Take note that user code begins or has ended: only our own may look at storages between cells."""
+        self._in_cell = runs
         if self._watch is not None:
             self._watch.in_cell = runs
             if self._watch.rests:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 
 from replkernel.errors import StateSuspended
 from replkernel.gpu import first_use
@@ -93,9 +94,15 @@ _watched = threading.local()
 
 
 def enter(mode: Watching) -> None:
-    """Put a mode on, on this thread."""
+    """Put a mode on, on this thread, below those of a cell that runs: each of them takes off the topmost.
+
+    That of the default device takes off the one at the bottom: it stays there.
+    """
     overrides: Any = torch.overrides
-    overrides._push_mode(mode)
+    above = [overrides._pop_mode() for _ in range(overrides._len_torch_function_stack())]
+    bottom = [above.pop()] if above and isinstance(above[-1], DeviceContext) else []
+    for each in (*bottom, mode, *reversed(above)):
+        overrides._push_mode(each)
 
 
 def leave(mode: Watching) -> None:

@@ -26,7 +26,7 @@ from traitlets import Float, Type
 
 from replkernel import installing
 from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.gpu.backend import Kept, Moved
+from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.installing import InstallQuestion
 from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.asking import ask_elsewhere, ask_router, tell_router
@@ -372,11 +372,12 @@ class ReplicatedKernel(AuditingKernel):
     def free_gpus(self, lease: str) -> None:
         """Move the state off the GPUs of a lease once no message is handled, and say so; from any thread.
 
-        Where there is none that is said at once: a cell without a lease may run for long, and starts no CUDA.
+        Where there is none that is said at once. A cell without a lease may run for long: it is done in it.
         """
         if self.gpus.untouched and self.replica is not None and self.replica.link is not None:
             self.replica.link.gpus_freed(lease, 0, "")
             return
+        self.gpus.hand_over.ask(lease)
         self.io_loop.add_callback(self._begin_freeing, lease)
 
     async def _begin_freeing(self, lease: str) -> None:
@@ -384,9 +385,15 @@ class ReplicatedKernel(AuditingKernel):
 
     async def _free_gpus(self, lease: str) -> None:
         async with self._main_asyncio_lock:
+            if self.gpus.hand_over.was_done(lease):
+                return
             outcome = self.gpus.suspend()
             if isinstance(outcome, Kept) and self.replica is not None and self.replica.settle_kept():
                 outcome = self.gpus.suspend()
+        self.gpus_freed(lease, outcome)
+
+    def gpus_freed(self, lease: str, outcome: Outcome) -> None:
+        """Say that the state is off the GPUs of a lease, or why it stays; from any thread."""
         if self.replica is not None and self.replica.link is not None:
             moved, why = (outcome.bytes, "") if isinstance(outcome, Moved) else (0, outcome.why)
             self.replica.link.gpus_freed(lease, moved, why)

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from replkernel.errors import ReplkernelError, StateKept
@@ -17,6 +18,7 @@ from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.gpu.vram import VramLimit
+from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.namespace.analysis import CellNames, analyse
@@ -65,6 +67,7 @@ class LeasedGpus:
         self._visible = VisibleGpus()
         self._vram = VramLimit()
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
+        self.hand_over = HandOver(self._occupancy.suspend, self._handed_over, self._interrupts_postponed)
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
         self._unleased = False
@@ -122,6 +125,8 @@ class LeasedGpus:
         if gpus:
             self.bind_s = time.monotonic() - began
         self._unleased = gpus == ()
+        if not gpus and not silent and self._leaves_gpus_alone(gpus, texts):
+            self.hand_over.begins()
         self._vram.set(int(vram_gb * 2**30))
         if self._unleased or vram_gb:
             first_use.watch(self._first_use, self._vram.keep)
@@ -129,6 +134,7 @@ class LeasedGpus:
 
     def over(self) -> None:
         """Take note that user code has ended, before its changes are captured."""
+        self.hand_over.over()
         first_use.rest()
         self._occupancy.cell_runs(runs=False)
 
@@ -148,6 +154,7 @@ class LeasedGpus:
         self._get_lease(len(self._occupancy.gpus or ()) or 1)
 
     def _get_lease(self, count: int) -> None:
+        self.hand_over.over()
         gpus, began = lease_in_cell(self._kernel, count), time.monotonic()
         trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL)
         if trouble is not None:
@@ -204,13 +211,31 @@ class LeasedGpus:
             return 0
         return len(held) if calls or found.needs_gpu else 0
 
+    def _leaves_gpus_alone(self, gpus: tuple[str, ...] | None, texts: Sequence[str]) -> bool:
+        """Tell whether a cell without a lease has state on GPUs behind it that it reaches nothing of.
+
+        Where a cell sees all GPUs (`gpus` None) it may use that state; else it would have got a lease.
+        """
+        return not self._occupancy.untouched and (gpus is not None or not self._reached(texts))
+
     def _may_call(self, source: str, found: CellNames, namespace: dict[str, Any]) -> bool:
         """Tell whether a cell may call CUDA, by what it says or by the modules that it uses."""
         if found.anything or any(word in source for word in CALLS_CUDA):
             return True
         return leads_to(found.reads, namespace, LIBRARIES | GPU_ONLY, WATCHED)
 
-    # -- between cells --------------------------------------------------------------------------------
+    # -- what others wait for -------------------------------------------------------------------------
+
+    def _interrupts_postponed(self) -> AbstractContextManager[None]:
+        postponed: AbstractContextManager[None] = self._kernel.interrupts.postponed()
+        return postponed
+
+    def _handed_over(self, lease: str, moved: Moved) -> None:
+        """Tell that a lease's GPUs were left while a cell without one runs."""
+        log.info(
+            "%s were moved off the GPU in %.2f s while a cell ran", bytes_in_words(moved.bytes), moved.seconds
+        )
+        self._kernel.gpus_freed(lease, moved)
 
     def suspend(self) -> Outcome:
         """Move the process's state off the GPUs, because somebody else needs them."""

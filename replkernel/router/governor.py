@@ -60,7 +60,7 @@ class Governor:
             case events.SchedulerSaid(MoveOver(host)):
                 return self._relocation.unwanted(host, now)
             case events.SchedulerSaid():
-                if isinstance(event.message, LeaseOver) and leases.is_freeing(event.message.lease):
+                if isinstance(event.message, LeaseOver) and leases.may_be_used(event.message.lease):
                     self._parts.notices.add(gpu_answers.overdue(event.message.why))
                 effects, fallen = leases.hear(event.message, now)
                 return effects if fallen is None else [*effects, *self._interrupt(fallen, now)]

@@ -34,6 +34,8 @@ class Held:
     """What its cell asked for; None: nothing is known of that."""
     held_gb: float = 0.0
     """So much state the last cell left on its GPUs."""
+    empty: bool = False
+    """Whether the last cell left nothing on its GPUs."""
     rested_at: float = math.inf
     """Since when it lingers and may be left to others by itself; never, where that has failed."""
     wanted: bool = True
@@ -43,6 +45,11 @@ class Held:
 
     kept: bool = False
     """Whether state that could not be moved off lies on its GPUs: it is tried again with each renewal."""
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether a process that was asked to leave may have state there, and has not left yet."""
+        return bool(self.leaving - ({self.replica} if self.empty else set()))
 
     @property
     def freeing(self) -> bool:

@@ -216,7 +216,7 @@ class Leases:
         held.cell, held.rested_at = "", now
         if gpu_bytes > self._linger.bytes_max:
             held.stays, held.wanted = False, False
-        held.held_gb = min(round(gpu_bytes / 2**30, 3), AMOUNT_MAX)
+        held.held_gb, held.empty = min(round(gpu_bytes / 2**30, 3), AMOUNT_MAX), not gpu_bytes
         lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s, held.held_gb))
         return lingers if held.stays else [*lingers, *self._free([held])]
 
@@ -310,10 +310,10 @@ class Leases:
                 effects.append(ToAgent(HostName(held.lease.host), free))
         return effects
 
-    def is_freeing(self, lease: str) -> bool:
-        """Tell whether a process was asked to leave a lease's GPUs, has not yet, and none newer has them."""
+    def may_be_used(self, lease: str) -> bool:
+        """Tell whether state may lie on GPUs that a process was asked to leave, and no newer lease has."""
         held = self.holdings.by_id.get(lease)
-        if held is None or not held.freeing or held.cell:
+        if held is None or not held.may_hold or held.cell:
             return False
         others = [other.lease for other in self.holdings.by_id.values() if other is not held]
         return not any(set(other.gpus) & set(held.lease.gpus) for other in others)
@@ -431,7 +431,7 @@ class Leases:
 
     def _overdue(self, message: LeaseOver) -> list[Effect]:
         """Say that a lease is over before the process has left its GPUs: others may have them now."""
-        if not self.is_freeing(message.lease):
+        if not self.may_be_used(message.lease):
             return []
         gpus = ", ".join(self.holdings.by_id[message.lease].lease.gpus)
         return [Log(f"the lease on {gpus} is over while state may still lie there: {message.why}", "warning")]

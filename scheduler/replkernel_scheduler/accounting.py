@@ -134,6 +134,11 @@ class Accounts:
             found = self.users[name] = Sums()
         return found
 
+    def hold_s_of(self, name: UserName) -> float | None:
+        """Return how long a user's leases were held on average; of a new one, how long all were."""
+        own = self.users.get(name)
+        return own.leased_s / own.cells if own is not None and own.cells else self.mean_hold_s
+
     def _sums(self, kernel_id: KernelId, user: UserName) -> KernelSums:
         sums = self.kernels.get(kernel_id)
         if sums is None:

@@ -57,6 +57,7 @@ class Asking:
     def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return whom to ask for what these need beside what is idle, or is their own."""
         need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
+        need += self._late(pool) if pool.reclaiming else 0
         if need <= 0 or self._parts.policies.keeps:
             return []
         own = {id(record): record for waiting in takers for record in self._own(pool, waiting)}
@@ -79,6 +80,19 @@ class Asking:
                 need += len(record.lease.gpus)
                 asked.remove(record)
         return asked
+
+    def _late(self, pool: Pool) -> int:
+        """Count GPUs whose holders have not given back in the usual time: others are asked for as many."""
+        now = self._parts.now
+        return sum(
+            [
+                len(record.lease.gpus)
+                for record in pool.host.leases.values()
+                if record.phase == "reclaiming"
+                and record.pool is pool
+                and record.wanted_at + GIVEN_BACK_S <= now
+            ]
+        )
 
     def _own(self, pool: Pool, waiting: Waiting) -> Iterator[LeaseRecord]:
         """Yield the lease that a request goes on with: its GPUs need not be given back first."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from replkernel_scheduler.moving import Moving
     from replkernel_scheduler.warming import Warming
 
-HOLD_S_GUESS = 60.0
+HOLD_S_GUESS = 5.0
+"""Rather too little: a user whose first leases last longer is charged for that when they end."""
 
 
 class Granting:
@@ -51,7 +52,7 @@ class Granting:
             return
         parts.asked += 1
         parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
-        cost = wish.gpus * (parts.accounts.mean_hold_s or HOLD_S_GUESS)
+        cost = wish.gpus * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
         tag = parts.users.tag(user, cost)
         key = parts.policies.order.key(Turn(user.quota.priority, tag, parts.asked, wish.gpus))
         parts.kernels.asked(wish.kernel_id, wish.request)

@@ -32,7 +32,7 @@ from replkernel_scheduler.types import (
     UserQuota,
 )
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Image(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -137,6 +137,7 @@ class UserImage(Image, frozen=True, array_like=True, gc=False):
     gpu_s_month: float
     since: float
     tag: float
+    last_tag: float
 
 
 class SumsImage(Image, frozen=True, array_like=True, gc=False):

@@ -136,7 +136,16 @@ def _kernels(parts: Parts) -> tuple[KernelImage, ...]:
 def _users(parts: Parts) -> tuple[UserImage, ...]:
     return tuple(
         [
-            UserImage(user.name, user.quota, user.held, user.waited, user.gpu_s_month, user.since, user.tag)
+            UserImage(
+                user.name,
+                user.quota,
+                user.held,
+                user.waited,
+                user.gpu_s_month,
+                user.since,
+                user.tag,
+                user.last_tag,
+            )
             for user in parts.users.by_name.values()
         ]
     )

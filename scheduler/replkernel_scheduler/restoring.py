@@ -163,7 +163,8 @@ def _accounts(parts: Parts, image: CoreImage) -> None:
     for entry in image.users:
         user = parts.users.get(entry.name)
         user.quota, user.held, user.waited = entry.quota, entry.held, entry.waited
-        user.gpu_s_month, user.since, user.tag = entry.gpu_s_month, entry.since, entry.tag
+        user.gpu_s_month, user.since = entry.gpu_s_month, entry.since
+        user.tag, user.last_tag = entry.tag, entry.last_tag
     parts.users.virtual = image.virtual
     accounts = parts.accounts
     for kept in image.kernel_sums:

@@ -250,8 +250,9 @@ class Serving:
         parts.out.append(ReclaimLease(record.lease, until))
 
     def late(self, lease: LeaseId) -> None:
-        """Tell who waits for a holder that it does not give back as soon as holders do."""
+        """Tell who waits for a holder that it does not give back as soon as holders do; ask others."""
         host = self.parts.leases.by_id[lease].host
+        self.touch(host)
         for waiting in islice(self.asking.waiting_for(host), TOLD_MAX):
             self.tell(waiting)
 

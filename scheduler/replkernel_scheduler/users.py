@@ -15,7 +15,7 @@ NO_QUOTA = UserQuota()
 class User:
     """One user."""
 
-    __slots__ = ("gpu_s_month", "held", "name", "quota", "since", "tag", "waited")
+    __slots__ = ("gpu_s_month", "held", "last_tag", "name", "quota", "since", "tag", "waited")
 
     def __init__(self, name: UserName) -> None:
         """Start without limits."""
@@ -23,6 +23,8 @@ class User:
         self.quota = NO_QUOTA
         self.held = self.waited = 0
         self.gpu_s_month = self.since = self.tag = 0.0
+        self.last_tag = 0.0
+        """The turn that the newest request was given; it counts while one waits."""
 
     def hold(self, gpus: int, now: float) -> None:
         """Hold so many more GPUs (or fewer) from now on."""
@@ -69,9 +71,15 @@ class Users:
         return found
 
     def tag(self, user: User, cost: float) -> float:
-        """Give the user's next request its turn; it is expected to use `cost` GPU-seconds."""
+        """Give the user's next request its turn; it is expected to use `cost` GPU-seconds.
+
+        None comes before one of the same user's that waits, though leases took less than was expected.
+        """
         tag = max(self.virtual, user.tag)
         user.tag = tag + cost
+        if user.waited:
+            tag = max(tag, user.last_tag)
+        user.last_tag = tag
         return tag
 
     def month_began(self, now: float) -> None:

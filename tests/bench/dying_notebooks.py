@@ -166,7 +166,6 @@ async def service() -> AsyncIterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as directory:
         paths = os.pathsep.join(str(path) for path in (ROOT, ROOT / "scheduler", ROOT / "server_ext"))
         environment = {**os.environ, "JUPYTER_DATA_DIR": directory, "PYTHONPATH": paths}
-        environment["REPLKERNEL_SCHEDULER_POLICIES"] = "notebook order=fifo"
         command = [sys.executable, "-c", START]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: ASYNC220
             try:

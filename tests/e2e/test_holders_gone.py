@@ -102,9 +102,32 @@ def test_a_notebook_whose_router_and_process_are_killed_leaves_its_gpu_to_the_ne
     assert "not given back" not in history().ends
 
 
-def test_a_notebook_gives_gpus_back_while_it_runs_a_cell_without(tmp_path: Path) -> None:
+def test_a_notebook_whose_router_alone_is_killed_leaves_its_gpu_when_its_state_is_off(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with gpus(1) as service, notebook(tmp_path, "b") as waits:
+        manager = KernelManager(kernel_name=OURS)
+        with notebook(tmp_path, "a", manager) as one:
+            pid = int(one.value("import os; print(os.getpid())"))
+            assert one.value(ON_GPU) == "there"
+            eventually(lambda: phases(service) == ["lingering"], "that its state lingers")
+            os.kill(manager.provisioner.pid, signal.SIGKILL)  # type: ignore[union-attr]
+            ran = waits.run("%%gpu 1\nprint('here')")
+            assert Path(f"/proc/{pid}").exists(), "it has its state in host memory"
+            os.kill(pid, signal.SIGKILL)
+        assert ran.status == "ok", ran.error
+        told("kill -9 of the router, the process lives", ran.said["queued_s"])
+        service.kill()
+    assert "not given back" not in history().ends
+
+
+@pytest.mark.parametrize("holds", ["state on it", "nothing there"])
+def test_a_notebook_gives_gpus_back_while_it_runs_a_cell_without(tmp_path: Path, holds: str) -> None:
     with gpus(1), notebook(tmp_path, "a") as one, notebook(tmp_path, "b") as waits:
-        assert one.value("%%gpu 1\nprint('there')") == "there"
+        if holds == "state on it":
+            pytest.importorskip("torch")
+            assert one.value(ON_GPU) == "there"
+        else:
+            assert one.value("%%gpu 1\nprint('there')") == "there"
         began = tmp_path / "began"
         wanted = tmp_path / "wanted"
         long = one.client.execute(
@@ -114,11 +137,13 @@ def test_a_notebook_gives_gpus_back_while_it_runs_a_cell_without(tmp_path: Path)
         eventually(began.exists, "the cell without GPUs")
         ran = waits.run("%%gpu 1\nprint('here')")
         assert ran.status == "ok", ran.error
-        told("the holder runs a cell without GPUs", ran.said["queued_s"])
+        told(f"the holder runs a cell without GPUs, {holds}", ran.said["queued_s"])
         wanted.touch()
         assert one.client.get_shell_msg(timeout=60)["parent_header"]["msg_id"] == long
         after = one.run("print('quiet')")
         assert (after.out.strip(), after.err) == ("quiet", "")
+        if holds == "state on it":
+            assert one.value("%%gpu 1\nprint(float(x.sum()))") == "1000.0"
 
 
 @contextlib.asynccontextmanager

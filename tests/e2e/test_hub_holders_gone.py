@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import os
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.leasing.wire import Granted
 from tests.support import hub as running
+from tests.support.lease_clients import Router, opened
 from tests.support.lease_history import read_history
 from tests.support.live import eventually
 from tests.support.server_life import Page
@@ -52,13 +55,13 @@ def scene(hub: SharedHub, short_dir: Path) -> None:
         stack.callback(lambda: ends(agent))
         eventually(lambda: state(hub) == "up", "the agent")
         hub.running.start_servers("alice", "bob")
+        kernels = {user: hub.open_notebook(user, number) for number, user in enumerate(("alice", "bob"))}
         pages = [
-            stack.enter_context(hub.running.page(user, hub.open_notebook(user, number)))
-            for number, user in enumerate(("alice", "bob"))
+            stack.enter_context(hub.running.page(user, kernel_id)) for user, kernel_id in kernels.items()
         ]
         for page in pages:
             page.run("x = 0", within_s=START_S)
-        for sign in (signal.SIGTERM, signal.SIGKILL):
+        for number, sign in enumerate((signal.SIGTERM, signal.SIGKILL), 1):
             began, over = short_dir / f"began-{sign}", short_dir / f"over-{sign}"
             cell = long_cell(pages[0], began, over)
             eventually(began.exists, "the cell")
@@ -70,10 +73,24 @@ def scene(hub: SharedHub, short_dir: Path) -> None:
             over.touch()
             content, printed = pages[0].answer(cell, 60.0)
             assert (content["status"], printed.strip()) == ("ok", "done"), content
+            asked = time.monotonic()
+            assert pages[number % 2].run("print('next')", gpus=1).strip() == "next"
+            print(f"after {sign.name} of the agent under a cell: waited {time.monotonic() - asked:.2f} s")
         kill_all_of("alice")
         asked = time.monotonic()
         assert pages[1].run("print('here')", gpus=1).strip() == "here"
         print(f"kill -9 of all processes of a Hub user: waited {time.monotonic() - asked:.2f} s")
+        asked = time.monotonic()
+        hub.running.call("DELETE", f"user/bob/api/kernels/{kernels['bob']}")
+        asyncio.run(has_a_gpu(hub))
+        print(f"a notebook that is culled with a lingering lease: waited {time.monotonic() - asked:.2f} s")
+
+
+async def has_a_gpu(hub: SharedHub) -> None:
+    """Have a cell of carol's ask for the GPU."""
+    router = Router(hub.url, hub.token("carol"), "carols", ("one",))
+    async with opened(router):
+        assert isinstance(await router.ask(1, within_s=60.0), Granted)
 
 
 def long_cell(page: Page, began: Path, over: Path) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from replkernel.leasing.wire import Denied, Granted
+from replkernel.leasing.wire import Denied, Granted, LeaseKept
 from tests.support import hub as running
 from tests.support.lease_clients import Agent, Router, opened
 from tests.support.shared_hub import ADMIN, AGENTS_TOKEN, USING, SharedHub, shared_hub
@@ -122,6 +122,65 @@ def test_a_revoked_token_is_refused_within_the_time_that_answers_are_kept(hub: S
     assert hub.ask(token, "GET", "status")[0] == 401
 
 
+def told(scene: str, began: float) -> None:
+    print(f"{scene}: waited {time.monotonic() - began:.2f} s")
+
+
+async def queued(router: Router) -> None:
+    """Wait until a router has heard its place."""
+    while not router.positions:  # noqa: ASYNC110 - the router hears of it in a task of its own
+        await asyncio.sleep(0.05)
+
+
+async def test_of_two_cells_that_wait_the_one_of_the_higher_priority_runs_first(hub: SharedHub) -> None:
+    agent = Agent(hub.url, AGENTS_TOKEN, "p", 1)
+    holder, plain, urgent = (
+        Router(hub.url, hub.token(user), f"kernel-p-{user}", ("p",)) for user in ("alice", "bob", "carol")
+    )
+    async with opened(agent, holder, plain, urgent):
+        held = await holder.ask(1)
+        assert isinstance(held, Granted)
+        waits = asyncio.create_task(plain.ask(1, within_s=60.0))
+        await queued(plain)
+        goes = asyncio.create_task(urgent.ask(1, within_s=60.0))
+        await queued(urgent)
+        assert urgent.positions == [1]
+        began = time.monotonic()
+        holder.give_back(held.lease)
+        first = await goes
+        told("the higher priority, once the GPU is given back", began)
+        assert isinstance(first, Granted) and not waits.done()
+        began = time.monotonic()
+        urgent.give_back(first.lease)
+        assert isinstance(await waits, Granted)
+        told("the lower priority, behind it", began)
+
+
+async def test_a_drained_host_ends_no_cell_and_others_run_elsewhere(hub: SharedHub) -> None:
+    agents = [Agent(hub.url, AGENTS_TOKEN, host, 1) for host in ("d1", "d2")]
+    holder = Router(hub.url, hub.token("alice"), "kernel-d-1", ("d1",))
+    other = Router(hub.url, hub.token("bob"), "kernel-d-2", ("d1", "d2"))
+    async with opened(*agents, holder, other):
+        held = await holder.ask(1)
+        assert isinstance(held, Granted)
+        drained = await asyncio.to_thread(hub.ask, hub.token(ADMIN), "POST", "hosts/d1/draining")
+        assert drained[0] == 200, drained
+        began = time.monotonic()
+        elsewhere = await other.ask(1)
+        told("a cell beside a host that is drained", began)
+        assert isinstance(elsewhere, Granted) and elsewhere.lease.host == "d2"
+        holder.channel.send(LeaseKept(held.lease.lease, held.lease.fence))
+        renewed = await asyncio.wait_for(holder.messages.get(), 30.0)
+        assert isinstance(renewed, Granted) and renewed.lease.lease == held.lease.lease
+        waits = asyncio.create_task(holder.ask(1, within_s=60.0))
+        await queued(holder)
+        holder.give_back(held.lease)
+        began = time.monotonic()
+        assert (await asyncio.to_thread(hub.ask, hub.token(ADMIN), "DELETE", "hosts/d1/draining"))[0] == 200
+        assert isinstance(await waits, Granted)
+        told("a cell that waits for a host that was drained, once it is used again", began)
+
+
 @pytest.mark.slow
 async def test_a_killed_scheduler_is_started_by_the_hub_and_no_lease_is_lost(hub: SharedHub) -> None:
     agent = Agent(hub.url, AGENTS_TOKEN, "g", 1)
@@ -132,15 +191,16 @@ async def test_a_killed_scheduler_is_started_by_the_hub_and_no_lease_is_lost(hub
         held = await holder.ask(1)
         assert isinstance(held, Granted)
         waiting = asyncio.create_task(other.ask(1, within_s=120.0))
-        while not other.positions:  # noqa: ASYNC110 - the router hears of it in a task of its own
-            await asyncio.sleep(0.05)
+        await queued(other)
         hub.kill_scheduler()
         await asyncio.wait_for(holder.lost.wait(), 30.0)
         await asyncio.wait_for(asyncio.gather(holder.up.wait(), other.up.wait()), 90.0)
         assert not waiting.done()
         status, said = await asyncio.to_thread(hub.ask, hub.token("alice"), "GET", "status")
         assert status == 200 and [one["lease"] for one in said["leases"]] == [held.lease.lease]
+        began = time.monotonic()
         holder.give_back(held.lease)
         granted = await waiting
+        told("the scheduler was killed with a waiting cell, which waits for the holder", began)
         assert isinstance(granted, Granted)
         assert granted.lease.gpus == held.lease.gpus and granted.lease.fence > held.lease.fence

@@ -266,13 +266,21 @@ def test_what_could_not_leave_is_tried_again_with_each_renewal_and_goes_back_whe
 
 def test_a_lease_that_is_over_before_its_process_has_left_is_told_of(leases: Leases) -> None:
     computes(leases)
-    leases.over("m1", 1.0)
+    leases.over("m1", 1.0, gpu_bytes=1)
     leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
-    assert leases.is_freeing("l1")
+    assert leases.may_be_used("l1")
     effects, fallen = leases.hear(LeaseOver("l1", "not given back"), 32.0)
     assert fallen is None
     assert "g0, g1" in str(effects) and "not given back" in str(effects)
     assert leases.freed(LeaseFreed(R1, "l1")) == []
+
+
+def test_the_end_of_a_lease_is_no_alarm_where_the_notebook_had_nothing_on_its_gpus(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    assert not leases.may_be_used("l1")
+    assert leases.hear(LeaseOver("l1", "not given back"), 32.0) == ([], None)
 
 
 def test_a_lease_that_a_newer_one_of_the_kernel_took_over_is_not_told_of(leases: Leases) -> None:

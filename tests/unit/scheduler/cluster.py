@@ -81,6 +81,7 @@ class Cluster:
         cpu: float = 0.0,
         memory_gb: float = 0.0,
         expected_s: float = 0.0,
+        after_s: float = 1.0,
     ) -> list[Effect]:
         wish = LeaseRequest(
             RequestId(request),
@@ -95,7 +96,7 @@ class Cluster:
             memory_gb,
             expected_s,
         )
-        return self.feed(LeaseAsked(wish))
+        return self.feed(LeaseAsked(wish), after_s=after_s)
 
     def release(self, lease: Lease, *, after_s: float = 1.0, busy_s: float | None = None) -> list[Effect]:
         return self.feed(LeaseReleased(lease.lease, lease.fence, busy_s), after_s=after_s)

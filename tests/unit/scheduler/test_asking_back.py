@@ -26,7 +26,7 @@ def test_three_cells_that_wait_have_three_holders_asked_at_once() -> None:
     for kernel in ("k1", "k2", "k3", "k4"):
         lingering(cluster, kernel)
     for number in (1, 2, 3):
-        cluster.ask(f"waits {number}", kernel=f"new {number}", hosts="a")
+        cluster.ask(f"waits {number}", kernel=f"new {number}", hosts="a", after_s=0.1)
     assert len(asked_back(cluster)) == 3
 
 
@@ -159,3 +159,18 @@ def test_a_cell_that_waited_already_is_served_as_soon_as_its_kernel_is_known_to_
     effects = cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
     assert granted(effects).kernel_id == "jax"
     cluster.core.check_invariants()
+
+
+def test_another_holder_is_asked_when_the_first_does_not_give_back_in_the_usual_time() -> None:
+    cluster = Cluster()
+    cluster.host("a", 3)
+    for kernel, held_gb in (("busy", 0.0), ("next", 1.0), ("last", 2.0)):
+        lingering(cluster, kernel, held_gb=held_gb)
+    cluster.ask("waits", kernel="other", hosts="a")
+    assert asked_back(cluster) == {"busy"}
+    cluster.feed(TimeReached(), after_s=2.5)
+    assert asked_back(cluster) == {"busy", "next"}
+    given = next(lease for lease in cluster.leases() if lease.kernel_id == "next")
+    cluster.release(given, after_s=0.1)
+    cluster.feed(TimeReached(), after_s=10.0)
+    assert asked_back(cluster) == {"busy"}, "nobody waits any more"
