@@ -225,11 +225,19 @@ class World:
         self.output(name, "execute_input", msg_id, {"code": "", "execution_count": count})
 
     def finish(
-        self, name: str, msg_id: str, *, status: str = "ok", count: int = 1, idle: bool = True
+        self,
+        name: str,
+        msg_id: str,
+        *,
+        status: str = "ok",
+        count: int = 1,
+        idle: bool = True,
+        gpu_bytes: int = 0,
     ) -> list[Effect]:
-        """Have a replica reply to a cell and go idle."""
+        """Have a replica reply to a cell, which left so much on its GPUs, and go idle."""
         content = {"status": status, "execution_count": count}
-        effects = self.output(name, "execute_reply", msg_id, content, "shell")
+        said = {"replkernel": {"replica": name, "ran": True, "gpu_bytes": gpu_bytes}} if gpu_bytes else None
+        effects = self.output(name, "execute_reply", msg_id, content, "shell", said)
         return effects + (self.status(name, msg_id, "idle") if idle else [])
 
     def refuse(self, name: str, msg_id: str) -> None:

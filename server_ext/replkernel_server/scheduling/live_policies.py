@@ -61,6 +61,6 @@ def _not_live(names: dict[str, str], what: str, fix: str) -> ServiceSettingError
     others = (f"{kind}={name}" for kind, name in names.items() if kind != "set")
     asked = " ".join([names["set"], *others])
     return ServiceSettingError(
-        f"{POLICIES}='{asked}' cannot be followed by a live scheduler: it {what}. Compare it with "
-        f"`replkernel simulate`; here set {POLICIES} with {fix}, or unset it."
+        f"REPLKERNEL_SCHEDULER_POLICIES='{asked}' cannot be followed by a live scheduler: "
+        f"it {what}. Compare it with `replkernel simulate`; here set {POLICIES} with {fix}, or unset it."
     )

@@ -59,7 +59,7 @@ def spec(**more: object) -> KernelSpec:
             "the machine had none",
             "killed by the kernel for lack of memory (the machine had none)",
         ),
-        (Exit(signal.SIGKILL, GIB // 2), "", "killed by SIGKILL (RSS was 512 MB)"),
+        (Exit(signal.SIGKILL, GIB // 2), "", "killed by SIGKILL (RSS was 512 MiB)"),
         (Exit(signal.SIGSEGV | 0x80), "somewhere", "killed by SIGSEGV (segmentation fault)"),
         (
             Exit(None),

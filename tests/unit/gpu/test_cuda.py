@@ -175,11 +175,11 @@ def test_memory_beside_torchs_keeps_everything_there_where_nvml_tells_of_it(
     monkeypatch.setattr(seen, "bytes_by_gpu", lambda: {GPU: cuda.CONTEXT_BYTES + 40})
     assert isinstance(backend.suspend(), Moved), "a context may take so much"
     backend.resume((GPU,))
-    monkeypatch.setattr(seen, "bytes_by_gpu", lambda: {GPU: cuda.CONTEXT_BYTES + 40 + 5 * 10**9})
+    monkeypatch.setattr(seen, "bytes_by_gpu", lambda: {GPU: cuda.CONTEXT_BYTES + 40 + 5 * 2**30})
     kept = backend.suspend()
     assert isinstance(kept, Kept)
     assert kept.why == (
-        "about 5 GB that this process has on the GPU are not torch's; "
+        "about 5 GiB that this process has on the GPU are not torch's; "
         "and the driver takes nothing off before all that cells changed is captured"
     )
     assert x.sum().item() == 10

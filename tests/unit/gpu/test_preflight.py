@@ -30,7 +30,7 @@ MAPS = """\
         (Facts(threads=("python", "NCCL Service 3")), "NCCL"),
         (Facts(threads=("pt_nccl_watchdg",)), "NCCL"),
         (Facts(shares=2), "2 tensors on the GPU are shared"),
-        (Facts(bytes=10**9, host_free=10**9), "the host has 1 GB of memory left"),
+        (Facts(bytes=2**30, host_free=2**30), "the host has 1 GiB of memory left"),
         (Facts(bytes=10**9, host_free=None), ""),
     ],
 )

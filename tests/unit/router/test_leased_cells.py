@@ -337,7 +337,7 @@ def test_the_owner_of_state_that_cannot_leave_its_gpu_is_told_with_the_next_cell
 
 def test_the_owner_is_told_when_gpus_go_before_the_state_has_left_them() -> None:
     world = governed()
-    world.finish("r1", compute(world))
+    world.finish("r1", compute(world), gpu_bytes=1)
     world.scheduler(LeaseWanted("lease-1", 1, 30.0))
     world.scheduler(LeaseOver("lease-1", "not given back"))
     cell = world.execute()

@@ -349,9 +349,9 @@ def test_a_kernel_subscribes_to_its_request_from_the_beginning_until_its_noteboo
     leases = Leases("k", request=GpuRequest(1, cpu=2.0, memory_gib=16.0), tells=True)
     leases.hosts_are(HOSTS)
     assert leases.begin() == [OpenScheduler()]
-    assert told(leases.came_up(0.0)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=17.18)]
+    assert told(leases.came_up(0.0)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=16.0)]
     assert told(leases.prefer(GpuRequest(2))) == [KernelHere(HOSTS, 2)]
-    assert told(leases.prefer(None)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=17.18)]
+    assert told(leases.prefer(None)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=16.0)]
     assert Leases("k", request=GpuRequest(1)).begin() == []
 
 
@@ -367,7 +367,7 @@ def test_a_cell_s_process_is_held_to_its_cores_and_memory_and_has_all_again_howe
         leases.ask(cell, asked)
         assert leases.wish is not None
         wish = leases.wish.message()
-        assert (wish.cpu, wish.memory_gb) == (1.5, 0.537)
+        assert (wish.cpu, wish.memory_gb) == (1.5, 0.5)
         leases.hear(Granted(lease(name, wish.request)), 0.0)
         return leases.begins(cell, R1)
 

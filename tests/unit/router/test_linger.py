@@ -67,7 +67,7 @@ def test_without_a_limit_it_lingers_until_somebody_wants_it() -> None:
 def test_state_larger_than_the_limit_leaves_at_the_cells_end() -> None:
     assert asked_of_agents(lingering(Linger(bytes_max=1e9), 10**9)) == []
     world = lingering(Linger(bytes_max=1e9), 10**9 + 1)
-    assert LeaseLingers("lease-1", 1, 0.0, 1.0) in world.told(world.all)
+    assert LeaseLingers("lease-1", 1, 0.0, 0.931) in world.told(world.all)
     assert asked_of_agents(world) == [FREE]
 
 
@@ -76,7 +76,7 @@ def test_state_that_cannot_leave_is_told_once_and_not_as_if_somebody_waited() ->
     world.wait(11.0)
     freed(world, "thread mine runs")
     world.wait(100.0)
-    assert asked_of_agents(world) == [FREE]
+    assert set(asked_of_agents(world)) == {FREE}, "it is tried again with each renewal"
     cell = world.execute()
     world.begin("r1", cell)
     said = [
