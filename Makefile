@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 # Tests run in as many processes as there are cores, at most 4; a file's tests stay together, in order.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
-TESTS := tests/unit tests/contracts tests/integration tests/security tests/fuzz tests/e2e
+TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
 # What Python has compiled is kept, whatever the shell says: to compile the tests anew takes as long as to run them.
 unexport PYTHONDONTWRITEBYTECODE
