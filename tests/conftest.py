@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import left_open
+from tests.support.ending import end_agents
 from tests.support.forked import end_zygotes
 
 ROOT = Path(__file__).parents[1]
@@ -100,4 +101,6 @@ def _own_directories(
     monkeypatch.setenv("REPLKERNEL_SOCKET_DIR", sockets)
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     yield
+    if any(base.glob("jupyter_data_dir/replkernel/agents/*")):
+        end_agents(os.environ)
     shutil.rmtree(sockets, ignore_errors=True)

@@ -34,7 +34,7 @@ import numpy as np
 import replkernel
 
 model, losses = np.zeros(2_000_000), []
-replkernel.keep(model, every="1 min")
+replkernel.keep(model, every="10 min")
 
 def step():
     global model
@@ -62,7 +62,7 @@ def test_a_kept_variable_is_durable_now_and_then_and_a_crash_goes_back_to_that(t
         eventually(lambda: " yes " in as_of(live), "a first version of the model")
         live.run("step()")
         kept = live.run("step()").reply["content"]["execution_count"]
-        eventually(lambda: "kept every 1 min" in as_of(live), "a change that is kept for later")
+        eventually(lambda: "kept every 10 min" in as_of(live), "a change that is kept for later")
         table = live.value("%replkernel state")
         assert "last durable: cell" in table
         assert "kept for later: `model`, due in" in table
@@ -71,7 +71,7 @@ def test_a_kept_variable_is_durable_now_and_then_and_a_crash_goes_back_to_that(t
         assert after.out in ("0 0 0\n", "1 1 1\n"), "the state is as after one cell"
         assert f"the notebook is back at cell {kept - 1 if after.out[0] == '1' else ''}" in after.err
         assert "replkernel.keep" not in after.err
-        assert live.value("print(replkernel.keep())") == "{'model': '1 min'}"
+        assert live.value("print(replkernel.keep())") == "{'model': '10 min'}"
 
 
 def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ script.write_text(free)
 print(type(mine.lend((GPU,))).__name__)
 """
     )
-    assert said[:5] == [f"1 kB have to go back to {GPU}, which has 500 bytes free"] * 5
+    assert said[:5] == [f"1000 bytes have to go back to {GPU}, which has 500 bytes free"] * 5
     assert said[5] == "Moved", "it was not the driver that failed"
     assert steps(stubs) == list(STEPS)
 

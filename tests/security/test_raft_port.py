@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.replication.addresses import free_raft_address
+from replkernel.replication.addresses import free_raft_address, release_raft_address
 from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import RaftMember
 from tests.conftest import ROOT
@@ -60,6 +60,8 @@ class Group:
     def close(self) -> None:
         for member in self.members.values():
             member.close()
+        for address in self.addresses:
+            release_raft_address(address)
 
     def gathered(self) -> bool:
         return len(self.members) == 3 and all(each.status().quorum for each in self.members.values())

@@ -37,6 +37,9 @@ class Anything:
     def __call__(self, *_: object, **__: object) -> Any:
         return self
 
+    def __getitem__(self, _: object) -> Any:
+        return self
+
     def __contains__(self, _: object) -> bool:
         return True
 
