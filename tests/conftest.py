@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import left_open
-from tests.support.ending import end_agents
+from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
 
 ROOT = Path(__file__).parents[1]
@@ -103,4 +103,5 @@ def _own_directories(
     yield
     if any(base.glob("jupyter_data_dir/replkernel/agents/*")):
         end_agents(os.environ)
+        end_schedulers(base)
     shutil.rmtree(sockets, ignore_errors=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,15 @@ def end_agents(env: Mapping[str, str]) -> None:
     while _is_starting(env) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
         _end_listening(env)
+
+
+def end_schedulers(directory: Path) -> None:
+    """End the schedulers that one test's notebooks have started: they would wait for others for minutes."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_scheduler = b"replkernel_server.service\0" in (process / "cmdline").read_bytes()
+            if is_scheduler and f"{directory}/".encode() in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGTERM)
 
 
 def _is_starting(env: Mapping[str, str]) -> bool:
