@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from replkernel.memory_cgroups import CGROUPS
+from replkernel.memory_cgroups import CGROUPS, own_groups
 
 VARIABLE = "REPLKERNEL_CGROUP"
 PERIOD_US = 100_000
@@ -97,18 +97,10 @@ def _place(env: Mapping[str, str], root: Path, proc: Path, is_root: bool) -> tup
         return base, False
     if is_root:
         return root / "replkernel", False
-    own = _own(proc / "self" / "cgroup", root)
+    own = next((group for group, top in own_groups(proc / "self" / "cgroup", root) if top == root), None)
     if own is None or own == root or not os.access(own / "cgroup.procs", os.W_OK):
         return f"this user may make no cgroups here: {_DELEGATE}"
     return own, True
-
-
-def _own(file: Path, root: Path) -> Path | None:
-    with contextlib.suppress(OSError):
-        for line in file.read_text().splitlines():
-            if line.startswith("0::"):
-                return root / line.removeprefix("0::").lstrip("/")
-    return None
 
 
 def _step_aside(base: Path, proc: Path) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,8 @@ def bytes_by_gpu(pid: int | None = None) -> dict[str, int] | None:
     """
     wanted, found = os.getpid() if pid is None else pid, dict[str, int]()
     try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        for number in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        nvml, handles = _nvml()
+        for handle in handles:
             running = [
                 *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
                 *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
@@ -77,10 +75,8 @@ def free_by_gpu() -> dict[str, int]:
     """Return the bytes that are free on each GPU; nothing of those that NVML does not tell of."""
     found = dict[str, int]()
     with contextlib.suppress(Exception):  # No library, no driver.
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        for number in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        nvml, handles = _nvml()
+        for handle in handles:
             found[text(nvml.nvmlDeviceGetUUID(handle))] = int(nvml.nvmlDeviceGetMemoryInfo(handle).free)
     return found
 
@@ -123,12 +119,17 @@ def _is_cudas(handle: Any) -> bool:
 def models() -> dict[str, str]:
     """Return the models of all GPUs that the driver knows, by UUID; nothing where NVML does not tell."""
     try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+        nvml, handles = _nvml()
         return {text(nvml.nvmlDeviceGetUUID(each)): text(nvml.nvmlDeviceGetName(each)) for each in handles}
     except Exception:  # Whatever the library makes of a machine without a working driver.
         return {}
+
+
+def _nvml() -> tuple[Any, Iterator[Any]]:
+    """Return the library, and the driver's GPUs one by one; raises what that raises, or ImportError."""
+    nvml: Any = importlib.import_module("pynvml")
+    nvml.nvmlInit()
+    return nvml, map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
 
 
 def text(value: str | bytes) -> str:

@@ -144,7 +144,7 @@ class _Scheduler:
             "gpu_model": wanted.model,
             "vram_gb": wanted.vram_gb,
             "cpu": wanted.cpu,
-            "memory_gb": wanted.memory_gb,
+            "memory_gb": wanted.memory_gib,
             "without": without[:WITHOUT_MAX],
         }
         until, said = time.monotonic() + wait_s, False

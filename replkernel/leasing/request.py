@@ -6,6 +6,7 @@ be understood is one sentence that names the fix, never a guess.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
@@ -50,11 +51,6 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     cpu: float = 0.0
     memory_gib: float = 0.0
-
-    @property
-    def memory_gb(self) -> float:
-        """Return the memory in GiB, under the name that the wire has for it."""
-        return self.memory_gib
 
 
 METADATA_NAME = b'"replkernel'
@@ -281,22 +277,23 @@ def _count(word: str, gpus_max: int) -> int:
     return int(word)
 
 
-def _gigabytes(text: str) -> float:
-    plain = text.lower().removesuffix("b").removesuffix("i").removesuffix("g").strip()
+def _number(text: str) -> float:
+    """Return a number; NaN, which is within no bounds, for what is none."""
     try:
-        value = float(plain)
+        return float(text)
     except ValueError:
-        value = -1.0
+        return math.nan
+
+
+def _gigabytes(text: str) -> float:
+    value = _number(text.lower().removesuffix("b").removesuffix("i").removesuffix("g").strip())
     if not 0.0 <= value <= VRAM_GB_MAX:
         _refuse(f"`--vram {text[:40]}` is no number of GiB")
     return value
 
 
 def _cores(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = _number(text)
     if not 0.0 <= value <= CPU_MAX:
         _refuse(f"`--cpu {text[:40]}` is no number of cores from 0 to {CPU_MAX:.0f}")
     return value
@@ -307,10 +304,7 @@ def _gibibytes(text: str) -> float:
     if plain.endswith(("gb", "mb")):
         _refuse(f"`--memory {text[:40]}` is not in GiB, as memory is counted here")
     unit = next((unit for unit in units if plain.endswith(unit)), "")
-    try:
-        value = float(plain.removesuffix(unit)) * units.get(unit, 1.0)
-    except ValueError:
-        value = -1.0
+    value = _number(plain.removesuffix(unit)) * units.get(unit, 1.0)
     if not 0.0 <= value <= MEMORY_GIB_MAX:
         _refuse(f"`--memory {text[:40]}` is no number of GiB from 0 to {MEMORY_GIB_MAX:.0f}")
     return value

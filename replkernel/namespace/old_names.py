@@ -121,12 +121,18 @@ TOPICS_OF_RELEASE_0_1 = {
 
 def find_old(module: str, name: str) -> Callable[..., Any] | None:
     """Return the loader that release 0.1 named by module and function; None if it was none."""
-    topic = TOPICS_OF_RELEASE_0_1.get(module)
-    return None if topic is None else loaders.find(f"{topic}:{name.lstrip('_')}")
+    wire_id = _id_now(module, name)
+    return None if wire_id is None else loaders.find(wire_id)
 
 
 def name_now(module: str, name: str) -> tuple[str, str]:
     """Return the module and name by which payloads of this release name a global."""
-    if module not in TOPICS_OF_RELEASE_0_1 or find_old(module, name) is None:
+    wire_id = _id_now(module, name)
+    if wire_id is None or loaders.find(wire_id) is None:
         return module, name
-    return loaders.wire_name(f"{TOPICS_OF_RELEASE_0_1[module]}:{name.lstrip('_')}")
+    return loaders.wire_name(wire_id)
+
+
+def _id_now(module: str, name: str) -> str | None:
+    topic = TOPICS_OF_RELEASE_0_1.get(module)
+    return None if topic is None else f"{topic}:{name.lstrip('_')}"

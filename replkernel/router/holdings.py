@@ -28,8 +28,6 @@ class Held:
     replica: ReplicaId | None = None
     stays: bool = True
     """Whether it lingers once its cell is over."""
-    vram_gb: float = 0.0
-    """So much of each GPU's memory was asked for; 0: nothing was said."""
     asked: GpuRequest | None = None
     """What its cell asked for; None: nothing is known of that."""
     held_gb: float = 0.0
@@ -45,6 +43,11 @@ class Held:
 
     kept: bool = False
     """Whether state that could not be moved off lies on its GPUs: it is tried again with each renewal."""
+
+    @property
+    def vram_gb(self) -> float:
+        """So much of each GPU's memory was asked for, in GiB; 0: nothing was said."""
+        return 0.0 if self.asked is None else self.asked.vram_gb
 
     @property
     def may_hold(self) -> bool:

@@ -242,7 +242,6 @@ class Leases:
         held = self.holdings.take(lease, cell, now, replica)
         self._on[replica] = frozenset(lease.gpus)
         held.rested_at, held.asked = (math.inf if cell else now), asked
-        held.vram_gb = 0.0 if asked is None else asked.vram_gb
         self._limited(cell, held, replica)  # By the router before this one; it is over with the cell.
         return self.open()
 
@@ -418,8 +417,7 @@ class Leases:
             return []
         if self.wish is None or self.wish.request != lease.request:
             return self._give_back(lease.lease, lease.fence)
-        held = self.holdings.take(lease, self.wish.cell, now)
-        held.vram_gb, held.asked = self.wish.wanted.vram_gb, self.wish.wanted
+        self.holdings.take(lease, self.wish.cell, now).asked = self.wish.wanted
         self.wish = self.move = None
         return self._back(self.holdings.surplus())
 
@@ -509,7 +507,7 @@ class Leases:
             self._executor,
             self._notebook,
             wanted.cpu,
-            wanted.memory_gb,
+            wanted.memory_gib,
         )
         return ToScheduler(here)
 

@@ -38,7 +38,7 @@ class Wish:
             wanted.model,
             wanted.vram_gb,
             wanted.cpu,
-            wanted.memory_gb,
+            wanted.memory_gib,
         )
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from replkernel.agent.lookup import find_agent, stop_agent
@@ -30,21 +30,23 @@ def end_agents(env: Mapping[str, str]) -> None:
 
 def end_schedulers(directory: Path) -> None:
     """End the schedulers that one test's notebooks have started: they would wait for others for minutes."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            is_scheduler = b"replkernel_server.service\0" in (process / "cmdline").read_bytes()
-            if is_scheduler and f"{directory}/".encode() in (process / "environ").read_bytes():
-                os.kill(int(process.name), signal.SIGTERM)
+    for pid, environ in _running(b"replkernel_server.service"):
+        if f"{directory}/".encode() in environ:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
 
 def _is_starting(env: Mapping[str, str]) -> bool:
     mark = f"JUPYTER_DATA_DIR={env.get('JUPYTER_DATA_DIR', '')}".encode()
+    return any(mark in environ.split(b"\0") for _, environ in _running(b"replkernel.agent"))
+
+
+def _running(module: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield who runs a module, and its environment."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            is_agent = b"replkernel.agent\0" in (process / "cmdline").read_bytes()
-            if is_agent and mark in (process / "environ").read_bytes().split(b"\0"):
-                return True
-    return False
+            if module + b"\0" in (process / "cmdline").read_bytes():
+                yield int(process.name), (process / "environ").read_bytes()
 
 
 def _end_listening(env: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from replkernel.leasing.request import (
     request_of,
     split_gpu_line,
 )
+from replkernel.router.wishes import Wish
 
 DEFAULT = GpuRequest(3, 8.0, "L4")
 NOTHING = b"{}"
@@ -214,4 +215,4 @@ def test_a_notebooks_own_metadata_are_its_kernels_request() -> None:
 
 
 def test_memory_is_told_to_schedulers_in_their_unit() -> None:
-    assert GpuRequest(1, memory_gib=16.0).memory_gb == 16.0
+    assert Wish("cell", "request", GpuRequest(1, memory_gib=16.0), ()).message().memory_gb == 16.0
