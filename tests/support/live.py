@@ -127,10 +127,18 @@ def kernel(directory: Path, manager: KernelManager | None = None, **settings: st
 
 
 def _await_ready(client: BlockingKernelClient, terminal: Path) -> None:
+    """Wait for the kernel, and for its answers to every question that the client asked while it was slow."""
     try:
         client.wait_for_ready(timeout=START_S)
     except RuntimeError as error:
         raise AssertionError(f"{error}; its terminal shows:\n{terminal.read_text()}") from error
+    last = client.kernel_info()
+    while client.get_shell_msg(timeout=START_S)["parent_header"].get("msg_id") != last:
+        pass
+    while (message := client.get_iopub_msg(timeout=START_S))["content"].get("execution_state") != "idle" or (
+        message["parent_header"].get("msg_id") != last
+    ):
+        pass
 
 
 def eventually(look: Callable[[], Value | None], what: str, within_s: float = 30.0) -> Value:
