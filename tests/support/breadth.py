@@ -1,4 +1,4 @@
-"""Cases that repeat for breadth: each fifth is played every time, all of them by `make nightly`."""
+"""Cases that repeat for breadth: some are played every time, all of them by `make nightly`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-EVERY = 5
+
+def each_third(cases: Iterable[Any]) -> list[Any]:
+    """Return the cases as parameters, all but each third marked as slow."""
+    return _each(cases, 3)
 
 
 def each_fifth(cases: Iterable[Any]) -> list[Any]:
     """Return the cases as parameters, all but each fifth marked as slow."""
+    return _each(cases, 5)
+
+
+def _each(cases: Iterable[Any], every: int) -> list[Any]:
     return [
-        pytest.param(case, marks=pytest.mark.slow) if number % EVERY else case
+        pytest.param(case, marks=pytest.mark.slow) if number % every else case
         for number, case in enumerate(cases)
     ]
