@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz docs lock audit dist clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz docs lock audit dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -61,6 +61,9 @@ unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
 
 nightly: $(STAMP) ## what repeats for breadth: every example, the slow tests, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
 	$(BIN)/python -m tests.nightly --processes $(PROCESSES) $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(ONLY),--only "$(ONLY)")
+
+again: $(STAMP) ## what failed last in make test or make ui, once more and alone; a few tests at most (build/tests/by-chance.txt)
+	$(BIN)/python -m tests.again $(TESTS) tests/ui
 
 slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
 	$(PYTEST) $(BESIDE) -p tests.support.times $(TESTS) -m $(FAST); outcome=$$?; $(BIN)/python -m tests.slowest; exit $$outcome
