@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from replkernel.gpu import reached, seen, torch_state
+from replkernel.gpu import family, reached, seen, torch_state
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.driver import DriverCheckpoint, bare
@@ -172,6 +172,9 @@ class CudaBackend:
         foreign = [name for name in seen.FOREIGN if name in sys.modules]
         if foreign:
             return f"{', '.join(foreign)} may have arrays on the GPU, which torch cannot move"
+        relatives = family.that_hold()
+        if relatives:
+            return f"{relatives[0]} has the GPU in use, and torch cannot move what is there"
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return "a process group of torch.distributed is open"
         graph: type = _cuda.CUDAGraph

@@ -1,8 +1,9 @@
-"""This process's checkpoint by the CUDA driver: all that is on its GPUs, of any library, with contexts.
+"""A process's checkpoint by the CUDA driver, with the processes that it has started: all that is on GPUs.
 
-`cuda.core.checkpoint` (extra `gpu`; driver 570 and later) locks the process's CUDA calls, copies device
-memory to the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: what
-fails half-way is taken back before it is told; a process whose state is off makes no CUDA call of its own.
+`cuda.core.checkpoint` (extra `gpu`; driver 570 and later) locks a process's CUDA calls, copies device memory
+to the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: all are
+locked before one is copied; what fails half-way is taken back before it is told; a process whose state is off
+makes no CUDA call of its own, so this one goes last and comes back first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from replkernel.gpu import seen
+from replkernel.gpu import family, seen
+from replkernel.gpu.family import Relative
 from replkernel.gpu.host_memory import free_bytes
 from replkernel.gpu.preflight import Facts, no_room, refusal
 
@@ -24,11 +26,12 @@ ROOM_WAIT_S = 10.0
 ROOM_LOOK_S = 0.25
 RESTORES_MAX = 3
 """A process that the driver has failed to restore so often is given up."""
+HERE = "this process"
 
 
-def this_process() -> Any:
-    """Return this process as the driver can checkpoint it; raises what the library makes of a lack."""
-    return importlib.import_module("cuda.core.checkpoint").Process(os.getpid())
+def as_the_driver_knows_it(pid: int) -> Any:
+    """Return a process as the driver can checkpoint it; raises what the library makes of a lack."""
+    return importlib.import_module("cuda.core.checkpoint").Process(pid)
 
 
 _asked: list[DriverCheckpoint] = []
@@ -39,17 +42,60 @@ def has_this_process() -> bool:
     return any(each.is_off for each in _asked)
 
 
+class _Member:
+    """One of the processes that are suspended together."""
+
+    def __init__(self, handle: Any, relative: Relative | None) -> None:
+        self._handle = handle
+        self.relative = relative
+        self.locked = self.off = False
+
+    @property
+    def who(self) -> str:
+        return HERE if self.relative is None else str(self.relative)
+
+    @property
+    def gone(self) -> bool:
+        return self.relative is not None and not family.lives(self.relative)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the driver says that nothing can be made of this process any more."""
+        try:
+            return bool(self._handle.state == "failed")
+        except Exception:  # It does not tell: then it may be tried again.
+            return False
+
+    def lock(self) -> None:
+        self._handle.lock(timeout_ms=LOCK_TIMEOUT_MS)
+        self.locked = True
+
+    def checkpoint(self) -> None:
+        self._handle.checkpoint()
+        self.off = True
+
+    def restore(self, mapping: dict[str, str] | None) -> None:
+        self._handle.restore(gpu_mapping=mapping)
+        self.off = False
+
+    def unlock(self) -> None:
+        self._handle.unlock()
+        self.locked = False
+
+
 class DriverCheckpoint:
-    """One process's. `off` and `back` return why they could not, or nothing."""
+    """One process's, and its relatives'. `off` and `back` return why they could not, or nothing."""
 
     def __init__(
         self,
-        process: Callable[[], Any] = this_process,
+        process: Callable[[int], Any] = as_the_driver_knows_it,
         machine: Callable[[], dict[str, str]] = seen.models,
+        relatives: Callable[[], tuple[Relative, ...]] = family.that_hold,
     ) -> None:
         self._find = process
         self._machine = machine
-        self._process: Any = None
+        self._relatives = relatives
+        self._members: list[_Member] = []
         self._refused = ""
         """Why this process is not asked again."""
         self._maps = True
@@ -61,41 +107,74 @@ class DriverCheckpoint:
         self.stuck = ""
         """Why that will be so until the process ends: then another one has to take over."""
 
-    def off(self, size: int, gpus: Iterable[str]) -> str:
-        """Take all of this process, about `size` bytes, off its GPUs."""
-        why = self._refused or self._cannot(size, gpus)
+    def off(self, size: int, gpus: Iterable[str], *, here: bool = True) -> str:
+        """Take all of this process, about `size` bytes, and of its relatives off their GPUs.
+
+        `here`: whether this process has started CUDA itself.
+        """
+        relatives = self._relatives()
+        why = self._refused or self._cannot(size, tuple(gpus), relatives)
         if why:
             return why
         _asked[:] = [self]
-        self._had = seen.bytes_by_gpu() or {}
+        self._had = family.bytes_by_gpu(relatives)
+        self._members, who = [], HERE
         try:
-            self._process = self._process or self._find()
-            self._process.lock(timeout_ms=LOCK_TIMEOUT_MS)
+            for relative in [*relatives, *([None] if here else [])]:
+                member = _Member(self._find(relative.pid if relative else os.getpid()), relative)
+                who = member.who
+                member.lock()
+                self._members.append(member)
         except Exception as error:  # No library, no such driver, kernels that run on.
-            return self._say("the driver cannot suspend this process", error)
-        try:
-            self._process.checkpoint()
-        except Exception as error:
-            self.is_off = True
-            return self._say("the driver could not copy this process's GPU memory", error, self._go_on())
+            return self._say(f"the driver cannot suspend {who}", error, self._undo())
         self.is_off = True
+        try:
+            for member in self._members:
+                who = member.who
+                member.checkpoint()
+        except Exception as error:
+            return self._say(f"the driver could not copy the GPU memory of {who}", error, self._undo())
         return ""
 
     def back(self, mapping: dict[str, str]) -> str:
         """Bring all back, from GPUs (the keys) to others of their model; empty: to where it was."""
         why = self.stuck or self._await_room(mapping)
-        if why:
-            return why
-        try:
-            self._process.restore(gpu_mapping=mapping or None)
-        except Exception as error:
-            self._maps = self._maps and not mapping
-            self._failures += 1
-            why = self._say("the driver could not bring this process back to the GPU", error)
-            self.stuck = why if self._has_failed() or self._failures >= RESTORES_MAX else ""
-            return why
+        return why or self._restore(mapping) or self._go_on()
+
+    def _restore(self, mapping: dict[str, str]) -> str:
+        """Bring back who is off still, this process first; who has ended meanwhile is let go."""
+        self._members = [member for member in self._members if not member.gone]
+        for member in reversed(self._members):
+            try:
+                if member.off:
+                    member.restore(mapping or None)
+            except Exception as error:
+                self._maps = self._maps and not mapping
+                self._failures += 1
+                why = self._say(f"the driver could not bring {member.who} back to the GPU", error)
+                self.stuck = why if member.failed or self._failures >= RESTORES_MAX else ""
+                return why
         self._failures = 0
-        return self._go_on()
+        return ""
+
+    def _undo(self) -> str:
+        """Have all go on as they were; return what keeps that from being, which nothing can mend."""
+        why = self._restore({})
+        self.stuck = self.stuck or why
+        return why or self._go_on()
+
+    def _go_on(self) -> str:
+        """Let CUDA calls through again; return what keeps that from being, which nothing can mend."""
+        for member in reversed(self._members):
+            try:
+                if member.locked:
+                    member.unlock()
+            except Exception as error:
+                if not member.gone:
+                    self.stuck = self._say(f"the driver does not let {member.who} go on", error)
+                    return self.stuck
+        self.is_off = False
+        return ""
 
     def _await_room(self, mapping: dict[str, str]) -> str:
         """Wait until the GPUs have room for what comes back; say so where that takes too long."""
@@ -107,30 +186,20 @@ class DriverCheckpoint:
             time.sleep(ROOM_LOOK_S)
         return ""
 
-    def _cannot(self, size: int, gpus: Iterable[str]) -> str:
+    def _cannot(self, size: int, gpus: tuple[str, ...], relatives: tuple[Relative, ...]) -> str:
         threads, mappings = seen.thread_names(), seen.uvm_mappings()
-        return refusal(Facts(tuple(gpus), size, free_bytes(), mappings, threads, seen.shared_storages()))
-
-    def _go_on(self) -> str:
-        """Let CUDA calls through again; return what keeps that from being, which nothing can mend."""
-        try:
-            self._process.unlock()
-        except Exception as error:
-            self.stuck = self._say("the driver does not let this process go on", error)
-            return self.stuck
-        self.is_off = False
-        return ""
-
-    def _has_failed(self) -> bool:
-        """Tell whether the driver says that nothing can be made of this process any more."""
-        try:
-            return bool(self._process.state == "failed")
-        except Exception:  # It does not tell: then it may be tried again.
-            return False
+        size += sum(each.bytes for each in relatives)
+        why = refusal(Facts(gpus, size, free_bytes(), mappings, threads, seen.shared_storages()))
+        for each in () if why else relatives:
+            facts = Facts(uvm_mappings=seen.uvm_mappings(each.pid), threads=seen.thread_names(each.pid))
+            if found := refusal(facts):
+                return f"{each} is in the way: {found}"
+        return why
 
     def _say(self, what: str, error: Exception, more: str = "") -> str:
         text = f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
-        if isinstance(error, ImportError) or "not supported" in text or "requires" in text:
+        lacks = isinstance(error, ImportError) or "not supported" in text or "requires" in text
+        if lacks and HERE in what:
             self._refused = text
         return f"{text}; {more}" if more else text
 

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from replkernel.gpu import seen
+from replkernel.gpu import family, seen
 from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.gpu.driver import DriverCheckpoint, bare
 from replkernel.gpu.who_holds import Holds, Known, needs_nvml, verdict
@@ -18,13 +18,26 @@ from replkernel.gpu.who_holds import Holds, Known, needs_nvml, verdict
 _UUIDS = ("GPU-", "MIG-")
 
 
-def held_here() -> Holds | None:
-    """Return what this process holds by the system's account; None: nothing. Any thread may ask."""
+def held_here(*, orphans: bool = False) -> Holds | None:
+    """Return what this process, or one that it has started, holds; None: nothing. Any thread may ask.
+
+    `orphans`: also those whose parents have ended, for which all processes are looked through.
+    """
+    return held_by_itself() or _held_by_relatives(orphans=orphans)
+
+
+def held_by_itself() -> Holds | None:
+    """Return what this process alone holds by the system's account."""
     devices = seen.devices_open()
     if not devices and devices is not None:
         return None
     by_nvml = seen.bytes_by_gpu() if needs_nvml(devices) else None
     return verdict(Known(devices, by_nvml, seen.libraries_loaded(list(sys.modules))))
+
+
+def _held_by_relatives(*, orphans: bool) -> Holds | None:
+    found = family.that_hold(orphans=orphans)
+    return Holds(str(found[0]), sum(each.bytes for each in found)) if found else None
 
 
 class DriverBackend:
@@ -41,7 +54,7 @@ class DriverBackend:
     def gpus(self) -> tuple[str, ...]:
         """The UUIDs that the devices stand for, as far as a lease, or NVML, has named them."""
         if not self._gpus or not all(word.startswith(_UUIDS) for word in self._gpus):
-            self._gpus = tuple(seen.bytes_by_gpu() or ()) or self._gpus
+            self._gpus = tuple(family.bytes_by_gpu(family.that_hold())) or self._gpus
         return self._gpus
 
     @property
@@ -72,7 +85,7 @@ class DriverBackend:
 
     def bytes_held(self) -> int:
         """Return how many bytes the driver tells of, its context among them; 0 where it does not tell."""
-        return 0 if self._driver.is_off else sum((seen.bytes_by_gpu() or {}).values())
+        return 0 if self._driver.is_off else sum(family.bytes_by_gpu(family.that_hold()).values())
 
     def bytes_off(self) -> int:
         """Return how many bytes the driver has taken to host memory."""
@@ -82,11 +95,14 @@ class DriverBackend:
         """Have the driver take all off. `busy` is no hindrance to it: calls in other threads wait."""
         if self._driver.stuck:
             return Kept(self._driver.stuck)
-        holds = held_here()
+        holds = held_here(orphans=True)
         if self._driver.is_off or holds is None:
             return Moved()
         began, size = time.monotonic(), self.bytes_held()
-        why = self._driver.off(size, self.gpus) if settled else "not all that cells changed is captured yet"
+        why = "not all that cells changed is captured yet"
+        if settled:
+            own, here = sum((seen.bytes_by_gpu() or {}).values()), held_by_itself() is not None
+            why = self._driver.off(own, self.gpus, here=here)
         if why:
             return Kept(f"{holds.who} uses CUDA here, which only the driver could take off the GPU: {why}")
         self._bytes_off = size

@@ -48,8 +48,11 @@ class Occupancy:
 
     # -- how it stands --------------------------------------------------------------------------------
 
-    def backend(self) -> Backend | None:
-        """Return what this process's state on GPUs is kept by; None while it has used none."""
+    def backend(self, *, orphans: bool = False) -> Backend | None:
+        """Return what this process's state on GPUs is kept by; None while it has used none.
+
+        `orphans`: look for processes that it has started and whose parents have ended, too.
+        """
         fake = sys.modules.get("replkernel.gpu.fake")
         if fake is not None:
             made: list[Any] = vars(fake).get("_backends", [])
@@ -62,17 +65,24 @@ class Occupancy:
             from replkernel.gpu.cuda import CudaBackend
 
             self._cuda = CudaBackend(self._driver)
-        if self._cuda is None and self._others is None and held_here() is not None:
+        if self._cuda is None and self._others is None and held_here(orphans=orphans):
             self._others = DriverBackend(self._driver)
         return self._cuda or self._others
 
     @property
     def untouched(self) -> bool:
-        """Whether this process has used no GPU at all; may be asked on any thread."""
+        """Whether this process, and what it has started, use no GPU at all; may be asked on any thread."""
+        return self._untouched() and held_here() is None
+
+    def has_nothing(self) -> bool:
+        """Tell the same for sure, by a look through all processes."""
+        return self._untouched() and held_here(orphans=True) is None
+
+    def _untouched(self) -> bool:
         fake = sys.modules.get("replkernel.gpu.fake")
         posed = fake is not None and bool(vars(fake).get("_backends"))
         started = self._cuda is not None or self._others is not None or _cuda_started()
-        return not posed and not started and held_here() is None
+        return not posed and not started
 
     @property
     def gpus(self) -> tuple[str, ...] | None:
@@ -138,7 +148,7 @@ class Occupancy:
 
     def suspend(self) -> Outcome:
         """Move everything off the GPUs."""
-        backend = self.backend()
+        backend = self.backend(orphans=True)
         if backend is None:
             return Moved()
         held = backend.bytes_held()

@@ -27,7 +27,7 @@ def devices_open(pid: int | None = None) -> frozenset[str] | None:
     if not (DEVICES / "nvidiactl").exists():
         return frozenset()  # A machine without a driver: nothing to look through.
     prefix, found, told = f"{DEVICES}/nvidia", set(), 0
-    folder = PROC / ("self" if pid is None else str(pid)) / "fd"
+    folder = _folder(pid) / "fd"
     try:
         numbers = os.listdir(folder)
     except OSError:
@@ -54,7 +54,13 @@ def bytes_by_gpu(pid: int | None = None) -> dict[str, int] | None:
 
     A GPU that the process is on with an amount that is not told counts with 0.
     """
-    wanted, found = os.getpid() if pid is None else pid, dict[str, int]()
+    found = bytes_by_process()
+    return None if found is None else found.get(os.getpid() if pid is None else pid, {})
+
+
+def bytes_by_process() -> dict[int, dict[str, int]] | None:
+    """Return the bytes that NVML has under each process on each GPU; None where it tells nothing."""
+    found: dict[int, dict[str, int]] = {}
     try:
         nvml, handles = _nvml()
         for handle in handles:
@@ -62,10 +68,10 @@ def bytes_by_gpu(pid: int | None = None) -> dict[str, int] | None:
                 *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
                 *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
             ]
+            gpu = text(nvml.nvmlDeviceGetUUID(handle)) if running else ""
             for each in running:
-                if each.pid == wanted:
-                    gpu = text(nvml.nvmlDeviceGetUUID(handle))
-                    found[gpu] = max(found.get(gpu, 0), int(each.usedGpuMemory or 0))
+                held = found.setdefault(int(each.pid), {})
+                held[gpu] = max(held.get(gpu, 0), int(each.usedGpuMemory or 0))
     except Exception:  # No library, no driver, no right to know.
         return None
     return found
@@ -81,21 +87,21 @@ def free_by_gpu() -> dict[str, int]:
     return found
 
 
-def uvm_mappings() -> int | None:
-    """Return how often this process maps the device of managed memory; None where it is not told."""
+def uvm_mappings(pid: int | None = None) -> int | None:
+    """Return how often a process (this one) maps the device of managed memory; None where it is not told."""
     device = f"{DEVICES}/nvidia-uvm"
     try:
-        lines = (PROC / "self" / "maps").read_text(errors="replace").splitlines()
+        lines = (_folder(pid) / "maps").read_text(errors="replace").splitlines()
     except OSError:
         return None
     return sum(line.endswith(device) for line in lines)
 
 
-def thread_names() -> tuple[str, ...]:
-    """Return the names of this process's threads, those that libraries have started among them."""
+def thread_names(pid: int | None = None) -> tuple[str, ...]:
+    """Return the names of a process's (this one's) threads, those that libraries have started among them."""
     found = []
     with contextlib.suppress(OSError):
-        for folder in (PROC / "self" / "task").iterdir():
+        for folder in (_folder(pid) / "task").iterdir():
             with contextlib.suppress(OSError):
                 found.append((folder / "comm").read_text(errors="replace").strip())
     return tuple(sorted(found))
@@ -123,6 +129,10 @@ def models() -> dict[str, str]:
         return {text(nvml.nvmlDeviceGetUUID(each)): text(nvml.nvmlDeviceGetName(each)) for each in handles}
     except Exception:  # Whatever the library makes of a machine without a working driver.
         return {}
+
+
+def _folder(pid: int | None) -> Path:
+    return PROC / ("self" if pid is None else str(pid))
 
 
 def _nvml() -> tuple[Any, Iterator[Any]]:

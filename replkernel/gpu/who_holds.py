@@ -54,5 +54,21 @@ def verdict(known: Known) -> Holds | None:
     return Holds(f"something that has /dev/{opened[0]} open")
 
 
+def child_verdict(known: Known, ours: Known) -> Holds | None:
+    """Return what a process holds that we have started; None: nothing, or what is not told.
+
+    One that was forked has open what we had then, and holds nothing by that: NVML, if it tells of us, tells.
+    """
+    opened = {name for name in known.devices or () if _GPU.match(name)}
+    size = sum((known.by_nvml or {}).values())
+    if known.by_nvml:
+        return Holds(_who(known.libraries), size)
+    if not opened or (UVM not in opened and known.by_nvml is not None):
+        return None
+    if opened <= (ours.devices or frozenset()) and known.by_nvml is not None and ours.by_nvml:
+        return None
+    return Holds(_who(known.libraries))
+
+
 def _who(libraries: tuple[str, ...]) -> str:
     return ", ".join(libraries) or "a library other than torch"

@@ -374,7 +374,7 @@ class ReplicatedKernel(AuditingKernel):
 
         Where there is none that is said at once. A cell without a lease may run for long: it is done in it.
         """
-        if self.gpus.untouched and self.replica is not None and self.replica.link is not None:
+        if self.gpus.has_nothing() and self.replica is not None and self.replica.link is not None:
             self.replica.link.gpus_freed(lease, 0, "")
             return
         self.gpus.hand_over.ask(lease)

@@ -83,10 +83,9 @@ class LeasedGpus:
         """Return how many bytes lie on the process's GPUs."""
         return self._occupancy.bytes_held()
 
-    @property
-    def untouched(self) -> bool:
-        """Whether nothing of this process is, or was, on a GPU; may be asked on any thread."""
-        return self._occupancy.untouched
+    def has_nothing(self) -> bool:
+        """Tell whether nothing of this process and of what it started is, or was, on a GPU; on any thread."""
+        return self._occupancy.has_nothing()
 
     # -- around a cell --------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
 from replkernel.gpu.cuda import CudaBackend  # noqa: E402
 from replkernel.gpu.device_buffer import DeviceBuffer  # noqa: E402
 from replkernel.gpu.driver import DriverCheckpoint  # noqa: E402
+from replkernel.gpu.family import Relative  # noqa: E402
 from replkernel.gpu.host_copy import HostRoom  # noqa: E402
 from tests.contracts.gpu_backend import GpuBackendContract  # noqa: E402
 from tests.unit.gpu.test_cuda import GPU, Card, tensor_on  # noqa: E402
@@ -72,7 +74,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
 
 
 def backend_with(process: Process) -> CudaBackend:
-    return CudaBackend(DriverCheckpoint(lambda: process, lambda: MACHINE))
+    return CudaBackend(DriverCheckpoint(lambda pid: process, lambda: MACHINE))
 
 
 def test_the_driver_goes_first_and_nothing_moves_by_torch(card: Card) -> None:
@@ -152,7 +154,7 @@ def test_where_both_fail_the_state_stays_and_both_reasons_are_told(
 def test_without_the_library_it_is_asked_once_and_torch_does_it(card: Card) -> None:
     asked: list[int] = []
 
-    def missing() -> Any:
+    def missing(pid: int) -> Any:
         asked.append(1)
         raise ModuleNotFoundError("No module named 'cuda'")
 
@@ -385,3 +387,42 @@ class TestCudaBackendWhoseDriverFails(GpuBackendContract):
         made = value.detach().clone()
         self.card.take(made.untyped_storage())
         return made
+
+
+def with_child(child: Process, process: Process, monkeypatch: pytest.MonkeyPatch) -> DriverCheckpoint:
+    monkeypatch.setattr(driver, "free_bytes", lambda: None)
+    monkeypatch.setattr(driver.family, "lives", lambda relative: True)
+    found = {7: child, os.getpid(): process}
+    return DriverCheckpoint(found.__getitem__, lambda: MACHINE, lambda: (Relative(7, "1", "engine"),))
+
+
+@pytest.mark.parametrize("fails", ["lock", "checkpoint"])
+def test_a_child_goes_on_where_the_notebooks_process_cannot_be_suspended(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child, process = Process(), Process(fails)
+    mine = with_child(child, process, monkeypatch)
+    why = mine.off(100, (GPU,))
+    assert why.endswith(f"this process (CUDA_ERROR of {fails})")
+    assert (child.state, process.state, mine.is_off, mine.stuck) == ("running", "running", False, "")
+
+
+def test_a_child_that_cannot_be_restored_is_tried_again_and_the_notebooks_process_is_not_restored_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child, process = Process("restore"), Process()
+    mine = with_child(child, process, monkeypatch)
+    assert mine.off(100, (GPU,)) == ""
+    assert "process 7 (engine), which this notebook has started," in mine.back({})
+    assert mine.is_off and not mine.stuck
+    child.fails.clear()
+    assert mine.back({}) == ""
+    assert (child.state, process.state, mine.is_off) == ("running", "running", False)
+    assert process.calls == ["lock", "checkpoint", "restore", "unlock"]
+
+
+def test_what_cannot_be_undone_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    child, process = Process("restore"), Process("checkpoint")
+    mine = with_child(child, process, monkeypatch)
+    assert "; the driver could not bring process 7 (engine)" in mine.off(100, (GPU,))
+    assert mine.is_off and mine.stuck

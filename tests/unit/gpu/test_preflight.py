@@ -42,8 +42,8 @@ def test_a_refusal_is_one_clause(facts: Facts, told: str) -> None:
 
 def test_a_driver_that_would_be_refused_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "free_bytes", lambda: None)
-    monkeypatch.setattr(seen, "uvm_mappings", lambda: 3)
-    mine = DriverCheckpoint(lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(seen, "uvm_mappings", lambda pid=None: 3)
+    mine = DriverCheckpoint(lambda pid: pytest.fail("it was asked"))
     assert "(UVM)" in mine.off(10, (GPU,))
     assert not mine.is_off
 
