@@ -26,7 +26,7 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     `dump` returns anything that can travel, and leaves the instance as it is. It is called after each cell.
     `load` makes an object of the same class, on every replica, and changes nothing else in the notebook.
     """
-    from replkernel.namespace.hooks import register as keep
+    from replkernel.state.hooks import register as keep
 
     keep(cls, dump, load)
 
@@ -41,7 +41,7 @@ def transient(*values: Any, on: bool = True) -> list[str] | None:
     """
     import sys
 
-    from replkernel.namespace import hints
+    from replkernel.state import hints
 
     if not values:
         return list(hints.transient)
@@ -61,7 +61,7 @@ def keep(*values: Any, every: float | str | None = "") -> dict[str, str] | None:
     """
     import sys
 
-    from replkernel.namespace import hints
+    from replkernel.state import hints
 
     if not values:
         return {name: hints.every_in_words(seconds) for name, seconds in hints.kept.items()}

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.torch_library import torch
-from replkernel.namespace.reducers import instances
+from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 _data: Any = torch.utils.data
 _loader: Any = torch.utils.data.dataloader

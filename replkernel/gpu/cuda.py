@@ -21,7 +21,7 @@ from replkernel.gpu.driver import DriverCheckpoint, bare
 from replkernel.gpu.host_memory import free_bytes
 from replkernel.gpu.in_place import Parking, in_use, lock, unlock
 from replkernel.gpu.torch_library import torch
-from replkernel.namespace.stream import OUT_OF_BAND_BYTES
+from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 
 _cuda: Any = torch.cuda
 CONTEXT_BYTES = 2**30

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from replkernel.gpu.storages import place
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.namespace.tombstone import Loss
+from replkernel.state.tombstone import Loss
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 GRAPH_NODES_MAX = 500
 """No more nodes of an autograd graph are asked whether it was freed."""

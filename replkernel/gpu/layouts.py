@@ -16,12 +16,12 @@ from replkernel.gpu.reached import parts
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import derives, key_of, kind_of
-from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import derives, key_of, kind_of
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]

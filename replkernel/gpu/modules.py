@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 _TABLES = (sys.modules["torch.nn.modules.module"], sys.modules["torch.optim.optimizer"])
 """The modules of torch in which the hooks are kept that all modules and all optimizers have."""

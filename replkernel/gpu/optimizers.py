@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from replkernel.gpu.storages import needs, present_device
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 
 def reduce_optimizer(pickler: CapturePickler, optimizer: Any) -> Any:

@@ -14,13 +14,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from replkernel.namespace.reducers.arrays import Memory
-from replkernel.namespace.reducers.memory_ranges import STORAGES, foreign_in
-from replkernel.namespace.reducers.outcome import AT_THE_END, Overlap
-from replkernel.namespace.reducers.views import address_of
+from replkernel.state.capture.memory_ranges import STORAGES, foreign_in
+from replkernel.state.capture.outcomes import AT_THE_END, Overlap
+from replkernel.state.libraries.numpy.arrays import Memory
+from replkernel.state.python.views import address_of
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 _Met: TypeAlias = tuple[int, int, Any]
 """Where memory begins and ends, and the node of what has it."""

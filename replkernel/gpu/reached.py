@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from replkernel.gpu.torch_library import torch
-from replkernel.namespace.kinds import lineage
+from replkernel.state.python.kinds import lineage
 
 NODES_MAX = 5_000_000
 """No more nodes of autograd graphs are looked at; with more, something stays unfound and is named."""

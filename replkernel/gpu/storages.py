@@ -27,14 +27,14 @@ from replkernel.gpu.mapped_files import (
 )
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.namespace import loading
-from replkernel.namespace.dump import Identity
-from replkernel.namespace.reducers.memory_ranges import covered, lender
-from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.objects.cutting import CHUNK_BYTES
+from replkernel.state.capture.dump import Identity
+from replkernel.state.capture.memory_ranges import covered, lender
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 
 def storage_of(tensor: Any) -> Any:

@@ -14,10 +14,10 @@ from replkernel.gpu.layouts import is_plain, reduce_unusual
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.namespace.kinds import derives
+from replkernel.state.python.kinds import derives
 
 if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.state.capture.pickling import CapturePickler
 
 _parameter: Any = torch.nn.parameter
 _NO_STATE = (None, None, None, None)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replkernel.gpu.torch_flags import first_flags, flags, set_flags
-from replkernel.namespace.kinds import kind_of
+from replkernel.state.python.kinds import kind_of
 
 MODULES_MAX = 2_000
 """No more submodules of one model are looked at for a parameter on a GPU."""

@@ -40,15 +40,15 @@ from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.replica import Replica
 from replkernel.message_session import message_session
-from replkernel.namespace.capture import StateCapture
-from replkernel.namespace.names import Names
-from replkernel.namespace.own_threads import is_own
-from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
+from replkernel.state.names import Names
+from replkernel.state.process.own_threads import is_own
+from replkernel.state.process.parts import Baseline, process_pins, settle, troubles
+from replkernel.state.state_capture import StateCapture
 
 CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 """The channels in the order of their socket numbers, 1 to 5."""

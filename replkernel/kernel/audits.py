@@ -11,9 +11,9 @@ from collections.abc import Set as AbstractSet
 
 from replkernel.kernel.duty import AuditTimes
 from replkernel.kernel.execution import Execution
-from replkernel.namespace.class_registry import ROOT_PREFIX
-from replkernel.namespace.wording import root_in_words
 from replkernel.records import Delta, Unaudited
+from replkernel.state.python.class_registry import ROOT_PREFIX
+from replkernel.state.wording import root_in_words
 
 AFTER_GIVING_WAY_S = 0.05
 AFTER_INTERRUPT_S = 1.0

@@ -26,12 +26,12 @@ from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
 from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
-from replkernel.namespace import hints
-from replkernel.namespace.agenda import HEAVY_S
-from replkernel.namespace.analysis import analyse
-from replkernel.namespace.giving_way import Terms
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Seq
+from replkernel.state import hints
+from replkernel.state.analysis.cell import analyse
+from replkernel.state.capture.budget import Terms
+from replkernel.state.capture.survey_order import HEAVY_S
 
 BUDGET_S = 0.05
 BUDGET_PART = 0.05

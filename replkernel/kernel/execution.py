@@ -15,15 +15,15 @@ import msgspec
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.restorer import LeavingState
-from replkernel.namespace.devices import Devices
-from replkernel.namespace.giving_way import Terms
-from replkernel.namespace.unstored import Unstored
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
+from replkernel.state.capture.budget import Terms
+from replkernel.state.capture.unstored import Unstored
+from replkernel.state.restore.devices import Devices
 
 
 class State(LeavingState, Protocol):
-    """The part of `namespace.capture.StateCapture` that a replica uses."""
+    """The part of `state_capture.StateCapture` that a replica uses."""
 
     @property
     def applied(self) -> Seq:

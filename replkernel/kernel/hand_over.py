@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from types import FrameType
 
 from replkernel.gpu.backend import Kept, Moved, Outcome
-from replkernel.namespace.own_threads import own_thread
+from replkernel.state.process.own_threads import own_thread
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ UNSAFE = frozenset(
     "torch torchvision jax jaxlib tensorflow numba pycuda paddle mxnet cupy cudf importlib".split()
 )
 """Packages that are left to finish: below them bytes on a GPU may be in use, or a module half imported."""
-OURS = ("replkernel.gpu", "replkernel.namespace", "replkernel.kernel.lease")
+OURS = ("replkernel.gpu", "replkernel.state", "replkernel.kernel.lease")
 """Of ours, what looks at storages or has a cell wait for a lease."""
 
 

@@ -21,9 +21,9 @@ from replkernel.gpu.vram import VramLimit
 from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
-from replkernel.namespace.analysis import CellNames, analyse
-from replkernel.namespace.analysis_parts.module_reach import GPU_ONLY, leads_to, uses_gpu_only
 from replkernel.settings import Settings
+from replkernel.state.analysis.cell import CellNames, analyse
+from replkernel.state.analysis.module_reach import GPU_ONLY, leads_to, uses_gpu_only
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,6 @@ from replkernel.kernel.birth import Birth
 from replkernel.kernel.interrupts import WAIT_MAX_S
 from replkernel.kernel.shared_socket import SharedSocket, descriptor, has_news
 from replkernel.kernel.unacknowledged import Unacknowledged
-from replkernel.namespace.own_threads import own_thread
 from replkernel.protocol.agent_to_process import (
     AgentToKernel,
     ApplyDelta,
@@ -58,6 +57,7 @@ from replkernel.protocol.process_to_agent import (
     ProposeDelta,
 )
 from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Mark, Seq
+from replkernel.state.process.own_threads import own_thread
 
 FETCH_TIMEOUT_S = 600.0
 STATUS_TIMEOUT_S = 5.0

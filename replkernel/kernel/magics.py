@@ -22,9 +22,9 @@ from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.pin_rows import Doubt, pin_rows, pins_now
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
-from replkernel.namespace import hints
-from replkernel.namespace.tombstone import losses
 from replkernel.records import Pin, ReplicaId
+from replkernel.state import hints
+from replkernel.state.tombstone import losses
 
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink

@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any
 
 from replkernel.kernel.history import ReplicatedHistory
-from replkernel.namespace.names import WORD_BYTES, Names, identities
+from replkernel.state.names import WORD_BYTES, Names, identities
 
 SHELL_NAMES = (
     "In", "Out", "_ih", "_oh", "_dh", "exit", "quit", "open", "get_ipython",

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from replkernel.namespace.tombstone import HOLDS_STUCK, Loss, has_had_tombstone, is_tombstone
-from replkernel.namespace.whereabouts import UNTOLD, Whereabouts
-from replkernel.namespace.wording import root_in_words
 from replkernel.records import Pin, ReplicaId
+from replkernel.state.capture.whereabouts import UNTOLD, Whereabouts
+from replkernel.state.tombstone import HOLDS_STUCK, Loss, has_had_tombstone, is_tombstone
+from replkernel.state.wording import root_in_words
 
 LOST_HERE = "lost here, run its cell again: "
 

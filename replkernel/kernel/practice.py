@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 
-from replkernel.namespace.own_threads import own_thread
+from replkernel.state.process.own_threads import own_thread
 
 _IMPORTED_LATE = ("IPython.core.guarded_eval", "IPython.core.latex_symbols", "IPython.core.oinspect")
 _CODES = ("practice_", "practice_made.re", "import o", "len")

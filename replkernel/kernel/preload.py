@@ -67,7 +67,7 @@ def preload_more() -> None:
 
 def _look_ahead() -> None:
     """Do once what every process would: find where each library is, compile the patterns of cells."""
-    importlib.import_module("replkernel.namespace.patches.own_modules").own_modules()
+    importlib.import_module("replkernel.state.patches.own_modules").own_modules()
     importlib.import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell("pass\n")
 
 

@@ -18,7 +18,7 @@ import time
 from typing import NoReturn
 
 from replkernel.kernel.birth import Birth
-from replkernel.namespace.process import reseed_after_fork
+from replkernel.state.process.parts import reseed_after_fork
 
 LOG_MODE = 0o600
 _NOT_INHERITED = ("JPY_PARENT_PID", "JPY_INTERRUPT_EVENT")

@@ -16,8 +16,8 @@ from replkernel.disk_path import DiskPath
 from replkernel.kernel.cells import source_of
 from replkernel.kernel.history import ReplicatedHistory
 from replkernel.kernel.own_names import OwnNames
-from replkernel.namespace.names import Names
 from replkernel.records import ComponentId
+from replkernel.state.names import Names
 
 UNDERS = ("_", "__", "___")
 DIRECTORIES_MAX = 200

@@ -25,10 +25,10 @@ from replkernel.kernel.lost_cells import Losses, lost_cells
 from replkernel.kernel.news import News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
-from replkernel.namespace import hints
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, ReplicaId, Seq
+from replkernel.state import hints
 
 QUESTION_WAIT_S = 2.0
 """So long a question waits for the state that its answer is to see; then it is answered from what is here."""

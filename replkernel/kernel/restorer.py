@@ -16,13 +16,13 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 from replkernel.errors import ReplkernelError
-from replkernel.namespace.analysis_parts.cell_mentions import CellMentions, cell_mentions
-from replkernel.namespace.analysis_parts.mentions import words_of
-from replkernel.namespace.analysis_parts.values import words_in
-from replkernel.namespace.left_behind import ReadAhead
-from replkernel.namespace.own_threads import marked, own_thread
-from replkernel.namespace.reached import UNDERS, Reached
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
+from replkernel.state.analysis.cell_mentions import CellMentions, cell_mentions
+from replkernel.state.analysis.mentions import words_of
+from replkernel.state.analysis.values import words_in
+from replkernel.state.process.own_threads import marked, own_thread
+from replkernel.state.restore.left_behind import ReadAhead
+from replkernel.state.restore.reached import UNDERS, Reached
 
 WORTH_BYTES = 64 * 2**20
 """From so many waiting bytes on a cell does not wait for what it does not reach."""
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class LeavingState(Protocol):
-    """The part of `namespace.capture.StateCapture` that can leave components behind."""
+    """The part of `state_capture.StateCapture` that can leave components behind."""
 
     @property
     def pending_bytes(self) -> int:

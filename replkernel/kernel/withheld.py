@@ -10,9 +10,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from replkernel.kernel.restorer import ROUNDS_MAX, LeavingState
-from replkernel.namespace.analysis_parts.cell_mentions import CellMentions
-from replkernel.namespace.analysis_parts.values import words_in
 from replkernel.records import ComponentId
+from replkernel.state.analysis.cell_mentions import CellMentions
+from replkernel.state.analysis.values import words_in
 
 
 def gpus_wanted(state: LeavingState, shell: Any, mentions: CellMentions | None) -> int:

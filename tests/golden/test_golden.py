@@ -15,8 +15,8 @@ from replkernel import loaders
 from tests.golden.payloads import Golden, files, load, read
 from tests.support.move import Mover
 
-OWN_PLACES = re.compile(rb"replkernel\.(?:namespace|gpu)\.[a-z_.]+")
-NAMED_BY_PLACE = {b"replkernel.gpu.batches", b"replkernel.namespace.patches.places"}
+OWN_PLACES = re.compile(rb"replkernel\.(?:namespace|state|gpu)\.[a-z_.]+")
+NAMED_BY_PLACE = {b"replkernel.gpu.batches"}
 """Where the few classes stand whose objects payloads hold."""
 GOLDEN = [(path.stem, golden) for path in files() for golden in load(path)]
 

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from replkernel.namespace.stream import FORMAT_VERSION
+from replkernel.state.format.stream import FORMAT_VERSION
 from tests.e2e.state.sequence import collect
 from tests.golden.payloads import FOLDER, INLINE_BYTES_MAX, Golden, read, save
 from tests.support import move_cases, move_library_cases

@@ -34,7 +34,7 @@ class Slow:
 slow = Slow()
 """
 BREAKER = """\
-from replkernel.namespace.capture import StateCapture
+from replkernel.state.state_capture import StateCapture
 whole = StateCapture.capture
 def broken(*args): raise RuntimeError("on purpose")
 def breaks(): StateCapture.capture = broken

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.namespace.patches import own_modules
+from replkernel.state.patches import own_modules
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 PROCESS = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
-from replkernel.namespace.process import Baseline, process_pins, settle, troubles
+from replkernel.state.process.parts import Baseline, process_pins, settle, troubles
 
 shell = InteractiveShell.instance()
 shell.run_cell("pass")
@@ -38,8 +38,8 @@ print("\\n@@@" + json.dumps([dumped, shown, pins, list(troubles(baseline.parts))
 
 REBUILT = """
 import gc
-from replkernel.namespace.process import settle
-from replkernel.namespace.process_parts.part import Part
+from replkernel.state.process.parts import settle
+from replkernel.state.process.part import Part
 settle([part for part in gc.get_objects() if isinstance(part, Part)])
 """
 
@@ -55,7 +55,7 @@ Run: TypeAlias = Callable[..., Outcome]
 
 NURSERY = """
 import json, os, random, sys
-import IPython.core.interactiveshell, replkernel.namespace.process
+import IPython.core.interactiveshell, replkernel.state.process.parts
 
 for line in sys.stdin:
     place, program, environment = json.loads(line)
@@ -215,7 +215,7 @@ def test_torchs_generator_and_options_travel(run: Run) -> None:
 REPLICA_WITH_THE_OLD_CODE = """
 import os, sys
 from IPython import get_ipython
-from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
+from replkernel.state.libraries.ipython.extensions import ExtensionsPart
 here, there = ExtensionsPart(get_ipython()), ExtensionsPart(get_ipython())
 sys.path.insert(0, os.getcwd())
 import edited
@@ -245,7 +245,7 @@ def test_autoreload_sees_an_edit_by_the_first_cell_after_an_import_while_rebuild
     imported = "import edited; there.settle()"
     first = (
         "import os, sys; sys.path.insert(0, os.getcwd())\n"
-        "from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart\n"
+        "from replkernel.state.libraries.ipython.extensions import ExtensionsPart\n"
         "there = ExtensionsPart(get_ipython())"
     )
     edit = (

@@ -201,12 +201,12 @@ class _Notebook:
         ordered: bool = False,
         inline: int = INLINE_BYTES_MAX,
     ) -> None:
-        from replkernel.namespace import hooks
-        from replkernel.namespace.capture import StateCapture
-        from replkernel.namespace.patches.book import book
-        from replkernel.namespace.patches.watch import Watch
         from replkernel.objects.cache import BlobCache
         from replkernel.records import ReplicaId
+        from replkernel.state import hooks
+        from replkernel.state.patches.book import book
+        from replkernel.state.patches.watch import Watch
+        from replkernel.state.state_capture import StateCapture
 
         hooks.registered.clear()
         book.clear()
@@ -295,7 +295,7 @@ class _Notebook:
 
 def _note_names() -> set[str]:
     """Have the unpicklers note what they look up, in the set that is returned."""
-    from replkernel.namespace import unpickling
+    from replkernel.state.restore import unpickling
 
     named: set[str] = set()
 

@@ -383,7 +383,7 @@ case(
 )
 case(
     "registered hooks",
-    "import replkernel.namespace as rn\nclass H:\n    def __init__(s,f): s.f=f; s.g=(x for x in f)\nrn.register(H, lambda h: h.f, lambda f: H(f))\nh=H([1,2])",
+    "import replkernel.state as rn\nclass H:\n    def __init__(s,f): s.f=f; s.g=(x for x in f)\nrn.register(H, lambda h: h.f, lambda f: H(f))\nh=H([1,2])",
     "print(h.f)",
     "k=H([5]); print(len(list(k.g)))",
     "print(k.f, h.f)",

@@ -10,11 +10,11 @@ import msgspec
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
-from replkernel.namespace.capture import StateCapture
-from replkernel.namespace.giving_way import EVERYTHING, Terms
-from replkernel.namespace.rebuild import RebuildReport
 from replkernel.objects.cutting import CHUNK_BYTES, cut_by_content
 from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Fence, ReplicaId, Seq
+from replkernel.state.capture.budget import EVERYTHING, Terms
+from replkernel.state.restore.rebuild import RebuildReport
+from replkernel.state.state_capture import StateCapture
 
 
 class ChunkMemory:

@@ -11,7 +11,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from replkernel.namespace.patches import loggers
+from replkernel.state.python.logging import places as loggers
 from tests.support.examples import examples
 
 settings.register_profile("unit", max_examples=examples(100), deadline=None)

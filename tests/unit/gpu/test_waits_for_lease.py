@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 from replkernel.gpu import fake, in_place  # noqa: E402
 from replkernel.gpu.fake import FakeBackend  # noqa: E402
 from replkernel.kernel.withheld import gpus_wanted  # noqa: E402
-from replkernel.namespace.analysis_parts.cell_mentions import cell_mentions  # noqa: E402
 from replkernel.records import ComponentRecord  # noqa: E402
+from replkernel.state.analysis.cell_mentions import cell_mentions  # noqa: E402
 from tests.support.notebook import Notebook, pair  # noqa: E402
 
 HERE, THERE = "GPU-fake-h1-0", "GPU-fake-h2-0"

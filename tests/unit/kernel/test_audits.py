@@ -11,12 +11,12 @@ import pytest
 
 from replkernel.kernel import audits, captures, duty, news
 from replkernel.kernel.audits import sentences
-from replkernel.namespace import hints
-from replkernel.namespace.unstored import Held, Unstored
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Afresh, Envelope
 from replkernel.protocol.process_to_agent import ClaimExecution
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
+from replkernel.state import hints
+from replkernel.state.capture.unstored import Held, Unstored
 from tests.unit.kernel.test_replica import Stage
 
 BIG = Unaudited("big", 3, ReplicaId("r1"))

@@ -12,9 +12,9 @@ from replkernel.errors import AgentUnavailable
 from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
-from replkernel.namespace.tombstone import lost
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.state.tombstone import lost
 from replkernel.status import (
     KernelStatus,
     PinnedSection,
@@ -43,7 +43,7 @@ class FakeLink:
 
 @pytest.fixture(autouse=True)
 def _a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replkernel.namespace.tombstone._STOOD", {})
+    monkeypatch.setattr("replkernel.state.tombstone._STOOD", {})
 
 
 class FakeReplica:

@@ -10,7 +10,7 @@ import pytest
 
 import replkernel
 from replkernel.kernel import practice
-from replkernel.namespace.own_threads import is_own
+from replkernel.state.process.own_threads import is_own
 
 STARTS = re.compile(r"(?<!\w)(?:threading\.)?(?:Thread|Timer)\(")
 ELSEWHERE = ("kernel/restorer.py", "kernel/kernel.py")
@@ -45,4 +45,4 @@ def test_the_kernel_starts_all_its_threads_by_one_function() -> None:
         for path in (root / folder).rglob("*.py")
         if STARTS.search(path.read_text())
     }
-    assert starts <= {"namespace/own_threads.py", *ELSEWHERE}
+    assert starts <= {"state/process/own_threads.py", *ELSEWHERE}

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows, pins_now
-from replkernel.namespace.tombstone import HOLDS_STUCK, loss_of, lost
 from replkernel.records import Pin, ReplicaId, Seq
+from replkernel.state.tombstone import HOLDS_STUCK, loss_of, lost
 
 HERE, THERE = ReplicaId("r1"), ReplicaId("r2")
 
 
 @pytest.fixture(autouse=True)
 def _a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replkernel.namespace.tombstone._STOOD", {})
+    monkeypatch.setattr("replkernel.state.tombstone._STOOD", {})
 
 
 def pin(name: str, path: str = "", replica: ReplicaId = HERE, seq: int = 3) -> Pin:

@@ -17,9 +17,6 @@ from replkernel.kernel import captures, departure
 from replkernel.kernel import news as subject
 from replkernel.kernel.execution import Execution, ProcessState
 from replkernel.kernel.replica import Replica
-from replkernel.namespace.faith import Unfaithful
-from replkernel.namespace.giving_way import EVERYTHING, Terms
-from replkernel.namespace.unstored import Unstored
 from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.process_to_agent import ClaimExecution, ReplicaApplied
 from replkernel.records import (
@@ -36,6 +33,9 @@ from replkernel.records import (
     Seq,
     Unaudited,
 )
+from replkernel.state.capture.budget import EVERYTHING, Terms
+from replkernel.state.capture.unstored import Unstored
+from replkernel.state.verify.faith import Unfaithful
 
 
 def delta(seq: int, execution_count: int = 0, replica: str = "r2") -> Delta:

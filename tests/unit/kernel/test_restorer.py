@@ -12,7 +12,6 @@ import pytest
 
 from replkernel.kernel import restorer as subject
 from replkernel.kernel.restorer import Restorer
-from replkernel.namespace.reached import Reached
 from replkernel.records import (
     BlobRef,
     ChunkRef,
@@ -22,6 +21,7 @@ from replkernel.records import (
     Payload,
     Seq,
 )
+from replkernel.state.restore.reached import Reached
 
 
 def record(name: str, size: int = 1, head: int = 1) -> ComponentRecord:

@@ -1,5 +1,0 @@
-"""The user namespace: what changed in it, how it is captured, and how it is rebuilt elsewhere."""
-
-from replkernel.namespace.hooks import register
-
-__all__ = ["register"]

@@ -1,0 +1,197 @@
+"""What a survey finds changed against the baseline, shipped as component records.
+
+Law: the fingerprint of everything decides; what there was no time to ship stays unseen, and in the baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
+from replkernel.state.capture.baseline import name_components
+from replkernel.state.capture.budget import GiveWay
+from replkernel.state.capture.dump import Dump, roots_of
+from replkernel.state.capture.shipping import Known as KnownChunks
+from replkernel.state.capture.shipping import Shipper
+from replkernel.state.capture.survey import Survey
+from replkernel.state.capture.survey_order import HEAVY_S
+from replkernel.state.capture.unstored import Held, Unstored
+from replkernel.state.patches.book import book, is_place
+from replkernel.state.replica_state import Holdings
+from replkernel.state.restore.leaving import Leaving
+from replkernel.state.tombstone import is_tombstone
+from replkernel.state.user_names import UserNames
+from replkernel.state.verify.faith import FaithBook
+
+SPARED_BYTES = 4 << 20
+"""A sparing capture writes no more than this of a known component: else that is left to an audit."""
+
+SHIPPED_AT_ONCE_BYTES = 1 << 20
+"""A changed component of at most so many bytes is shipped even when somebody waits."""
+
+Shipped = dict[ComponentId, tuple[Dump, KnownChunks]]
+
+
+class Changes:
+    """Finds and ships what changed in one process."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        leaving: Leaving,
+        faith: FaithBook,
+        shipper: Shipper,
+        names: UserNames,
+        unstored: Unstored,
+    ) -> None:
+        self._holdings = holdings
+        self._leaving = leaving
+        self._faith = faith
+        self._shipper = shipper
+        self.names = names.now
+        """Returns the user's names in the order of the namespace, to which a subshell may be adding some."""
+        self._unstored = unstored
+        self.kept_back: set[str] = set()
+        """What has changed since it was told, and is to be told later: the user wants it seldom."""
+
+    # -- what is looked at ---------------------------------------------------------------------------
+
+    def surveyed(self, names: list[str]) -> list[str]:
+        """Return `names` without those that pending components will bind, unless the user bound them anew."""
+        holdings = self._holdings
+        if not holdings.table.pending:
+            return names
+        waiting = self._waiting()
+        unhealed = {name for names in holdings.unhealed.values() for name in names}
+        namespace = holdings.namespace
+        return [
+            name
+            for name in names
+            if name not in waiting
+            or name in holdings.left.names
+            or (name in unhealed and not is_tombstone(namespace[name]))
+        ]
+
+    def patches(self) -> dict[str, Any]:
+        """Return what the notebook changed in libraries, without what pending components will put there."""
+        patches = book.values()
+        if patches and self._holdings.table.pending:
+            waiting = self._waiting()
+            patches = {root: value for root, value in patches.items() if root not in waiting}
+        return patches
+
+    def _waiting(self) -> set[str]:
+        """Return the names of the components that wait to be rebuilt."""
+        with self._holdings.lock:
+            return {name for record in self._holdings.table.waiting() for name in record.names}
+
+    # -- what is told --------------------------------------------------------------------------------
+
+    def compare(
+        self, survey: Survey, seq: Seq
+    ) -> tuple[list[ComponentRecord], Shipped, tuple[ComponentId, ...]]:
+        """Return the records of changed components, what was shipped, and the components that are gone."""
+        holdings, baseline = self._holdings, self._holdings.baseline
+        changed: list[Dump] = []
+        kept = {baseline.cids[root] for root in survey.untouched}
+        kept.update(baseline.cids[name] for seen in survey.sheaves for name in seen.sheaf.names)
+        for unit in survey.units:
+            cid = baseline.unchanged(unit)
+            if cid is not None:
+                kept.add(cid)
+                if baseline.heavy or unit.seconds >= HEAVY_S:
+                    baseline.seen(unit, holdings.namespace)
+            else:
+                changed.append(unit)
+        cids = name_components(changed, baseline.cids, kept, holdings.table.records)
+        shipped, records = self._ship(survey, dict(zip(map(id, changed), cids, strict=True)), seq)
+        kept |= {baseline.cids[root] for root in survey.unseen if root in baseline.cids}
+        if holdings.table.pending:
+            kept |= self._leaving.needed_classes()
+        gone = [cid for cid in baseline.chunks if cid not in kept and cid not in shipped]
+        return records, shipped, (*gone, *self._abandoned())
+
+    def _ship(
+        self, survey: Survey, cids: dict[int, ComponentId], seq: Seq
+    ) -> tuple[Shipped, list[ComponentRecord]]:
+        """Write the units of `cids`, the small ones first; what there is no time for is taken back."""
+        chunks = self._holdings.baseline.chunks
+        told: dict[int, tuple[ComponentRecord, KnownChunks]] = {}
+        changed = [unit for unit in survey.units if id(unit) in cids]
+        torn: set[int] = set()
+        survey.gate.guard()
+        for unit in sorted(changed, key=Dump.size):
+            cid = cids[id(unit)]
+            check = survey.gate.check if unit.size() > SHIPPED_AT_ONCE_BYTES else lambda: None
+            if id(unit) in torn:
+                continue
+            try:
+                check()
+                if self._hold_back(survey, unit, chunks.get(cid)):
+                    torn = set(cids) - set(map(id, survey.units))
+                    continue
+                known, cell = chunks.get(cid) or KnownChunks(), self._holdings.world.cell
+                made = self._holdings.makings.of(roots_of(unit), cell)
+                told[id(unit)] = self._shipper.ship(cid, unit, seq, known, check, cell=cell, made=made)
+            except GiveWay:
+                survey.gate.open()
+                survey.take_back([other for other in changed if id(other) not in told])
+                break
+        units = [unit for unit in survey.units if id(unit) in told]
+        shipped = {cids[id(unit)]: (unit, told[id(unit)][1]) for unit in units}
+        return shipped, [told[id(unit)][0] for unit in units]
+
+    def _hold_back(self, survey: Survey, unit: Dump, known: KnownChunks | None) -> bool:
+        """Take a unit out again that is to be spared, or for which the store has no room.
+
+        With it goes what cannot be told without it.
+        """
+        if known is not None and not survey.kept.isdisjoint(roots_of(unit)):
+            self.kept_back.update(roots_of(unit))
+            survey.take_back([unit])
+            return True
+        size = self._shipper.new_bytes(unit, known or KnownChunks())
+        if survey.sparing and known is not None and size > SPARED_BYTES:
+            survey.take_back([unit])
+            return True
+        why = self._unstored.refuses(size)
+        if why:
+            size = self._shipper.new_bytes(
+                unit, known or KnownChunks(), self._holdings.baseline.chunks.values()
+            )
+            why = self._unstored.refuses(size)
+        if not why:
+            return False
+        before = set(survey.unseen)
+        survey.take_back([unit])
+        self._unstored.hold(survey.unseen - before, Held(unit.fingerprint, size, why))
+        return True
+
+    def _abandoned(self) -> list[ComponentId]:
+        """Return the components never rebuilt here whose names the user has deleted or bound anew."""
+        namespace = self._holdings.namespace
+        return [
+            cid
+            for cid, names in self._holdings.unhealed.items()
+            if not any(
+                is_place(name) or (name in namespace and is_tombstone(namespace[name])) for name in names
+            )
+        ]
+
+    def commit(self, delta: Delta, shipped: Shipped) -> None:
+        """Take what a delta says as the new baseline."""
+        holdings, baseline = self._holdings, self._holdings.baseline
+        baseline.forget_components([*delta.dropped, *(cid for cid in shipped if cid in baseline.chunks)])
+        for cid, (unit, chunks) in shipped.items():
+            baseline.set(cid, unit, holdings.namespace, chunks)
+            holdings.makings.bound(unit.roots)
+        if delta.order is not None:
+            holdings.order = delta.order
+        for cid in delta.dropped:
+            holdings.unhealed.pop(cid, None)
+        with holdings.lock:
+            holdings.table.apply(delta, own=True)
+            self._faith.forget([*delta.dropped, *shipped])
+            holdings.table.unbound.clear()
+            holdings.left.keep(self._leaving.waiting_names())
+            holdings.mark = max(holdings.mark, delta.mark)

@@ -1,0 +1,295 @@
+"""The table of reducers: by exact type, by family, by hook, and what is left to pickle itself.
+
+Law: optional libraries are looked at only once they are imported; a user's type is held for one capture.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from replkernel.state.capture import library_instances, refusals, registered, sentinels
+from replkernel.state.capture.outcomes import Reducer
+from replkernel.state.capture.registered import load_by_class, load_child, load_registered  # noqa: F401 - checkpoints of older releases name them here
+from replkernel.state.format import roots, stand_ins
+from replkernel.state.libraries import msgspec, random_generators
+from replkernel.state.python import (
+    classes,
+    codes,
+    contexts,
+    copied_contexts,
+    dict_iterators,
+    enums,
+    exceptions,
+    functions,
+    generators,
+    hidden_parts,
+    instances,
+    iterator_adapters,
+    left_out,
+    locks,
+    lru_caches,
+    methods,
+    mmap,
+    modules,
+    namespaces,
+    own_weakrefs,
+    small_values,
+    threads,
+    typing,
+    views,
+    weakrefs,
+    whole_states,
+)
+from replkernel.state.python.asyncio import finished as finished_work
+from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.ctypes import functions as c_functions
+from replkernel.state.python.ctypes import structs as c_structs
+from replkernel.state.python.files import closed as closed_owners
+from replkernel.state.python.files import compressors as finished_streams
+from replkernel.state.python.files import opened as files
+from replkernel.state.python.files import packed as packed_files
+from replkernel.state.python.finalizers import has_finalizer
+from replkernel.state.python.kinds import entry_of, lineage
+from replkernel.state.python.logging import handlers as log_handlers
+from replkernel.state.python.logging import loggers
+from replkernel.state.python.regex import matches, scanners
+from replkernel.state.python.sqlite3 import connections as databases
+from replkernel.state.python.sqlite3 import cursors as database_cursors
+from replkernel.state.python.sqlite3 import images as database_images
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.world import World
+
+log = logging.getLogger(__name__)
+
+_PARTS = (
+    iterator_adapters,
+    c_functions,
+    c_structs,
+    classes,
+    closed_owners,
+    codes,
+    contexts,
+    copied_contexts,
+    database_cursors,
+    database_images,
+    databases,
+    dict_iterators,
+    enums,
+    exceptions,
+    files,
+    finished_streams,
+    finished_work,
+    functions,
+    hidden_parts,
+    generators,
+    random_generators,
+    locks,
+    log_handlers,
+    loggers,
+    lru_caches,
+    mmap,
+    matches,
+    msgspec,
+    methods,
+    modules,
+    namespaces,
+    own_weakrefs,
+    packed_files,
+    refusals,
+    scanners,
+    sentinels,
+    small_values,
+    stand_ins,
+    threads,
+    typing,
+    views,
+    weakrefs,
+)
+
+OPTIONAL = {
+    "csv": "replkernel.state.python.csv",
+    "numpy": "replkernel.state.libraries.numpy.arrays",
+    "pandas": "replkernel.state.libraries.pandas.frames",
+    "pandas.io.parsers.readers": "replkernel.state.libraries.pandas.readers",
+    "torch": "replkernel.gpu.tensors",
+    "matplotlib.cbook": "replkernel.state.libraries.matplotlib.callbacks",
+    "matplotlib.figure": "replkernel.state.libraries.matplotlib.figures",
+    "matplotlib.transforms": "replkernel.state.libraries.matplotlib.transforms",
+    "tqdm.std": "replkernel.state.libraries.tqdm",
+    "scipy.spatial.transform": "replkernel.state.libraries.scipy.rotations",
+    "scipy.spatial._ckdtree": "replkernel.state.libraries.scipy.search_trees",
+    "polars": "replkernel.state.libraries.polars.frames",
+    "pyarrow": "replkernel.state.libraries.pyarrow.buffers",
+    "pyarrow.lib": "replkernel.state.libraries.pyarrow.streams",
+    "pyarrow.compute": "replkernel.state.libraries.pyarrow.compute",
+    "pyarrow.fs": "replkernel.state.libraries.pyarrow.file_info",
+    "pyarrow.dataset": "replkernel.state.libraries.pyarrow.data_sets",
+    "numba.core.registry": "replkernel.state.libraries.numba",
+    "PIL.Image": "replkernel.state.libraries.pillow.pixels",
+    "PIL.ImageFont": "replkernel.state.libraries.pillow.fonts",
+    "PIL.ImageFile": "replkernel.state.libraries.pillow.picture_files",
+    "PIL.ImageDraw": "replkernel.state.libraries.pillow.drawings",
+    "jinja2.environment": "replkernel.state.libraries.jinja2",
+    "decimal": "replkernel.state.python.decimal",
+    "numpy.random": "replkernel.state.libraries.numpy.bit_generators",
+    "pydantic._internal._validate_call": "replkernel.state.libraries.pydantic.validated_calls",
+    "sympy.core": "replkernel.state.libraries.sympy",
+    "patsy.design_info": "replkernel.state.libraries.patsy",
+    "pandas.io.pytables": "replkernel.state.libraries.pandas.writers",
+    "pyarrow.parquet.core": "replkernel.state.libraries.pyarrow.parquet",
+    "dask._expr": "replkernel.state.libraries.dask",
+    "duckdb": "replkernel.state.libraries.duckdb",
+    "h5py": "replkernel.state.libraries.h5py",
+    "bokeh.core.property.wrappers": "replkernel.state.libraries.bokeh",
+    "plotly.basedatatypes": "replkernel.state.libraries.plotly",
+    "statsmodels.base.data": "replkernel.state.libraries.statsmodels",
+    "mpmath": "replkernel.state.libraries.mpmath",
+    "traitlets.traitlets": "replkernel.state.libraries.traitlets",
+    "asyncio.mixins": "replkernel.state.python.asyncio.locks",
+    "asyncio.events": "replkernel.state.python.asyncio.handles",
+    "attr._make": "replkernel.state.libraries.attrs",
+    "bs4": "replkernel.state.libraries.bs4",
+    "rpds": "replkernel.state.libraries.rpds",
+    "wrapt": "replkernel.state.libraries.wrapt",
+    "unittest.mock": "replkernel.state.python.mock",
+    "sqlalchemy.event": "replkernel.state.libraries.sqlalchemy",
+    "multiprocessing.context": "replkernel.state.python.multiprocessing.contexts",
+    "multiprocessing.shared_memory": "replkernel.state.python.multiprocessing.shared_memory",
+}
+"""Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
+
+_exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
+_families: list[tuple[type, Reducer]] = []
+_tests: list[tuple[Callable[[type], bool], Reducer]] = []
+_natural: list[tuple[Callable[[type], bool], Reducer]] = []
+"""Reducers of classes of libraries that do not say themselves how they pickle."""
+_ready: set[str] = set()
+_unfit: dict[str, str] = {}
+"""Libraries whose release is built otherwise than their reducers know, and how that showed."""
+
+
+def _take(part: Any) -> None:
+    _exact.update(getattr(part, "EXACT", {}))
+    _families.extend(getattr(part, "FAMILIES", ()))
+    _tests.extend(getattr(part, "TESTS", ()))
+    _natural.extend(getattr(part, "NATURAL", ()))
+
+
+for _part in _PARTS:
+    _take(_part)
+
+
+def _take_optional() -> None:
+    for library, place in OPTIONAL.items():
+        if library in _ready or library not in sys.modules:
+            continue
+        spec = getattr(sys.modules[library], "__spec__", None)
+        if spec is not None and getattr(spec, "_initializing", False):
+            continue
+        _ready.add(library)
+        try:
+            _take(importlib.import_module(place))
+        except (ImportError, AttributeError) as error:
+            log.warning("The reducers for %s do not fit its release.", library, exc_info=True)
+            _unfit[library] = f"{type(error).__name__}: {error}"
+
+
+def plans(world: World) -> dict[type, Reducer]:
+    """Return the reducers by exact type, for one capture."""
+    _take_optional()
+    found = dict(_exact)
+    tokens: dict[int, str] = {}
+    singletons = [(token, value) for token, value in world.seeds.singletons() if value is not None]
+    for token, value in singletons:
+        tokens.setdefault(id(value), token)
+    by_token = _by_token(tokens)
+    for _, value in singletons:
+        found.setdefault(type(value), by_token)
+    return found
+
+
+def _by_token(tokens: dict[int, str]) -> Reducer:
+    def reduce_singleton(pickler: CapturePickler, value: Any) -> Any:
+        token = tokens.get(id(value))
+        if token is not None:
+            pickler.unlinked.add(id(value))
+            return sentinels.seed, (token,)
+        return _plan_of_type(pickler, type(value))(pickler, value)
+
+    return reduce_singleton
+
+
+def plan(pickler: CapturePickler, cls: type) -> Reducer:
+    """Return the reducer for instances of a type that the table does not list."""
+    return _plan_of_type(pickler, cls)
+
+
+def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
+    users_way = registered.plan(cls)
+    if users_way is not None:
+        return users_way
+    mro = lineage(cls)
+    if type in mro:
+        return classes.reduce_class
+    exact: Reducer | None = entry_of(_exact, cls)
+    if exact is not None:
+        return exact
+    if unfit := _unfit_library(mro):
+        return refusals.of_unknown_release(unfit, _unfit[unfit])
+    for test, reducer in _tests:
+        if test(cls):
+            return reducer
+    for family, reducer in _families:
+        if family in mro:
+            return reducer
+    if classes.must_stay(pickler, cls):
+        return classes.refuse_instance
+    if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
+        own_way = instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls)
+        return own_way or library_instances.plan(cls) or natural
+    imported = _plan_of_own_modules(cls) or _plan_of_libraries(cls)
+    return refusals.as_a_whole(imported, cls) if has_finalizer(cls) else imported
+
+
+def _unfit_library(mro: tuple[type, ...]) -> str:
+    """Return the library of an unknown release that a class or one of its bases is from; or nothing."""
+    if not _unfit:
+        return ""
+    homes = [f"{module_of(one)}." for one in mro]
+    return next((name for name in _unfit if any(home.startswith(f"{name}.") for home in homes)), "")
+
+
+def _plan_of_libraries(cls: type) -> Reducer:
+    natural = next((reducer for test, reducer in _natural if test(cls)), None)
+    natural = natural or instances.plan_for_shared_dict(cls) or library_instances.plan(cls)
+    return sentinels.plan_for_library(cls, natural)
+
+
+def _plan_of_own_modules(cls: type) -> Reducer | None:
+    """Return the reducer for a class of a file of the user's that says how it is copied: it is not asked.
+
+    Only what its module holds under a name, as of this capture, has its way, which may be that name.
+    """
+    if not instances.is_notebooks(cls) or not instances.says_how_it_pickles(cls):
+        return None
+    past_its_methods = instances.plan(cls) or whole_states.plan(cls)
+    if past_its_methods is None:
+        return None
+    as_it_says, past = sentinels.plan_for_library(cls), past_its_methods
+    named = set(map(id, list(vars(sys.modules[module_of(cls)]).values())))
+
+    def reduce_own(pickler: CapturePickler, value: Any) -> Any:
+        return (as_it_says if id(value) in named else past)(pickler, value)
+
+    return reduce_own
+
+
+def natural(pickler: CapturePickler, value: Any) -> Any:
+    """Leave an object to pickle itself."""
+    return NotImplemented

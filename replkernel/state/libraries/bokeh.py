@@ -1,0 +1,42 @@
+"""bokeh's lists and dictionaries, which tell their owners of each change: they are filled past that.
+
+Law: imported only when bokeh's are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bokeh.core.property.descriptors import PropertyDescriptor
+from bokeh.core.property.wrappers import PropertyValueContainer
+
+from replkernel.loaders import loader
+from replkernel.state.python import instances
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+
+def reduce_container(pickler: CapturePickler, container: Any) -> Any:
+    """Reduce a container to what it holds and who owns it."""
+    pickler.module_needed("bokeh")
+    reducer = instances.plan(type(container))
+    return NotImplemented if reducer is None else reducer(pickler, container)
+
+
+def reduce_descriptor(pickler: CapturePickler, descriptor: Any) -> Any:
+    """Reduce a property of a class of bokeh's to its name there."""
+    owner, name = vars(descriptor).get("owner"), vars(descriptor).get("name")
+    if owner is None or owner.__dict__.get(name) is not descriptor:
+        return NotImplemented
+    pickler.unlinked.add(id(descriptor))
+    return take_descriptor, (owner, name)
+
+
+@loader("bokeh:take_descriptor")
+def take_descriptor(owner: Any, name: str) -> Any:
+    """Return a property of a class (called by payloads)."""
+    return owner.__dict__[name]
+
+
+FAMILIES = [(PropertyValueContainer, reduce_container), (PropertyDescriptor, reduce_descriptor)]

@@ -1,0 +1,1 @@
+"""IPython: what a notebook changed in its shell."""

@@ -1,0 +1,31 @@
+"""Options of Arrow's functions (`CountOptions` and the like), by Arrow's own text for them.
+
+Law: imported only when Arrow's functions are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+from pyarrow import compute
+
+from replkernel.loaders import loader
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+
+def reduce_options(pickler: CapturePickler, options: Any) -> Any:
+    """Reduce the options of a function."""
+    pickler.module_needed("pyarrow.compute")
+    return make_options, (options.serialize().to_pybytes(),)
+
+
+@loader("pyarrow-compute:make_options")
+def make_options(told: bytes) -> Any:
+    """Return the options of a function (called by payloads)."""
+    return compute.FunctionOptions.deserialize(pyarrow.py_buffer(told))
+
+
+FAMILIES = [(compute.FunctionOptions, reduce_options)]

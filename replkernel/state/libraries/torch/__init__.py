@@ -1,0 +1,1 @@
+"""torch's settings and generators; its objects are in `replkernel.gpu`."""

@@ -1,0 +1,62 @@
+"""What an object of a library holds, by ids: looked at before a cell and after it, and compared.
+
+Law: no code of anybody's runs, and values that may be the user's are not kept.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from replkernel.state.patches.book import UNKNOWN
+from replkernel.state.patches.places import (
+    PLAIN,
+    Absent,
+    attributes_of,
+    is_abstract,
+    is_dispatcher,
+    virtual_subclasses,
+)
+from replkernel.state.python.kinds import as_key, is_a, kind_of
+
+ENTRIES_MAX = 20_000
+_HELD = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    property,
+    classmethod,
+    staticmethod,
+    *PLAIN,
+)
+"""Values of these types are kept for the length of a cell, to be what a change is taken back to."""
+
+Look = dict[Any, tuple[int, Any]]
+"""Keys with the ids of their values, and the values that are kept."""
+
+
+def look_at(value: Any) -> Look:
+    """Return what an object holds, by ids; values that may be the user's are not kept."""
+    if issubclass(type(value), dict):
+        return {as_key(key): _seen(item) for key, item in list(dict.items(value))[:ENTRIES_MAX]}
+    if kind_of(value) in (list, set):
+        return {number: _seen(item) for number, item in enumerate(list(value)[:ENTRIES_MAX])}
+    if is_dispatcher(value):
+        return {as_key(key): _seen(item) for key, item in value.registry.items()}
+    found: Look = {key: _seen(item) for key, item in list(attributes_of(value).items())}
+    if is_abstract(value):
+        found.update((as_key(cls), (id(cls), Absent)) for cls in virtual_subclasses(value))
+    return found
+
+
+def _seen(value: Any) -> tuple[int, Any]:
+    return id(value), value if kind_of(value) in _HELD or is_a(value, type) else UNKNOWN
+
+
+def is_imported(name: Any) -> bool:
+    """Tell whether a module is where the import system put it, or is gone altogether."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None) if isinstance(module, types.ModuleType) else None
+    return module is None or getattr(spec, "name", None) == name

@@ -1,0 +1,227 @@
+"""Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
+adapters of SQLite, who hears of warnings and signals, types of pandas, overloads, what torch may load.
+
+Law: looking costs a few microseconds while nothing is there, and imports nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from replkernel.state.libraries.matplotlib import open_figures as pyplot
+from replkernel.state.patches import given
+from replkernel.state.patches.places import (
+    ATTRIBUTE,
+    CONTENT,
+    FIGURES,
+    GIVEN,
+    ITEM,
+    LOGGER,
+    UNKNOWN,
+    Absent,
+    Place,
+)
+from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.logging import places as loggers
+from replkernel.state.python.sqlite3 import adapters
+
+TORCH_MODULE, TORCH_OPTIMIZER = "torch.nn.modules.module", "torch.optim.optimizer"
+
+
+def changed_places() -> Iterator[tuple[Place, Any]]:
+    """Find the places that hold something else than when their library was imported, with what that was."""
+    for place in _filled_places():
+        yield place, Absent
+    for table, key, first in loggers.changed_entries():
+        yield Place(ITEM, loggers.MODULE, table, key), Absent if first is None else first
+    for name, kind in _MADE_FOR_LOGGING.items():
+        if vars(logging)[name] is not kind:
+            yield Place(ATTRIBUTE, loggers.MODULE, "", name), kind
+    yield from adapters.changed_entries()
+    for module, function, which in given.changed_entries():
+        yield Place(GIVEN, module, function, which), Absent
+    yield from _yaml_tags()
+    yield from _listeners_to_warnings()
+    yield from _sympy_printing()
+    yield from _pandas_types()
+    yield from _pandas_formats()
+    yield from _bokeh_document()
+    yield from _dask_callbacks()
+    if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
+        yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
+    yield from _torch_loading()
+
+
+_NOTEBOOK = "__main__"
+
+
+_MADE_FOR_LOGGING = {"_loggerClass": logging.Logger, "_logRecordFactory": logging.LogRecord}
+"""What makes loggers and records, where the notebook has set nothing else."""
+
+
+def _filled_places() -> Iterator[Place]:
+    helpers: Any = sys.modules.get(pyplot.MODULE)
+    if helpers is not None and getattr(getattr(helpers, "Gcf", None), "figs", None):
+        yield Place(FIGURES, pyplot.MODULE, pyplot.OWNER, "")
+    yield from _module_hooks()
+    yield from _colormaps()
+    for name in loggers.equipped():
+        yield Place(LOGGER, loggers.MODULE, loggers.OWNER, name)
+
+
+def _module_hooks() -> Iterator[Place]:
+    for module, (last, names) in _HOOKS.items():
+        held = vars(sys.modules.get(module, object))
+        for name in names if last in held else ():
+            for key in held.get(name) or ():
+                yield Place(ITEM, module, name, json.dumps(key))
+
+
+_HOOKS = {
+    TORCH_MODULE: ("Module", (
+        "_global_forward_pre_hooks",
+        "_global_forward_hooks",
+        "_global_forward_hooks_always_called",
+        "_global_forward_hooks_with_kwargs",
+        "_global_backward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_buffer_registration_hooks",
+        "_global_module_registration_hooks",
+        "_global_parameter_registration_hooks",
+    )),
+    TORCH_OPTIMIZER: ("Optimizer", ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")),
+}  # fmt: skip
+"""Where torch keeps the hooks of all modules and of all optimizers, once the class is there."""
+
+
+def _colormaps() -> Iterator[Place]:
+    registry = getattr(sys.modules.get("matplotlib"), "colormaps", None)
+    maps, built_in = getattr(registry, "_cmaps", None), getattr(registry, "_builtin_cmaps", ())
+    if not maps or len(maps) <= len(built_in):
+        return
+    of_library = vars(sys.modules.get("seaborn.cm", object))
+    for name in maps.keys() - set(built_in):
+        if name.removesuffix("_r") not in of_library:
+            yield Place(ITEM, "matplotlib", "colormaps._cmaps", json.dumps(name))
+
+
+def _yaml_tags() -> Iterator[tuple[Place, Any]]:
+    """Find the tables of YAML's loaders and dumpers that a call gave them: at first they share others'."""
+    for module in _YAML if "yaml" in sys.modules else ():
+        for name, cls in vars(sys.modules.get(module, object)).items():
+            if type(cls) is type and cls.__module__ == module:
+                for table in vars(cls):
+                    if table.startswith("yaml_"):
+                        yield Place(ATTRIBUTE, module, name, table), Absent
+
+
+_YAML = ("yaml.loader", "yaml.dumper", "yaml.cyaml")
+
+
+_SHOWING = {
+    name: held
+    for name in ("showwarning", "_showwarnmsg_impl")
+    if type(held := vars(warnings)[name]) is types.FunctionType and held.__module__ == "warnings"
+}
+"""Python's own functions that show a warning; `catch_warnings` puts the append of its list there."""
+FIRSTS = {Place(ATTRIBUTE, "warnings", "", name).root(): held for name, held in _SHOWING.items()}
+"""What was at places when this process began, of those that a library's own code changes as well."""
+FIRST_ROOTS = {id(held): root for root, held in FIRSTS.items()}
+
+
+def _listeners_to_warnings() -> Iterator[tuple[Place, Any]]:
+    held = vars(warnings)
+    for name, first in _SHOWING.items():
+        if held[name] is not first and held[name] is not vars(logging)["_showwarning"]:
+            yield Place(ATTRIBUTE, "warnings", "", name), first
+
+
+def _sympy_printing() -> Iterator[tuple[Place, Any]]:
+    """Find what `sympy.init_printing` sets beside the formatters of the shell."""
+    printable = vars(sys.modules.get(_SYMPY_HELPERS, object)).get("Printable")
+    if printable is None:
+        return
+    disabled = vars(printable).get("_repr_disabled")
+    for name in ("_repr_png_", "_repr_svg_", "_repr_latex_"):
+        held = vars(printable).get(name)
+        own = disabled if name != "_repr_latex_" else None
+        if held is not own and getattr(held, "__qualname__", "") != f"Printable.{name}":
+            yield Place(ATTRIBUTE, _SYMPY_HELPERS, "Printable", name), UNKNOWN if own is None else own
+    printer = vars(sys.modules.get(_SYMPY_PRINTER, object)).get("Printer")
+    for key in vars(printer).get("_global_settings", ()) if printer is not None else ():
+        yield Place(ITEM, _SYMPY_PRINTER, "Printer._global_settings", json.dumps(key)), Absent
+
+
+_SYMPY_HELPERS, _SYMPY_PRINTER = "sympy.core._print_helpers", "sympy.printing.printer"
+
+
+def _pandas_types() -> Iterator[tuple[Place, Any]]:
+    """Find the list of pandas' types that know their name, once it has one of the notebook's."""
+    known = getattr(vars(sys.modules.get(_PANDAS_TYPES, object)).get("_registry"), "dtypes", None)
+    if type(known) is list and any(module_of(kind) == "__main__" for kind in known):
+        first = [kind for kind in known if module_of(kind) != "__main__"]
+        yield Place(CONTENT, _PANDAS_TYPES, "_registry.dtypes", ""), first
+
+
+_PANDAS_TYPES = "pandas.core.dtypes.base"
+
+
+def _torch_loading() -> Iterator[tuple[Place, Any]]:
+    """Find the set of what `torch.load` may make of weights, once it has something of the notebook's."""
+    held = vars(sys.modules.get(_TORCH_LOADING, object)).get(_SAFE)
+    first = {one for one in held or () if _module_behind(one) != _NOTEBOOK}
+    if held and len(first) < len(held):
+        yield Place(ATTRIBUTE, _TORCH_LOADING, "", _SAFE), first
+
+
+def _module_behind(allowed: Any) -> str:
+    """Return the module of what may be made, which may stand in a pair with its name."""
+    return str(getattr(allowed[0] if type(allowed) is tuple else allowed, "__module__", ""))
+
+
+_TORCH_LOADING, _SAFE = "torch._weights_only_unpickler", "_marked_safe_globals_set"
+
+
+def _bokeh_document() -> Iterator[tuple[Place, Any]]:
+    """Find the document to which bokeh's `curdoc` leads, once something has been put into it."""
+    state = vars(sys.modules.get(_BOKEH_STATE, object)).get("_STATE")
+    document = getattr(state, "_document", None)
+    told = vars(document) if document is not None else {}
+    if (
+        told.get("_roots")
+        or told.get("_title", _BOKEH_TITLE) != _BOKEH_TITLE
+        or told.get("_template_variables")
+    ):
+        yield Place(ATTRIBUTE, _BOKEH_STATE, "", "_STATE"), None
+
+
+_BOKEH_STATE, _BOKEH_TITLE = "bokeh.io.state", "Bokeh Application"
+
+
+def _dask_callbacks() -> Iterator[tuple[Place, Any]]:
+    """Find the set of dask's callbacks, once one (a progress bar) is registered for every computation."""
+    cls = vars(sys.modules.get(_DASK_CALLBACKS, object)).get("Callback")
+    if cls is not None and vars(cls).get("active"):
+        yield Place(CONTENT, _DASK_CALLBACKS, "Callback.active", ""), set()
+
+
+_DASK_CALLBACKS = "dask.callbacks"
+
+
+def _pandas_formats() -> Iterator[tuple[Place, Any]]:
+    """Find the options of pandas that hold a function: the others are plain, and not told here."""
+    held = vars(sys.modules.get(PANDAS_OPTIONS, object)).get("_global_config")
+    for section, options in held.items() if type(held) is dict else ():
+        for name, value in options.items() if type(options) is dict else ():
+            if type(value) is types.FunctionType:
+                yield Place(ITEM, PANDAS_OPTIONS, f"_global_config.{section}", json.dumps(name)), None
+
+
+PANDAS_OPTIONS = "pandas._config.config"

@@ -1,0 +1,132 @@
+"""``@modules``: which modules the notebook has imported since birth, in order.
+
+Law: `load` imports nothing, it only remembers; `import_all` imports, and a module that fails is passed over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zlib
+from itertools import islice
+from typing import Any
+
+from replkernel.records import ComponentId
+from replkernel.state.patches.book import book
+from replkernel.state.patches.imported_sources import at_hand
+from replkernel.state.patches.places import place_of_module
+from replkernel.state.patches.strays import is_loaded_by_notebook, registered
+from replkernel.state.process.part import Part
+from replkernel.state.process.plain import decode_plain, encode_plain
+from replkernel.state.restore.suppressed_output import unheard
+
+OWN_ROOTS = frozenset({
+    "IPython", "__main__", "__mp_main__", "astroid", "asttokens", "comm", "debugpy", "executing", "ipykernel",
+    "jedi", "jupyter_client", "jupyter_core", "parso", "prompt_toolkit", "pure_eval", "pyfastcdc", "pygments",
+    "replkernel", "stack_data", "tornado", "traitlets", "wcwidth", "zmq",
+})  # fmt: skip
+"""What the kernel itself imports, late or early; a notebook's own use of these travels by its variables."""
+
+DEBUGGERS = ("pydev", "_pydev")
+"""How the modules begin that debugpy brings along; they are found on its own path alone."""
+
+MODULES_MAX = 20_000
+
+NEWEST = 8
+"""So many of the newest modules are looked at to see whether there are new ones."""
+
+
+class ModulesPart(Part[list[str]]):
+    """The modules of ``sys.modules`` that were not there at birth.
+
+    `import_errors` says of each module of the last `import_all` that failed why it did.
+    """
+
+    cid = ComponentId("@modules")
+
+    def __init__(self) -> None:
+        self._stamp: tuple[Any, ...] = ()
+        self._names: list[str] = []
+        self._remembered: dict[str, None] = {}
+        self._missing: list[str] = []
+        self.import_errors: dict[str, str] = {}
+        super().__init__()
+        self._birth = frozenset(self._seen or ())
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The remembered modules that `import_all` has yet to try, in order."""
+        return tuple(name for name in self._missing if name not in sys.modules)
+
+    def look(self) -> list[str]:
+        """Return the names of all modules, in the order of their import.
+
+        While their number and the newest of them are the same, no copy is made: an import adds at the end.
+        """
+        stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
+        if stamp != self._stamp:
+            self._stamp, self._names = stamp, list(sys.modules)
+        strays = {name for name, _ in registered()}
+        return [name for name in self._names if name not in strays] if strays else self._names
+
+    def pack(self, seen: list[str]) -> bytes | None:
+        """Write the remembered names and those that came since birth, compressed."""
+        for name, _ in registered():
+            self._remembered.pop(name, None)
+        for name in seen:
+            if name not in self._birth and name not in self._remembered and _travels(name):
+                self._remembered[name] = None
+        if not self._remembered:
+            return None
+        names = list(self._remembered)[:MODULES_MAX]
+        return zlib.compress(encode_plain(names), 1)
+
+    def apply(self, data: bytes) -> None:
+        """Remember the names in their order, without importing anything."""
+        names = decode_plain(zlib.decompress(data))
+        self._remembered = dict.fromkeys([*names, *self._remembered])
+        self._missing = [
+            name
+            for name in self._remembered
+            if name not in sys.modules and not book.knows(place_of_module(name).root())
+        ]
+
+    def import_all(self) -> tuple[str, ...]:
+        """Import what is remembered and not there; return the names that could not be imported.
+
+        A failing import is tried again only after the next `load`.
+        """
+        missing, self._missing = self._missing, []
+        failed: list[str] = []
+        for name in missing:
+            if name in sys.modules or book.knows(place_of_module(name).root()):
+                continue
+            try:
+                with at_hand(), unheard():
+                    importlib.import_module(name)
+            except (Exception, SystemExit) as error:
+                failed.append(name)
+                self.import_errors[name] = f"{type(error).__name__}: {error}"
+        if missing:
+            self._seen = self.look()
+        return tuple(failed)
+
+
+def _travels(name: str) -> bool:
+    """Tell whether a module is the notebook's and can be imported by its name.
+
+    The private submodules of a package come with its public ones.
+    """
+    root, _, below = name.partition(".")
+    if root in OWN_ROOTS or root.startswith(DEBUGGERS):
+        return False
+    if any(part.startswith("_") for part in below.split(".") if below):
+        return False
+    module = sys.modules.get(name)
+    if is_loaded_by_notebook(module):
+        return False
+    try:
+        spec = object.__getattribute__(module, "__dict__").get("__spec__")
+    except AttributeError:
+        return False
+    return spec is not None and getattr(spec, "name", None) == name and not name.startswith("_virtualenv")

@@ -1,0 +1,102 @@
+"""The process parts of one capture: which of them changed, and how those of other replicas are loaded.
+
+Law: a part is shipped when its bytes differ from those last told; parts are loaded in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from replkernel.records import ComponentId, ComponentRecord, Seq
+from replkernel.state.capture.shipping import Shipper
+from replkernel.state.process.parts import ProcessPart
+from replkernel.state.restore.rebuild import Failure, in_hand
+from replkernel.state.tombstone import shorten
+
+
+@runtime_checkable
+class PartFamily(Protocol):
+    """Process parts whose number grows; all their ids begin with `prefix`."""
+
+    prefix: str
+
+    @property
+    def blocks(self) -> Sequence[ProcessPart]:
+        """Return the parts there are."""
+        ...
+
+    def block(self, cid: str) -> ProcessPart:
+        """Return the part of that id, made when there is none yet."""
+        ...
+
+
+class ProcessState:
+    """The parts of one process, and the bytes of each that other replicas have."""
+
+    def __init__(self, parts: Sequence[ProcessPart | PartFamily]) -> None:
+        self._families = tuple(part for part in parts if isinstance(part, PartFamily))
+        self._parts = tuple(part for part in parts if not isinstance(part, PartFamily))
+        self._told: dict[ComponentId, bytes] = {}
+
+    def changed(self) -> dict[ComponentId, bytes]:
+        """Return the parts that differ from what was told, with their bytes."""
+        found: dict[ComponentId, bytes] = {}
+        for part in self._all():
+            data = part.dump()
+            told = self._told.get(part.cid)
+            if data is not None and data is not told and data != told:
+                found[part.cid] = data
+        return found
+
+    def gone(self) -> list[ComponentId]:
+        """Return the parts that were told and have become one with others since."""
+        there = {block.cid for family in self._families for block in family.blocks}
+        prefixes = tuple(family.prefix for family in self._families)
+        return [cid for cid in self._told if cid not in there and cid.startswith(prefixes)]
+
+    def ship(self, changed: Mapping[ComponentId, bytes], shipper: Shipper, seq: Seq) -> list[ComponentRecord]:
+        """Return the records of changed parts."""
+        return [shipper.ship_part(cid, data, seq) for cid, data in changed.items()]
+
+    def told(self, changed: Mapping[ComponentId, bytes], gone: Iterable[ComponentId] = ()) -> None:
+        """Note that others have these bytes, and that parts are gone."""
+        self._told.update(changed)
+        for cid in gone:
+            self._told.pop(cid, None)
+
+    def load(
+        self,
+        records: Sequence[ComponentRecord],
+        read: Callable[[ComponentRecord], bytes],
+        *,
+        everything: bool,
+    ) -> tuple[list[ComponentRecord], list[Failure]]:
+        """Load parts in their order; return those that are done with, and those that failed."""
+        rank = {part.cid: index for index, part in enumerate(self._all())}
+        done: list[ComponentRecord] = []
+        failed: list[Failure] = []
+        for record in sorted(records, key=lambda record: rank.get(record.cid, len(rank))):
+            part = self._find(record.cid)
+            if part is None:
+                done.append(record)
+            elif everything or in_hand(record):
+                try:
+                    part.load(read(record))
+                except Exception as error:
+                    failed.append(Failure(record.cid, (), shorten(f"{type(error).__name__}: {error}")))
+                    continue
+                self._told[record.cid] = part.dump() or b""
+                done.append(record)
+        return done, failed
+
+    def _all(self) -> Iterator[ProcessPart]:
+        yield from self._parts
+        for family in self._families:
+            yield from family.blocks
+
+    def _find(self, cid: ComponentId) -> ProcessPart | None:
+        for family in self._families:
+            if cid.startswith(family.prefix):
+                return family.block(cid)
+        return next((part for part in self._parts if part.cid == cid), None)

@@ -1,0 +1,1 @@
+"""How objects of Python and its standard library are reduced and made again."""

@@ -1,0 +1,1 @@
+"""asyncio: what has ended, what nobody waits for, and what binds a notebook to its loop."""

@@ -1,0 +1,1 @@
+"""ctypes: types, structures and pointers to functions."""

@@ -1,0 +1,1 @@
+"""Open, packed and closed files, and streams over bytes in memory."""

@@ -1,0 +1,199 @@
+"""Open files: path, mode and offset travel; the file itself must be there on the other host.
+
+A file open for writing is flushed, so that the other process continues where this one stopped. It is opened
+again without being truncated. A file that is closed stays closed.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from replkernel.loaders import loader
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.python.files import packed as packed_files
+from replkernel.state.python.files.closed import closed_packed, packed_kind, told_of
+from replkernel.state.python.files.file_paths import path_of
+from replkernel.state.python.files.memory_streams import memory_below, reduce_stream
+from replkernel.state.python.files.text import newline_of, newlines_seen, place_of, remember_newlines
+from replkernel.state.restore.loading import absent
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+_WRITING = frozenset("wax+")
+
+
+def _raw(file: Any) -> Any:
+    buffer = file.buffer if isinstance(file, io.TextIOWrapper) else file
+    return buffer if isinstance(buffer, io.FileIO) else getattr(buffer, "raw", None)
+
+
+def reduce_file(pickler: CapturePickler, file: Any) -> Any:
+    """Reduce a file that `open` returned."""
+    try:
+        raw = _raw(file)
+    except ValueError:
+        raise CannotTravel("The file was detached from its buffer.") from None
+    if isinstance(file, io.TextIOWrapper) and (packed := packed_kind(file.buffer)):
+        if not file.closed:
+            return packed_files.reduce_text(pickler, file)
+        return closed_packed, (packed, told_of(file.buffer), (file.encoding, file.errors))
+    if (memory := memory_below(file)) is not None:
+        return reduce_stream(pickler, file, memory)
+    if not isinstance(raw, io.FileIO):
+        raise CannotTravel("Only files on disk can be opened again elsewhere.")
+    kind, name = type(file).__name__, raw.name
+    if kind not in _KINDS:
+        raise CannotTravel("Only files that `open` returned can be opened again elsewhere.")
+    text: tuple[Any, ...] = ()
+    if isinstance(file, io.TextIOWrapper):
+        ways = file.line_buffering, file.write_through, newline_of(file)
+        text = (file.encoding, file.errors, *ways, newlines_seen(file))
+    mode = str(getattr(file, "mode", raw.mode))
+    if file.closed:
+        return closed_file, (kind, str(name), mode, text[:2])
+    if isinstance(file, tempfile._TemporaryFileWrapper) or not isinstance(name, (str, bytes, os.PathLike)):
+        raise CannotTravel("The file has no path, so it cannot be opened again elsewhere.")
+    path = path_of(raw)
+    del raw
+    if _are_parts_held(file):
+        raise CannotTravel("Something else holds the buffer below the file, or what is below that.")
+    if _WRITING & set(mode):
+        file.flush()
+    return reopen, (kind, os.fsdecode(name), path, mode, _offset(file), text, pickler.world.replica)
+
+
+def _holders(file: Any) -> tuple[int, ...]:
+    """Return how many hold the parts of a file: its buffer and what is below that."""
+    if isinstance(file, io.FileIO):
+        return ()
+    if isinstance(file, io.TextIOWrapper):
+        return sys.getrefcount(file.buffer), *_holders(file.buffer)
+    return (sys.getrefcount(file.raw),)
+
+
+@functools.cache
+def _own_holders(kind: str, mode: str) -> tuple[int, ...]:
+    """Return how many hold the parts of a file that nobody else knows of."""
+    raw = _binary(kind, os.devnull, mode)
+    with io.TextIOWrapper(raw) if kind == "TextIOWrapper" else raw as file:
+        del raw
+        return _holders(file)
+
+
+def _are_parts_held(file: Any) -> bool:
+    """Tell whether somebody else may read or write by a part of a file, and so move the file."""
+    mode = file.mode.replace("b", "").replace("t", "").replace("U", "") if isinstance(file.mode, str) else "r"
+    return _holders(file) != _own_holders(type(file).__name__, mode)
+
+
+def _offset(file: Any) -> int:
+    try:
+        return int(file.tell())
+    except OSError as error:
+        place = place_of(file) if isinstance(file, io.TextIOWrapper) else None
+        if place is None:
+            raise CannotTravel(f"The file's position cannot be told ({error}).") from None
+        return place
+
+
+def _binary(kind: str, path: str, mode: str) -> Any:
+    """Open a file as `mode` did, but for making or truncating it: the descriptor is there before the mode."""
+    kept = next((letter for letter in "xaw" if letter in mode), "r")
+    both = "+" in mode
+    flags = os.O_RDWR if both else os.O_RDONLY if kept == "r" else os.O_WRONLY
+    descriptor = os.open(path, flags | (os.O_APPEND if kept == "a" else 0))
+    raw = io.FileIO(descriptor, kept + "+" * both)
+    if kind == "FileIO":
+        return raw
+    if both:
+        return io.BufferedRandom(raw)
+    return io.BufferedReader(raw) if kept == "r" else io.BufferedWriter(raw)
+
+
+def _keep_contents(path: str, flags: int) -> int:
+    return os.open(path, (flags | os.O_CLOEXEC) & ~(os.O_TRUNC | os.O_EXCL | os.O_CREAT))
+
+
+def _write_only(path: str) -> io.FileIO:
+    return io.FileIO(path, "w", opener=_keep_contents)
+
+
+@loader("files:reopen")
+def reopen(
+    kind: str, name: str, path: str, mode: str, offset: int, text: tuple[Any, ...], replica: str
+) -> Any:
+    """Open a file again where it stood; a tombstone when it is not here (called by payloads)."""
+    try:
+        file = _binary(kind, path, mode)
+        raw = file if kind == "FileIO" else file.raw
+        raw.name = name
+        if kind == "TextIOWrapper":
+            encoding, errors, by_line, through, newline, seen = text
+            file = io.TextIOWrapper(file, encoding, errors, newline, by_line, through)
+            file.mode = mode  # type: ignore[misc]
+        file.seek(offset)
+        if kind == "TextIOWrapper":
+            remember_newlines(file, seen)
+        return file
+    except OSError as error:
+        reason = f"The file {path} could not be opened here ({error})."
+        return absent(path, f"file open with mode {mode!r}", replica, reason)
+
+
+@loader("files:closed_file")
+def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
+    """Return a closed file (called by payloads)."""
+    file: Any = _binary(kind, os.devnull, mode)
+    raw = file if kind == "FileIO" else file.raw
+    raw.name = name
+    if kind == "TextIOWrapper":
+        file = io.TextIOWrapper(file, text[0], text[1])
+        file.mode = mode
+    file.close()
+    return file
+
+
+def reduce_memory_file(pickler: CapturePickler, file: Any) -> Any:
+    """Reduce a StringIO or BytesIO; a closed one, which pickle refuses, to a closed one."""
+    if file.closed:
+        return closed_memory_file, (type(file),)
+    if type(file) is not io.StringIO or not (seen := newlines_seen(file)):
+        return NotImplemented
+    return io.StringIO, (), (file.__getstate__(), seen), None, None, fill_text
+
+
+@loader("files:fill_text")
+def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
+    """Give a StringIO its text, and what has been seen of newlines in it (called by payloads)."""
+    held, seen = state
+    file.__setstate__(held)
+    place, end = file.tell(), file.seek(0, os.SEEK_END)
+    file.writelines(seen)
+    file.seek(end)
+    file.truncate()
+    file.seek(place)
+
+
+@loader("files:closed_memory_file")
+def closed_memory_file(cls: Any) -> Any:
+    """Return a closed file in memory (called by payloads)."""
+    file = cls()
+    file.close()
+    return file
+
+
+_KINDS = ("TextIOWrapper", "BufferedReader", "BufferedWriter", "BufferedRandom", "FileIO")
+FAMILIES = [
+    (io.TextIOWrapper, reduce_file),
+    (io.BufferedReader, reduce_file),
+    (io.BufferedWriter, reduce_file),
+    (io.BufferedRandom, reduce_file),
+    (io.FileIO, reduce_file),
+]
+EXACT: dict[type, Any] = {io.StringIO: reduce_memory_file, io.BytesIO: reduce_memory_file}

@@ -1,0 +1,251 @@
+"""Functions and their cells. A function of the notebook travels by value, with the live namespace as globals.
+
+Two closures over one cell keep sharing it: the cell is a node of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from replkernel.loaders import loader
+from replkernel.state.analysis.mentions import LOOKS_AT_NAMES
+from replkernel.state.capture.sentinels import method_of_module
+from replkernel.state.patches.book import book, original
+from replkernel.state.patches.strays import is_loaded_by_notebook, is_stray
+from replkernel.state.python import method_entries
+from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import is_a, kind_of
+from replkernel.state.python.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+OWN_PACKAGE = __package__
+"""The callables of payloads are here; they are asked about most often."""
+
+_CLASS_DICT = type.__dict__["__dict__"]
+_CLASS_MRO = type.__dict__["__mro__"]
+
+
+_ABSENT_MAX = 4096
+_absent: set[str] = set()
+"""Names of submodules that an imported package does not have; bounded by `_ABSENT_MAX`."""
+
+
+def _module_named(name: object) -> types.ModuleType | None:
+    """Return the module of that name when it is imported, or is an imported package's that it loads lazily.
+
+    A class may say that it lives in a module which its package imports on first use only (``numpy.rec``);
+    unpickling imports that module by name, so it may be imported here as well.
+    """
+    if type(name) is not str:
+        return None
+    module = sys.modules.get(name)
+    if module is None and "." in name and name not in _absent:
+        package = sys.modules.get(name.partition(".")[0])
+        if isinstance(package, types.ModuleType) and "__path__" in vars(package):
+            try:
+                module = importlib.import_module(name)
+            except Exception:
+                module = None
+        if module is None and len(_absent) < _ABSENT_MAX:
+            _absent.add(name)
+    return module if isinstance(module, types.ModuleType) else None
+
+
+def _is_made(module: types.ModuleType) -> bool:
+    """Tell whether a module was made by hand, and not by an import: no other process could import it."""
+    attributes = vars(module)
+    return (
+        type(module) is types.ModuleType
+        and attributes.get("__spec__") is None
+        and "__file__" not in attributes
+        and attributes.get("__name__") not in ("__main__", *sys.builtin_module_names)
+    )
+
+
+def find_global(module_name: object, qualname: str) -> Any:
+    """Return what a library holds under a qualified name, running no code of the user's; None if nothing."""
+    module = _module_named(module_name)
+    if module is None or _is_made(module) or is_stray(module) or is_loaded_by_notebook(module):
+        return None
+    first, _, rest = qualname.partition(".")
+    found: Any = vars(module).get(first)
+    while rest and isinstance(found, type):
+        step, _, rest = rest.partition(".")
+        for base in _CLASS_MRO.__get__(found):
+            attributes = _CLASS_DICT.__get__(base)
+            if step in attributes:
+                found = attributes[step]
+                break
+        else:
+            return None
+    return None if rest else found
+
+
+ATTRS_FILE = "<attrs generated"
+"""How the file names of code begin that attrs has made."""
+
+
+def is_library_function(function: types.FunctionType, main_name: str) -> bool:
+    """Tell whether importing finds this very function."""
+    module = function.__module__
+    if module == main_name or module is None or "<locals>" in function.__qualname__:
+        return False
+    if book and book.is_patched(module, function.__qualname__):
+        return False
+    return find_global(module, function.__qualname__) is function
+
+
+def _wrapped_in_library(function: types.FunctionType) -> bool:
+    """Tell whether a library's class has this very function as a class or static method."""
+    module, qualname = function.__module__, function.__qualname__
+    if module is None or "." not in qualname or "<locals>" in qualname or module == "__main__":
+        return False
+    found = find_global(module, qualname)
+    return kind_of(found) in (classmethod, staticmethod) and found.__func__ is function
+
+
+@loader("functions:wrapped_function")
+def wrapped_function(module: str, qualname: str) -> Any:
+    """Return the function of a library's class or static method (called by payloads)."""
+    importlib.import_module(module)
+    return find_global(module, qualname).__func__
+
+
+def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> Any:
+    """Reduce a function: by name when a library's import finds it, else by value."""
+    if function.__globals__.get("__package__") == OWN_PACKAGE:
+        return NotImplemented
+    if (root := book.token_of(function)) is not None:
+        return original, (root,)
+    if is_library_function(function, pickler.world.seeds.main_name):
+        pickler.module_needed(function.__module__)
+        return NotImplemented
+    if _wrapped_in_library(function):
+        pickler.module_needed(function.__module__)
+        return wrapped_function, (function.__module__, function.__qualname__)
+    pickler.codes.append(function.__code__)
+    args = (
+        function.__code__,
+        _globals_for(pickler, function),
+        function.__name__,
+        function.__closure__,
+        *method_entries.entry_of(pickler, function),
+    )
+    state = (
+        function.__defaults__,
+        function.__kwdefaults__,
+        function.__annotations__ or None,
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+        function.__dict__,
+    )
+    return make_function, args, state, None, None, fill_function
+
+
+def _globals_for(pickler: CapturePickler, function: types.FunctionType) -> Any:
+    """Return a function's globals; of the copy of all variables that attrs makes, what the method uses."""
+    code, scope = function.__code__, function.__globals__
+    if scope is pickler.namespace or not code.co_filename.startswith(ATTRS_FILE):
+        return _globals_of(pickler, scope)
+    used = {"__name__", *code.co_names}
+    for constant in code.co_consts:
+        used.update(constant.co_names if isinstance(constant, types.CodeType) else ())
+    kept = {name: scope[name] for name in sorted(used) if name in scope}
+    pickler.extras[("used globals", id(function))] = kept
+    return kept
+
+
+def _globals_of(pickler: CapturePickler, scope: dict[str, Any]) -> Any:
+    if scope is pickler.namespace:
+        return scope
+    name = scope.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    key = ("module dict", id(scope))
+    if key in pickler.extras:
+        return pickler.extras[key]
+    stand_in: Any = scope
+    if module is not None and vars(module) is scope and importable(module) is not None:
+        stand_in = ModuleDict(str(name))
+    elif (made := module_of_dict(scope)) is not None:
+        stand_in = MadeModuleDict(made)
+    pickler.touched = True
+    pickler.extras[key] = stand_in
+    return stand_in
+
+
+@loader("functions:make_function")
+def make_function(
+    code: Any, scope: dict[str, Any], name: str, closure: Any, entry: method_entries.Entry | None = None
+) -> types.FunctionType:
+    """Return a function with its cells and no more: that of a class that is here (called by payloads)."""
+    known = None if entry is None else method_entries.present(entry, scope)
+    if known is not None and method_entries.renew(known, code, name, closure):
+        return known
+    return types.FunctionType(code, scope, name, None, closure)
+
+
+@loader("functions:fill_function")
+def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
+    """Give a function what it has beside its code (called by payloads)."""
+    defaults, kwdefaults, annotations, qualname, module, doc, attributes = state
+    function.__defaults__ = defaults
+    function.__kwdefaults__ = kwdefaults
+    function.__annotations__ = annotations or {}
+    function.__qualname__ = qualname
+    function.__module__ = module
+    function.__doc__ = doc
+    function.__dict__ = attributes
+
+
+def reduce_cell(pickler: CapturePickler, cell: types.CellType) -> Any:
+    """Reduce a closure's cell; what it holds is its state, so that it may lead back to its function."""
+    try:
+        contents = cell.cell_contents
+    except ValueError:
+        return make_cell, ()
+    return make_cell, (), (contents,), None, None, fill_cell
+
+
+@loader("functions:make_cell")
+def make_cell() -> types.CellType:
+    """Return an empty cell (called by payloads)."""
+    return types.CellType()
+
+
+@loader("functions:fill_cell")
+def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
+    """Put a cell's contents in (called by payloads)."""
+    cell.cell_contents = state[0]
+
+
+def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
+    """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
+
+    One that a module has for a function of its own travels by that name.
+    """
+    if (root := book.token_of(function)) is not None:
+        return original, (root,)
+    owner = function.__self__
+    if owner is None or is_a(owner, types.ModuleType):
+        if function.__module__ is not None:
+            pickler.module_needed(function.__module__)
+        if function.__name__ in LOOKS_AT_NAMES:
+            pickler.codes.append(None)
+    elif is_a(owner, type):
+        pickler.module_needed(module_of(owner))
+    else:
+        return method_of_module(pickler, function) or NotImplemented
+    return NotImplemented
+
+
+EXACT = {
+    types.FunctionType: reduce_function,
+    types.CellType: reduce_cell,
+    types.BuiltinFunctionType: reduce_builtin,
+}

@@ -1,0 +1,79 @@
+"""Locks: new ones, held if they were held. Conditions, events, semaphores and queues are made of these."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import queue
+import re
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from replkernel.loaders import loader
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.restore import loading
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+_IN_A_RING = 3, 13
+"""Since this release a SimpleQueue keeps its items in no list."""
+_COUNT = re.compile(r"owner=(\d+) count=(\d+)")
+
+
+def reduce_lock(pickler: CapturePickler, lock: Any) -> Any:
+    """Reduce a plain lock."""
+    return make_lock, (lock.locked(),)
+
+
+@loader("locks:make_lock")
+def make_lock(held: bool) -> Any:
+    """Return a plain lock (called by payloads)."""
+    lock = threading.Lock()
+    if held:
+        lock.acquire()
+    return lock
+
+
+def reduce_rlock(pickler: CapturePickler, lock: Any) -> Any:
+    """Reduce a re-entrant lock: how often the main thread holds it."""
+    found = _COUNT.search(repr(lock))
+    owner, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if count and owner != threading.main_thread().ident:
+        raise CannotTravel("The lock is held by another thread.")
+    return make_rlock, (count,)
+
+
+@loader("locks:make_rlock")
+def make_rlock(count: int) -> Any:
+    """Return a re-entrant lock (called by payloads)."""
+    lock = threading.RLock()
+    for _ in range(count):
+        loading.current().late.append(lock.acquire)
+    return lock
+
+
+def reduce_simple_queue(pickler: CapturePickler, simple: Any) -> Any:
+    """Reduce a SimpleQueue: what is in it is at the end of a list that the garbage collector sees."""
+    count = simple.qsize()
+    if not count:
+        return queue.SimpleQueue, ()
+    lists = [held for held in gc.get_referents(simple) if type(held) is list]
+    if sys.version_info >= _IN_A_RING or len(lists) != 1 or len(lists[0]) < count:
+        raise CannotTravel("The items of a SimpleQueue cannot be seen without taking them out.")
+    return queue.SimpleQueue, (), tuple(lists[0][-count:]), None, None, fill_simple_queue
+
+
+@loader("locks:fill_simple_queue")
+def fill_simple_queue(simple: Any, items: tuple[Any, ...]) -> None:
+    """Put the items into a SimpleQueue (called by payloads)."""
+    for item in items:
+        simple.put(item)
+
+
+EXACT: dict[type, Any] = {
+    _thread.LockType: reduce_lock,
+    _thread.RLock: reduce_rlock,
+    queue.SimpleQueue: reduce_simple_queue,
+}

@@ -1,0 +1,1 @@
+"""logging: loggers, their handlers and settings."""

@@ -1,0 +1,221 @@
+"""Modules: by name where an import finds them, by value where the notebook made them."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import importlib
+import importlib.machinery
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from replkernel.loaders import loader
+from replkernel.state.patches.book import book
+from replkernel.state.patches.imported_sources import at_hand
+from replkernel.state.patches.places import place_of_module
+from replkernel.state.patches.strays import begin_anew, enroll, is_loaded_by_notebook, is_stray
+from replkernel.state.python.kinds import derives, kind_of
+from replkernel.state.restore import loading
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
+_OF_PYTHON = "__builtins__"
+_OF_FINDING = ("__loader__", "__spec__")
+_PLAIN_SPECS = (type(None), importlib.machinery.ModuleSpec)
+_PLAIN_LOADERS = (type(None), importlib.machinery.SourceFileLoader, importlib.machinery.SourcelessFileLoader)
+"""What travels of how a module was found; a loader of another kind stays behind, and its spec."""
+
+
+class ModuleDict:
+    """Stands for the dictionary of an importable module (the globals of its functions)."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class MadeModuleDict:
+    """Stands for the dictionary of a module that the notebook made (the globals of its functions)."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+
+
+def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
+    """Return the module that the notebook made whose dictionary `scope` is; None if it is no module's."""
+    if not scope.keys() >= _MODULE_MARKS:
+        return None
+    known = _made.get(id(scope), _nobody)()
+    if known is not None and vars(known) is scope:
+        return known
+    for holder in gc.get_referrers(scope):
+        if isinstance(holder, types.ModuleType) and vars(holder) is scope:
+            _made[id(scope)] = weakref.ref(holder)
+            return holder
+    return None
+
+
+_made: dict[int, Callable[[], types.ModuleType | None]] = {}
+"""The modules that were searched for, by the id of their dictionary: the search looks at every object."""
+
+_MODULE_MARKS = {"__name__", "__loader__", "__spec__"}
+"""What the dictionary of a module has, also after autoreload has emptied it."""
+
+
+def stand_in_for(scope: dict[str, Any]) -> Any:
+    """Return what stands for a dictionary that a variable holds, if it is a module's; else itself."""
+    name = scope.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    if module is not None and vars(module) is scope and importable(module) is not None and name != "__main__":
+        return ModuleDict(str(name))
+    return scope
+
+
+def _nobody() -> None:
+    """Stand in for a module that was not searched for yet."""
+
+
+def reduce_made_dict(pickler: CapturePickler, of: MadeModuleDict) -> Any:
+    """Reduce such a dictionary."""
+    return made_module_dict, (of.module,)
+
+
+_scopes: dict[str, types.ModuleType] = {}
+"""The newest module of each name that was made for its dictionary: functions hold that one only."""
+
+
+@loader("modules:made_module_dict")
+def made_module_dict(module: types.ModuleType) -> dict[str, Any]:
+    """Return the dictionary of a module, which stays one for as long (called by payloads)."""
+    _scopes[module.__name__] = module
+    return vars(module)
+
+
+def importable(module: types.ModuleType) -> str | None:
+    """Return the name under which `module` is imported; None for a module that the notebook made."""
+    attributes: dict[str, Any] = _DICT.__get__(module)
+    name = attributes.get("__name__")
+    if type(name) is str and sys.modules.get(name) is not module:
+        name = getattr(attributes.get("__spec__"), "name", None)  # `_collections_abc` calls itself otherwise.
+    if type(name) is not str or sys.modules.get(name) is not module or is_stray(module):
+        return None
+    made_by_import = attributes.get("__spec__") is not None or name in sys.builtin_module_names
+    if is_loaded_by_notebook(module):
+        return None
+    return name if made_by_import or name == "__main__" else None
+
+
+def reduce_module(pickler: CapturePickler, module: types.ModuleType) -> Any:
+    """Reduce a module."""
+    attributes: dict[str, Any] = _DICT.__get__(module)
+    if attributes is pickler.namespace:
+        return main_module, ()
+    name = importable(module)
+    if name is not None:
+        pickler.module_needed(name)
+        return import_module, (name,)
+    made_name = str(attributes.get("__name__", ""))
+    registered = sys.modules.get(made_name) is module
+    root = place_of_module(made_name).root()
+    if registered and book.knows(root):
+        if root not in pickler.roots:
+            return registered_module, (root,)
+        registered = False
+    stray = is_stray(module)
+    made = make_module, (type(module), made_name, registered, stray)
+    state = _state_of(attributes)
+    return (*made, state, None, None, fill_module)
+
+
+def reduce_module_dict(pickler: CapturePickler, of: ModuleDict) -> Any:
+    """Reduce a module's dictionary."""
+    pickler.module_needed(of.name)
+    return module_dict, (of.name,)
+
+
+@loader("modules:main_module")
+def main_module() -> Any:
+    """Return the notebook's module (called by payloads)."""
+    return loading.current().seeds.main_module()
+
+
+@loader("modules:import_module")
+def import_module(name: str) -> Any:
+    """Import a module (called by payloads)."""
+    module = sys.modules.get(name)
+    if module is not None and is_stray(module):
+        del sys.modules[name]
+        begin_anew(name)
+        module = None
+    if module is None:
+        with at_hand():
+            module = importlib.import_module(name)
+    return module
+
+
+@loader("modules:module_dict")
+def module_dict(name: str) -> dict[str, Any]:
+    """Return a module's dictionary (called by payloads)."""
+    found: dict[str, Any] = vars(import_module(name))
+    return found
+
+
+@loader("modules:registered_module")
+def registered_module(root: str) -> Any:
+    """Return the module that the notebook made and put where imports find it (called by payloads)."""
+    return book.held(root)
+
+
+def _state_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return a module's attributes, without a spec or loader that cannot be copied."""
+    loader, spec = attributes.get("__loader__"), attributes.get("__spec__")
+    plain = kind_of(spec) in _PLAIN_SPECS and {type(loader), type(getattr(spec, "loader", None))} <= {
+        *_PLAIN_LOADERS
+    }
+    return {
+        key: value
+        for key, value in attributes.items()
+        if key != _OF_PYTHON and (key not in _OF_FINDING or (plain and value is not None))
+    }
+
+
+@loader("modules:make_module")
+def make_module(
+    cls: type[types.ModuleType], name: str, registered: bool, stray: bool = False
+) -> types.ModuleType:
+    """Return an empty module (called by payloads).
+
+    A stray is this process's module of that name, if it has it: other modules may hold it.
+    """
+    module = sys.modules.get(name) if stray else None
+    if module is None or not derives(type(module), cls):
+        module = cls.__new__(cls)
+        types.ModuleType.__init__(module, name)
+    if stray:
+        enroll(module)
+    if registered:
+        sys.modules[name] = module
+    return module
+
+
+@loader("modules:fill_module")
+def fill_module(module: types.ModuleType, state: dict[str, Any]) -> None:
+    """Give a module its attributes (called by payloads)."""
+    attributes = vars(module)
+    attributes.clear()
+    attributes.update(state)
+    attributes.setdefault(_OF_PYTHON, vars(builtins))
+    for key in _OF_FINDING:
+        attributes.setdefault(key, None)
+
+
+EXACT = {ModuleDict: reduce_module_dict, MadeModuleDict: reduce_made_dict, types.ModuleType: reduce_module}
+FAMILIES = [(types.ModuleType, reduce_module)]

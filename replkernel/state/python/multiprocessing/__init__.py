@@ -1,0 +1,1 @@
+"""multiprocessing: contexts and shared memory."""

@@ -1,0 +1,1 @@
+"""re: matches, and searches part-way."""

@@ -1,0 +1,152 @@
+"""Searches of regular expressions part-way (`re.finditer`): brought to the same place by searching again.
+
+Python tells no one where a search stands; it is read from the scanner itself, as far as a search whose places
+are known shows where they are in this Python.
+Law: a scanner is read and never advanced; where it cannot be read it is refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import struct
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from replkernel.loaders import loader
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.python.kinds import kind_of
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+KIND: type = type(re.compile("").scanner(""))  # type: ignore[attr-defined]
+
+_SAMPLE, _FROM, _TO = "xxbaacxxx", 2, 7
+_PLACES = (2, 2, 5, 5, 6, 7, None)
+_ADVANCES = (0, 1, 0, 1, 1, 1, 0)
+"""Where a search for ``a*`` in the sample stands, before its first match and after each call; whether the
+next match must not be empty there."""
+
+_WORD, _HALF = struct.calcsize("P"), struct.calcsize("i")
+
+
+class _Layout(NamedTuple):
+    """Where a scanner keeps things: words (the last one of halves of words), counted from its begin."""
+
+    pattern: int
+    begin: int
+    string: int
+    pos: int
+    must_advance: int
+
+
+class Place(NamedTuple):
+    """Where a search stands, in characters, None at its end; whether its last match was empty."""
+
+    at: int | None
+    must_advance: int
+
+
+def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
+    """Reduce a search to its pattern, its string and its place."""
+    layout = _layout()
+    if layout is None:
+        raise CannotTravel("This Python does not show where a search of a regular expression stands.")
+    words = _words(scanner)
+    pattern: Any = scanner.pattern
+    string = _object_at(words[layout.string])
+    if kind_of(string) not in (str, bytes):
+        raise CannotTravel("A search in something other than text or bytes cannot be copied.")
+    pos, endpos = words[layout.pos], words[layout.pos + 1]
+    return searching, (pattern, string, pos, endpos, *_place(scanner, layout))
+
+
+@loader("regex:searching")
+def searching(pattern: Any, string: Any, pos: int, endpos: int, at: int | None, must_advance: int) -> Any:
+    """Return a search that stands at a place (called by payloads).
+
+    Raises ValueError when it never comes there.
+    """
+    layout = _layout()
+    scanner = pattern.scanner(string, pos, endpos)
+    if layout is None:
+        raise ValueError("this Python does not show where a search stands")
+    wanted = Place(at, must_advance)
+    while _place(scanner, layout) != wanted:
+        if scanner.search() is None and wanted.at is not None:
+            raise ValueError("the search does not come to where it stood")
+    return scanner
+
+
+def _place(scanner: Any, layout: _Layout) -> Place:
+    words = _words(scanner)
+    begin, start, end = words[layout.begin : layout.begin + 3]
+    must_advance = _halves(scanner)[layout.must_advance]
+    if not start:
+        return Place(None, must_advance)
+    endpos = words[layout.pos + 1]
+    return Place((start - begin) * endpos // (end - begin) if end > begin else 0, must_advance)
+
+
+def _words(scanner: Any) -> tuple[int, ...]:
+    data = _bytes(scanner)
+    return struct.unpack(f"{len(data) // _WORD}P", data)
+
+
+def _halves(scanner: Any) -> tuple[int, ...]:
+    data = _bytes(scanner)
+    return struct.unpack(f"{len(data) // _HALF}i", data)
+
+
+def _bytes(scanner: Any) -> bytes:
+    size = KIND.__basicsize__
+    return ctypes.string_at(id(scanner), size - size % _WORD)
+
+
+def _object_at(address: int) -> Any:
+    return ctypes.cast(address, ctypes.py_object).value
+
+
+@functools.cache
+def _layout() -> _Layout | None:
+    """Return where a scanner keeps things, as a search in a sample shows; None when it does not show that."""
+    if sys.implementation.name != "cpython" or KIND.__itemsize__:
+        return None
+    sample: Any = re.compile("a*")
+    scanner = sample.scanner(_SAMPLE, _FROM, _TO)
+    words, halves = [_words(scanner)], [_halves(scanner)]
+    for _ in _PLACES[1:]:
+        scanner.search()
+        words.append(_words(scanner))
+        halves.append(_halves(scanner))
+    count = len(words[0])
+    found = _Layout(
+        _only([at for at in range(2, count) if words[0][at] == id(sample)]),
+        _only([at for at in range(2, count - 2) if _is_begin(words, at)]),
+        _only([at for at in range(2, count) if words[0][at] == id(_SAMPLE)]),
+        _only([at for at in range(2, count - 1) if words[0][at : at + 2] == (_FROM, _TO)]),
+        _only([at for at in range(len(halves[0])) if tuple(row[at] for row in halves) == _ADVANCES]),
+    )
+    return found if min(found) > 0 else None
+
+
+def _is_begin(words: Sequence[tuple[int, ...]], at: int) -> bool:
+    """Tell whether a word is the address of the text, and the next two where the search is and ends."""
+    begin = words[0][at]
+    places = [row[at + 1] - begin if row[at + 1] else None for row in words]
+    return (
+        begin != 0
+        and all(row[at] == begin and row[at + 2] == begin + _TO for row in words)
+        and tuple(places) == _PLACES
+    )
+
+
+def _only(found: list[int]) -> int:
+    """Return the one place that was found; -1 for none or several."""
+    return found[0] if len(found) == 1 else -1
+
+
+EXACT = {KIND: reduce_scanner}

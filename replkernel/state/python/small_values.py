@@ -1,0 +1,67 @@
+"""Small values of the standard library that pickle refuses, or knows by a name that only this process has."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import struct
+import typing
+from typing import TYPE_CHECKING, Any
+
+from replkernel.loaders import loader
+from replkernel.state.python.functions import find_global
+from replkernel.state.python.typing import notes_on
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+
+def reduce_struct(pickler: CapturePickler, layout: struct.Struct) -> Any:
+    """Reduce a Struct to its format."""
+    return struct.Struct, (layout.format,)
+
+
+def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
+    """Reduce a NewType."""
+    if (
+        find_global(kind.__module__, kind.__qualname__) is kind
+        and kind.__module__ != pickler.world.seeds.main_name
+    ):
+        return NotImplemented
+    return make_newtype, (kind.__qualname__, kind.__supertype__, kind.__module__), *notes_on(kind)
+
+
+@loader("small_values:make_newtype")
+def make_newtype(name: str, base: Any, module: str) -> Any:
+    """Return a NewType (called by payloads)."""
+    new_type: Any = typing.NewType
+    made = new_type(name, base)
+    made.__module__ = module
+    return made
+
+
+def reduce_system_random(pickler: CapturePickler, source: random.SystemRandom) -> Any:
+    """Reduce a source of the system's random numbers, which has no state."""
+    return random.SystemRandom, ()
+
+
+_WEEK_DATE: type = type(datetime.date(2000, 1, 3).isocalendar())
+
+
+def reduce_week_date(pickler: CapturePickler, value: Any) -> Any:
+    """Reduce a date by its week: it tells that it is a tuple."""
+    return make_week_date, tuple(value)
+
+
+@loader("small_values:make_week_date")
+def make_week_date(year: int, week: int, day: int) -> Any:
+    """Return a date by its week (called by payloads)."""
+    return datetime.date.fromisocalendar(year, week, day).isocalendar()
+
+
+EXACT: dict[type, Any] = {
+    _WEEK_DATE: reduce_week_date,
+    random.SystemRandom: reduce_system_random,
+    struct.Struct: reduce_struct,
+    typing.NewType: reduce_newtype,
+}

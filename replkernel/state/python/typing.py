@@ -1,0 +1,98 @@
+"""Type variables of the notebook's own generic classes: compared by identity, so they are nodes.
+
+And such a class with types for its variables: asked of `typing`, past a ``__class_getitem__`` of the class.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Any
+
+from replkernel.loaders import loader
+from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.functions import find_global
+from replkernel.state.python.kinds import derives
+from replkernel.state.python.paths import instance_dict
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.pickling import CapturePickler
+
+_MRO = type.__dict__["__mro__"]
+
+
+def _is_library(pickler: CapturePickler, variable: Any) -> bool:
+    module = getattr(variable, "__module__", None)
+    return module != pickler.world.seeds.main_name and find_global(module, variable.__name__) is variable
+
+
+def notes_on(kind: Any) -> tuple[Any, ...]:
+    """Return what cells have set on a type variable or a `NewType`, as the rest of a reduce tuple."""
+    notes = {name: value for name, value in (instance_dict(kind) or {}).items() if name[:2] != "__"}
+    return (notes, None, None, take_notes) if notes else ()
+
+
+@loader("typing:take_notes")
+def take_notes(kind: Any, notes: dict[str, Any]) -> None:
+    """Set what was set (called by payloads)."""
+    for name, value in notes.items():
+        setattr(kind, name, value)
+
+
+def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
+    """Reduce a TypeVar."""
+    if _is_library(pickler, variable):
+        return NotImplemented
+    options = (variable.__bound__, variable.__covariant__, variable.__contravariant__)
+    made = variable.__name__, variable.__constraints__, *options, variable.__module__
+    return make_typevar, made, *notes_on(variable)
+
+
+@loader("typing:make_typevar")
+def make_typevar(
+    name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str
+) -> Any:
+    """Return a TypeVar (called by payloads)."""
+    new: Any = typing.TypeVar
+    made = new(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)
+    made.__module__ = module
+    return made
+
+
+def reduce_paramspec(pickler: CapturePickler, variable: Any) -> Any:
+    """Reduce a ParamSpec or a TypeVarTuple."""
+    if _is_library(pickler, variable):
+        return NotImplemented
+    return make_paramspec, (type(variable), variable.__name__, variable.__module__), *notes_on(variable)
+
+
+@loader("typing:make_paramspec")
+def make_paramspec(cls: Any, name: str, module: str) -> Any:
+    """Return a ParamSpec or a TypeVarTuple (called by payloads)."""
+    made = cls(name)
+    made.__module__ = module
+    return made
+
+
+def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
+    """Reduce what a generic class of the notebook gives for types."""
+    _, arguments = alias.__reduce__()
+    origin = arguments[0]
+    if alias.__origin__ is not origin or not isinstance(origin, type):
+        return NotImplemented
+    if module_of(origin) != pickler.world.seeds.main_name or not derives(origin, typing.Generic):
+        return NotImplemented
+    return make_alias, arguments
+
+
+@loader("typing:make_alias")
+def make_alias(origin: Any, types: Any) -> Any:
+    """Return what `typing` gives for a class and types (called by payloads)."""
+    return vars(typing.Generic)["__class_getitem__"].__func__(origin, types)
+
+
+EXACT: dict[type, Any] = {
+    type(typing.Generic[typing.TypeVar("T")]): reduce_alias,  # type: ignore[index]
+    typing.TypeVar: reduce_typevar,
+    typing.ParamSpec: reduce_paramspec,
+    typing.TypeVarTuple: reduce_paramspec,
+}

@@ -1,0 +1,1 @@
+"""What was captured, back into the namespace of another process."""

@@ -1,0 +1,1 @@
+"""Whether what was rebuilt is what was captured, and what is done where it is not."""

@@ -1,0 +1,183 @@
+"""What takes the place of a component that is not as it was captured: of its smallest part, or of all of it.
+
+Law: what stays of it reaches no object that is not as it was; a dump of each variable tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from replkernel.records import ComponentRecord
+from replkernel.state import hooks
+from replkernel.state.capture.dump import Dump
+from replkernel.state.capture.whereabouts import Whereabouts
+from replkernel.state.python import paths
+from replkernel.state.python.class_registry import ROOT_PREFIX, ClassRegistry, qualname_of
+from replkernel.state.python.kinds import derives
+from replkernel.state.tombstone import Loss, entitle, is_tombstone, loss_of, lost, shorten
+from replkernel.state.verify import grafts
+from replkernel.state.verify.canonical import DIFFERENCES_MAX
+from replkernel.state.verify.proof import Verdict
+
+VARIABLES_MAX = 50
+"""A component of more variables is not looked through for what can stay of it."""
+
+_OF_ALL = frozenset({"what shares it", "names", "its classes"})
+"""Differences that are no one object's."""
+
+
+class Burial:
+    """Buries one component, which the replica `origin` made; `names` are the roots that it still owns."""
+
+    def __init__(
+        self,
+        record: ComponentRecord,
+        origin: str,
+        namespace: dict[str, Any],
+        names: Sequence[str],
+        classes: ClassRegistry,
+    ) -> None:
+        self._record = record
+        self._origin = origin
+        self._namespace = namespace
+        self._names = names
+        self._classes = classes
+        self._variables = [name for name in names if name in namespace]
+
+    def of_hooks(self, verdict: Verdict) -> list[Loss]:
+        """Return what would be lost, if that is all by how its user has it copied; leave everything as it is.
+
+        All else may be as it was once the process's own state is here.
+        """
+        wrong = self._smallest(verdict)
+        if wrong is None or not all(hooks.told_of(type(value)) for value, _ in wrong):
+            return []
+        places = self._places()
+        told = [(value, paths.type_name(value), why) for value, why in wrong]
+        told += [(grave, loss_of(grave).type_name, loss_of(grave).reason) for grave in verdict.lost]
+        placed = [(places.of(value), kind, why) for value, kind, why in told]
+        return [self._loss(found[0], kind, shorten(why), found[1]) for found, kind, why in placed if found]
+
+    def bury(
+        self,
+        verdict: Verdict,
+        drop_quietly: Callable[[list[Any]], None],
+        dumped: Callable[[str], Dump | None],
+    ) -> list[Loss]:
+        """Put tombstones where the component is not as it was; return what they stand for.
+
+        `drop_quietly` lets go of objects without their finalizers, `dumped` dumps a variable as it is.
+        """
+        namespace, wrong = self._namespace, self._smallest(verdict)
+        if wrong is None:
+            losses = self._losses_of_all(verdict.sentence())
+            gone = [loss for loss in losses if loss.name in namespace]
+            drop_quietly([namespace[loss.name] for loss in gone])
+            namespace.update({loss.name: lost(*msgspec.structs.astuple(loss)) for loss in gone})
+            return losses
+        graves = {id(value): self._grave("", value, why) for value, why in wrong}
+        drop_quietly([value for value, _ in wrong])
+        grafts.put(namespace, self._variables, graves)
+        reaching = [
+            name
+            for name in self._variables
+            if graves and not is_tombstone(namespace[name]) and _reaches(dumped(name), graves)
+        ]
+        for name in reaching:
+            drop_quietly([namespace[name]])
+            namespace[name] = self._grave(name, namespace[name], verdict.sentence())
+        return self._entitle([*verdict.lost, *graves.values(), *(namespace[name] for name in reaching)])
+
+    def _smallest(self, verdict: Verdict) -> list[tuple[Any, str]] | None:
+        """Return the objects that are not as they were, and why; None where nobody can tell which."""
+        differences = verdict.differences
+        if not 0 < len(self._variables) <= VARIABLES_MAX or len(differences) >= DIFFERENCES_MAX:
+            return None
+        if not (differences or verdict.lost):
+            return None
+        roots = {name: self._namespace[name] for name in self._variables}
+        found: dict[int, tuple[Any, str]] = {}
+        for difference in differences:
+            if difference.what in _OF_ALL or "(a key)" in difference.path:
+                return None
+            try:
+                value = grafts.smallest(roots, difference.path)
+            except LookupError:
+                return None
+            if not is_tombstone(value):
+                found.setdefault(id(value), (value, difference.sentence() + hooks.told_of(type(value))))
+        return list(found.values())
+
+    def _entitle(self, graves: Sequence[Any]) -> list[Loss]:
+        """Give tombstones the place that they have now; what nothing reaches any more is no loss."""
+        places = self._places()
+        losses: dict[int, Loss] = {}
+        for grave in graves:
+            found = places.of(grave)
+            if found is not None:
+                losses[id(grave)] = self._placed(grave, *found)
+        return list(losses.values())
+
+    def _places(self) -> Whereabouts:
+        return Whereabouts({name: self._namespace[name] for name in self._variables})
+
+    def _placed(self, grave: Any, name: str, path: str) -> Loss:
+        before = loss_of(grave)
+        loss = self._loss(name, before.type_name, before.reason, path)
+        entitle(grave, loss)
+        return loss
+
+    def _losses_of_all(self, sentence: str) -> list[Loss]:
+        """Return a loss for each variable.
+
+        A class has no variable of its own: those that hold it, or an instance, are lost with it.
+        Registrations, and a class that no variable holds, are named by what they are: what has no name is no
+        pin.
+        """
+        names = self._names
+        wanted = [name for name in names if not name.startswith(ROOT_PREFIX) and name != hooks.HOOKS_ROOT]
+        own = [name.removeprefix(ROOT_PREFIX) for name in names if name.startswith(ROOT_PREFIX)]
+        found = [cls for class_id in own if (cls := self._classes.find(class_id)) is not None]
+        if found:
+            wanted += [name for name in _held_by(self._namespace, found) if name not in wanted]
+        if not wanted:
+            wanted = [f"class {qualname_of(cls)}" for cls in found]
+        if hooks.HOOKS_ROOT in names and not wanted:
+            wanted = [hooks.REGISTRATIONS]
+        return [self._loss(name, self._type_name(name), shorten(sentence)) for name in wanted]
+
+    def _grave(self, name: str, value: Any, why: str) -> Any:
+        kind = self._type_name(name) if name else paths.type_name(value)
+        return lost(*msgspec.structs.astuple(self._loss(name, kind, shorten(why))))
+
+    def _loss(self, name: str, type_name: str, reason: str, path: str = "") -> Loss:
+        record = self._record
+        return Loss(name, type_name, self._origin, record.seq, record.making(name).cell, path, reason, True)
+
+    def _type_name(self, name: str) -> str:
+        """Return the type of what was captured; a builtin's is that of what was made of it."""
+        told = self._record.making(name).type_name
+        if told or name not in self._namespace:
+            return told or "object"
+        value = self._namespace[name]
+        return loss_of(value).type_name if is_tombstone(value) else paths.type_name(value)
+
+
+def _reaches(dump: Dump | None, wrong: Mapping[int, Any]) -> bool:
+    """Tell whether a dump has an object of `wrong`; of one whose objects are not at hand nobody knows."""
+    return dump is None or dump.table is not None or not wrong.keys().isdisjoint(dump.memo)
+
+
+def _held_by(namespace: Mapping[str, Any], classes: list[type]) -> list[str]:
+    return [
+        name
+        for name, value in namespace.items()
+        if any(value is cls or derives(type(value), cls) or _is_child(value, cls) for cls in classes)
+    ]
+
+
+def _is_child(value: Any, cls: type) -> bool:
+    return derives(type(value), type) and derives(value, cls)

@@ -1,0 +1,125 @@
+"""Environment, working directory, import path: what a notebook changed reaches another process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from replkernel.state.process.cwd import WorkingDirectoryPart
+from replkernel.state.process.environ import EnvironPart
+from replkernel.state.process.interpreter import InterpreterPart
+from replkernel.state.process.locale import LocalePart
+from replkernel.state.process.plain import decode_plain
+from replkernel.state.process.sys_path import SysPathPart
+
+
+@pytest.mark.parametrize(
+    "kind", [EnvironPart, WorkingDirectoryPart, SysPathPart, InterpreterPart, LocalePart]
+)
+def test_nothing_is_said_of_a_process_as_it_was_born(kind: type[EnvironPart]) -> None:
+    assert kind().dump() is None
+
+
+def test_a_variable_set_and_one_removed_reach_the_other_process() -> None:
+    os.environ["NOTEBOOK_GONE"] = "1"
+    here, there = EnvironPart(), EnvironPart()
+    os.environ["NOTEBOOK_KEY"] = "zürich \udcff"
+    del os.environ["NOTEBOOK_GONE"]
+    data = here.dump()
+    os.environ["NOTEBOOK_GONE"] = "1"
+    del os.environ["NOTEBOOK_KEY"]
+    assert data is not None
+    there.load(data)
+    assert os.environ["NOTEBOOK_KEY"] == "zürich \udcff"
+    assert "NOTEBOOK_GONE" not in os.environ
+
+
+def test_a_variable_put_back_to_its_first_value_is_put_back_elsewhere() -> None:
+    os.environ["NOTEBOOK_KEY"] = "first"
+    here, there = EnvironPart(), EnvironPart()
+    os.environ["NOTEBOOK_KEY"] = "second"
+    second = here.dump()
+    os.environ["NOTEBOOK_KEY"] = "first"
+    first = here.dump()
+    assert second is not None
+    assert first is not None
+    there.load(second)
+    assert os.environ["NOTEBOOK_KEY"] == "second"
+    there.load(first)
+    assert os.environ["NOTEBOOK_KEY"] == "first"
+
+
+@pytest.mark.parametrize("name", ["REPLKERNEL_STORE", "JPY_PARENT_PID", "CUDA_VISIBLE_DEVICES", "PWD"])
+def test_variables_of_one_process_or_host_stay_behind(name: str) -> None:
+    here = EnvironPart()
+    os.environ[name] = "changed"
+    assert here.dump() is None
+
+
+def test_a_loaded_environment_is_dumped_again_byte_for_byte() -> None:
+    here, there = EnvironPart(), EnvironPart()
+    os.environ["B_KEY"] = "1"
+    os.environ["A_KEY"] = "2"
+    data = here.dump()
+    assert data is not None
+    there.load(data)
+    there.load(data)
+    assert there.dump() == data
+    os.environ["C_KEY"] = "3"
+    changed, removed = decode_plain(there.dump() or b"")
+    assert changed == {"A_KEY": b"2", "B_KEY": b"1", "C_KEY": b"3"}
+    assert removed == []
+
+
+def test_the_working_directory_is_followed() -> None:
+    here, there = WorkingDirectoryPart(), WorkingDirectoryPart()
+    before = os.getcwd()
+    os.chdir("/")
+    data = here.dump()
+    os.chdir(before)
+    assert data is not None
+    there.load(data)
+    assert os.getcwd() == "/"
+
+
+def test_a_directory_that_this_host_lacks_is_named_and_still_told_to_the_next_host() -> None:
+    part = WorkingDirectoryPart()
+    part.load(b"/no/such/directory")
+    assert "/no/such/directory cannot be entered on this host" in part.trouble
+    assert part.dump() == b"/no/such/directory"
+    os.chdir("/")
+    assert part.dump() == b"/"
+
+
+def test_import_path_entries_of_birth_stay_each_hosts_own() -> None:
+    sys.path[:] = ["/host-a/lib", "/host-a/site"]
+    here = SysPathPart()
+    sys.path.insert(0, "/shared/src")
+    sys.path.append("data")
+    data = here.dump()
+    sys.path[:] = ["/host-b/lib", "/host-b/site", "/host-b/extra"]
+    there = SysPathPart()
+    assert data is not None
+    there.load(data)
+    assert sys.path == ["/shared/src", "/host-b/lib", "/host-b/site", "data", "/host-b/extra"]
+
+
+def test_limits_of_the_interpreter_are_followed() -> None:
+    here, there = InterpreterPart(), InterpreterPart()
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + 17)
+    sys.set_int_max_str_digits(9_999)
+    data = here.dump()
+    sys.setrecursionlimit(before)
+    assert data is not None
+    there.load(data)
+    assert sys.getrecursionlimit() == before + 17
+    assert sys.get_int_max_str_digits() == 9_999
+
+
+def test_a_locale_that_is_not_installed_is_named() -> None:
+    part = LocalePart()
+    part.load(b"xx_YY.UTF-8")
+    assert "xx_YY.UTF-8" in part.trouble
