@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "support"))
 
 from notebook import Notebook, pair
 
