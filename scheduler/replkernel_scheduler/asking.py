@@ -31,7 +31,7 @@ class Asking:
     def waiting_for(self, host: Host) -> list[Waiting]:
         """Return who is to be served on a host, first ones first; for any host: all of the shape."""
         found = host.claims[:WAITING_MAX]
-        heads = [waiting for _, waiting in found if waiting.hosts is None]
+        heads = self._parts.queue.any_lines and [waiting for _, waiting in found if waiting.hosts is None]
         if heads:
             for head in heads:
                 found += self._parts.queue.any_lines[head.shape][1:WAITING_MAX]
@@ -42,6 +42,15 @@ class Asking:
         """Return all whom a host can serve beside what computes there, by the pool that serves them."""
         found: dict[Pool, list[Waiting]] = {}
         pools = host.pools
+        if len(pools) == 1:
+            (pool,) = pools
+            left_here, those = len(pool.idle) + pool.lingering + pool.reclaiming, []
+            for waiting in self.waiting_for(host):
+                left_here -= waiting.wish.gpus
+                if left_here < 0 or not pool.suits(waiting.wish):
+                    break  # Nobody behind it is served before it.
+                those.append(waiting)
+            return {pool: those} if those else found
         left = [len(pool.idle) + pool.lingering + pool.reclaiming for pool in pools]
         for waiting in self.waiting_for(host):
             gpus = waiting.wish.gpus
@@ -57,7 +66,7 @@ class Asking:
     def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return whom to ask for what these need beside what is idle, or is their own."""
         need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
-        need += self._late(pool) if pool.reclaiming else 0
+        need += self.late(pool) if pool.reclaiming else 0
         if need <= 0 or self._parts.policies.keeps:
             return []
         own = {id(record): record for waiting in takers for record in self._own(pool, waiting)}
@@ -81,7 +90,7 @@ class Asking:
                 asked.remove(record)
         return asked
 
-    def _late(self, pool: Pool) -> int:
+    def late(self, pool: Pool) -> int:
         """Count GPUs whose holders have not given back in the usual time: others are asked for as many."""
         now = self._parts.now
         return sum(
@@ -119,15 +128,19 @@ class Asking:
         host = waiting.claim
         if host is None or not waiting.wish.gpus:
             return None, False
-        pool = next((pool for pool in host.pools if pool.reclaiming and pool.suits(waiting.wish)), None)
-        if pool is None:
+        for pool in host.pools:
+            if pool.reclaiming and pool.suits(waiting.wish):
+                break
+        else:
             return None, False
         before = [each for each in self.waiting_for(host) if each.key <= waiting.key]
-        need = sum(each.wish.gpus for each in before if pool.suits(each.wish)) - len(pool.idle)
+        need = sum([each.wish.gpus for each in before if pool.suits(each.wish)]) - len(pool.idle)
         coming = sorted(
-            (self._comes_s(record), len(record.lease.gpus))
-            for record in host.leases.values()
-            if record.pool is pool and record.phase == "reclaiming"
+            [
+                (self._comes_s(record), len(record.lease.gpus))
+                for record in host.leases.values()
+                if record.phase == "reclaiming" and record.pool is pool
+            ]
         )
         at_s = 0.0
         for comes_s, gpus in coming:
@@ -155,7 +168,7 @@ class Asking:
                 return round(hold_s * ahead / gpus, 3)
         else:
             ahead, gpus = (
-                sum(other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]),
+                sum([other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]]),
                 host.gpus,
             )
         return round(hold_s * max(1, ahead) / max(1, gpus), 3)

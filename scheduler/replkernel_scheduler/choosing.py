@@ -49,7 +49,10 @@ class Choosing:
         parts = self._parts
         resting = parts.leases.resting.get(wish.kernel_id) if wish.gpus else None
         if resting:
-            for record in sorted(resting.values(), key=lambda record: -record.lease.fence):
+            rested = list(resting.values())
+            if len(rested) > 1:
+                rested.sort(key=lambda record: -record.lease.fence)
+            for record in rested:
                 host = record.host
                 if (hosts is None or host in hosts) and (
                     record.phase == "reserved"
@@ -63,16 +66,18 @@ class Choosing:
         if parts.policies.reserve and wish.gpus:
             return None
         if hosts is None:
-            found = next(self.idle_pools(wish, key), None)
-            return None if found is None else Choice(found, None)
-        if len(hosts) > 1:
-            hosts = self._ranked(hosts, kernel)
+            best = next(self.idle_pools(wish, key), None)
+            return None if best is None else Choice(best, None)
+        found: list[Pool] = []
         for host in hosts:
-            if host.state == "up" and not claimed(host, key):
+            claims = host.claims
+            if host.state == "up" and not (claims and claims[0][0] < key):
                 pool = host.pool_with(wish)
                 if pool is not None:
-                    return Choice(pool, None)
-        return None
+                    found.append(pool)
+        if not found:
+            return None
+        return Choice(found[0] if len(found) == 1 else self._best(found, kernel), None)
 
     def on(self, host: Host, wish: LeaseRequest) -> Choice | None:
         """Return what a request that waits can have on `host`, whatever is claimed there."""
@@ -124,10 +129,11 @@ class Choosing:
             if pool.host.has_room(wish):
                 yield pool
 
-    def _ranked(self, hosts: list[Host], kernel: Kernel | None) -> list[Host]:
+    def _best(self, pools: list[Pool], kernel: Kernel | None) -> Pool:
+        """Return the one whose host should run the cell."""
         rank = self._parts.policies.executor.rank
         last = None if kernel is None else kernel.last
-        return sorted(hosts, key=lambda host: rank(host, is_last=host.name == last))
+        return min(pools, key=lambda pool: rank(pool.host, is_last=pool.host.name == last))
 
 
 def claimed(host: Host, key: Rank) -> bool:

@@ -72,9 +72,10 @@ class Granting:
             self.serve(waiting, choice)
             return
         self.serving.wait(waiting)
-        self.serving.reclaim(waiting)
+        comes = self.serving.reclaim(waiting)
         self.serving.tell(waiting)
-        self.moving.consider(waiting, kernel)
+        if not comes:
+            self.moving.consider(waiting, kernel, asked_back=True)
 
     def serve(self, waiting: Waiting, choice: Choice) -> None:
         """Grant a request that no longer stands in any line."""

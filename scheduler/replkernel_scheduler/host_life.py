@@ -300,6 +300,7 @@ class HostLife:
                     break
         for _, waiting in [*host.claims]:
             parts.queue.claim(waiting, None)
+        self.moving.looking.disappoint(host)
         self._any_lines_claim()
 
     def _any_lines_claim(self) -> None:

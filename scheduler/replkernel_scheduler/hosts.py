@@ -22,10 +22,12 @@ from replkernel_scheduler.types import (
     KernelSpec,
     LeaseId,
     LeaseRequest,
+    MigrationId,
 )
 
 if TYPE_CHECKING:
     from replkernel_scheduler.leases import LeaseRecord
+    from replkernel_scheduler.migrations import Migration
     from replkernel_scheduler.queue import Line
 
 MILLI = 1000
@@ -94,6 +96,7 @@ class Host:
         "cpu_milli",
         "cpu_subscribed",
         "gpus",
+        "hoped",
         "leases",
         "line",
         "memory_free",
@@ -121,6 +124,8 @@ class Host:
         self.prewarmed = self.warming = self.moves = 0
         self.leases: dict[LeaseId, LeaseRecord] = {}
         self.replicas: dict[KernelId, KernelSpec] = {}
+        self.hoped: dict[MigrationId, Migration] = {}
+        """Those who look for a host, and for whom GPUs of this one are asked back."""
         self.line: Line = []
         self.claims: Line = []
         self.cpu_milli = self.memory_milli = self.cpu_free = self.memory_free = 0
@@ -164,27 +169,28 @@ class Host:
 
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""
-        if not (wish.cpu or wish.memory_gb):
+        cpu, memory = wish.cpu, wish.memory_gb
+        # What is far from the limit need not be rounded: this is asked several times an event.
+        if cpu and self.cpu_free < cpu * MILLI + 1 and self.cpu_free < round(cpu * MILLI):
+            return False
+        if not memory or self.memory_free >= memory * MILLI + 1:
             return True
-        return (not wish.cpu or self.cpu_free >= round(wish.cpu * MILLI)) and (
-            not wish.memory_gb or self.memory_free >= round(wish.memory_gb * MILLI)
-        )
+        return self.memory_free >= round(memory * MILLI)
 
     def pool_with(self, wish: LeaseRequest, count: int | None = None) -> Pool | None:
         """Return the first pool with enough idle GPUs that suit, if there is room for the rest of `wish`."""
-        if (wish.cpu or wish.memory_gb) and not self.has_room(wish):
-            return None
         wanted = wish.gpus if count is None else count
         for pool in self.pools:
             if len(pool.idle) >= wanted and pool.suits(wish):
-                return pool
+                return pool if self.has_room(wish) else None
         return None
 
     def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether the host, with nothing else on it, has what `wish` asks for."""
-        if wish.cpu and round(wish.cpu * MILLI) > self.cpu_milli:
+        cpu, memory = wish.cpu * MILLI, wish.memory_gb * MILLI
+        if cpu + 1 > self.cpu_milli and round(cpu) > self.cpu_milli and cpu:
             return False
-        if wish.memory_gb and round(wish.memory_gb * MILLI) > self.memory_milli:
+        if memory + 1 > self.memory_milli and round(memory) > self.memory_milli and memory:
             return False
         gpus = wish.gpus
         for pool in self.pools:  # noqa: SIM110 - asked for every request: a generator costs as much again

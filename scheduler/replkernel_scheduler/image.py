@@ -116,6 +116,7 @@ class MigrationImage(Image, frozen=True, array_like=True, gc=False):
     bound: WaitingImage | None
     wanted: HostName | None
     tried: tuple[HostName, ...]
+    hopes: HostName | None = None
 
 
 class ReservationImage(Image, frozen=True, array_like=True, gc=False):

@@ -200,6 +200,7 @@ def _migration(parts: Parts, move: Migration) -> MigrationImage:
         bound,
         _name(move.wanted),
         tuple(sorted(move.tried)),
+        _name(move.hopes),
     )
 
 

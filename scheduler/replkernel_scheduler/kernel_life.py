@@ -167,6 +167,7 @@ class KernelLife:
             came = f"KernelPinned to {event.host}"
             raise self.parts.history.unexpected(event.kernel_id, "one of its replicas' hosts", came)
         kernel.pinned = event.host
+        self.parts.migrations.wake(event.kernel_id)
 
     def replica_lost(self, event: ReplicaLost) -> None:
         """Place another replica for one that is gone. One that is not known was replaced already."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.backfilling import Backfilling
-from replkernel_scheduler.choosing import Choosing
+from replkernel_scheduler.choosing import Choosing, claimed
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.looking import LINE_LOOKS
+from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.wishes import QUEUE_MAX
 
@@ -212,7 +214,7 @@ def _looking(parts: Parts) -> None:
     for shape, line in parts.migrations.looking.items():
         keys = [key for key, _ in line]
         _require(bool(line) and keys == sorted(keys), "who looks for a host is not in the queue's order")
-        for key, migration in line:
+        for place, (key, migration) in enumerate(line):
             waiting = migration.waiting
             _require(parts.migrations.by_id.get(migration.id) is migration, "what is over looks for a host")
             _require(migration.phase == "seeking", "what moves looks for a host")
@@ -220,6 +222,29 @@ def _looking(parts: Parts) -> None:
                 waiting is not None and (waiting.shape, waiting.key) == (shape, key),
                 "who looks for a host is in another's line",
             )
+            _require(migration.looks, "who stands in a line does not look")
+            _require(place >= LINE_LOOKS or not _could_move(parts, migration), "who looks overlooks a host")
+    _require(not parts.migrations.woken, "somebody was woken and not tried")
+    for host in parts.hosts.by_name.values():
+        for migration in host.hoped.values():
+            _require(migration.looks and migration.hopes is host, "who does not look hopes for a host")
+
+
+def _could_move(parts: Parts, migration: Migration) -> bool:
+    """Say whether a host has room for one that looks, which may leave where it is."""
+    waiting, kernel = migration.waiting, parts.kernels.by_id[migration.kernel_id]
+    of_request, asks = parts.leases.of_request, parts.kernels.asks_of(migration.kernel_id)
+    busy = {of_request[name].host.name for name in asks if name in of_request}
+    if waiting is None or not any(host.name not in busy | {kernel.pinned} for host in kernel.hosts):
+        return False
+    return any(
+        host.state == "up"
+        and not claimed(host, waiting.key)
+        and host.pool_with(waiting.wish) is not None
+        and kernel.spec.kernel_id not in host.replicas
+        and host.could_serve(kernel.spec)
+        for host in parts.hosts.by_name.values()
+    )
 
 
 def _migrations(parts: Parts) -> None:
@@ -227,7 +252,8 @@ def _migrations(parts: Parts) -> None:
     moves: dict[str, int] = {}
     for migration in parts.migrations.by_id.values():
         _require(parts.migrations.by_kernel.get(migration.kernel_id) is migration, "a kernel moves twice")
-        _require(parts.timers.at(("migration", migration.id)) is not None, "a migration never ends")
+        due = parts.timers.at(("migration", migration.id)) is not None
+        _require(due or migration.looks, "a migration never ends")
         moving = migration.phase == "moving"
         _require(moving == (migration.target is not None), "a migration moves nowhere")
         _require(moving or migration.lease is None, "a seeking migration holds GPUs")

@@ -171,6 +171,7 @@ class LeaseLife:
         parts, count = self.parts, len(record.lease.gpus)
         parts.users.get(record.lease.user).hold(-count, parts.now)
         parts.demand.committed -= count
+        parts.migrations.wake(record.lease.kernel_id)
 
     def _return(self, record: LeaseRecord) -> None:
         """Give a cell's GPUs back to the lease that holds them for the kernel's whole life."""

@@ -8,7 +8,8 @@
 | moving | ReplicaFailed, target lost | seeking: rolled back |
 | moving | the deadline | over: rolled back and given up |
 
-Where hosts come by themselves, looking in vain counts for neither: one that has begun nothing looks on.
+Where hosts come by themselves, looking in vain counts for neither: one that has begun nothing looks on, until
+room comes (looking.py).
 Law: the source keeps its replica until the target's has the state. Ids are never used twice. (Spec 1.5.)
 """
 
@@ -33,13 +34,16 @@ class Migration:
     """One replica's way; `waiting` is the request that it is for (None: its host is being drained).
 
     `wanted` is the host that its kernel's owner named, `tried` are those that a try has failed on.
+    While it `looks` for one it `hopes` for that on which GPUs were asked back for it.
     """
 
     __slots__ = (
         "deadline_at",
+        "hopes",
         "id",
         "kernel_id",
         "lease",
+        "looks",
         "phase",
         "source",
         "target",
@@ -55,6 +59,8 @@ class Migration:
         self.kernel_id, self.waiting, self.deadline_at = kernel_id, waiting, deadline_at
         self.phase: Literal["seeking", "moving"] = "seeking"
         self.tries = 0
+        self.looks = False
+        self.hopes: Host | None = None
         self.source: Host | None = None
         self.target: Host | None = None
         self.lease: LeaseRecord | None = None
@@ -65,16 +71,18 @@ class Migration:
 class Migrations:
     """All that are not over; `looking` are the requests for which no host has the GPUs at present.
 
-    They stand in the lines of their shapes, sorted by their keys.
+    They stand in the lines of their shapes, sorted by their keys. `woken` are those to be tried again before
+    the event is over.
     """
 
-    __slots__ = ("by_id", "by_kernel", "issued", "looking")
+    __slots__ = ("by_id", "by_kernel", "issued", "looking", "woken")
 
     def __init__(self) -> None:
         """Start with none."""
         self.by_id: dict[MigrationId, Migration] = {}
         self.by_kernel: dict[KernelId, Migration] = {}
         self.looking: dict[Shape, list[tuple[Rank, Migration]]] = {}
+        self.woken: dict[MigrationId, Migration] = {}
         self.issued = 0
 
     def open(self, kernel_id: KernelId, waiting: Waiting | None, now: float) -> Migration:
@@ -92,6 +100,7 @@ class Migrations:
 
     def look(self, migration: Migration, waiting: Waiting) -> None:
         """Have a migration for `waiting` found when GPUs come free."""
+        migration.looks = True
         line = self.looking.setdefault(waiting.shape, [])
         at = bisect_left(line, (waiting.key,))
         if line[at : at + 1] != [(waiting.key, migration)]:
@@ -99,6 +108,11 @@ class Migrations:
 
     def stop_looking(self, migration: Migration) -> None:
         """Have it found no more, if it was to be."""
+        if not migration.looks:
+            return
+        migration.looks = False
+        self.woken.pop(migration.id, None)
+        self.hope(migration, None)
         waiting = migration.waiting
         line = None if waiting is None else self.looking.get(waiting.shape)
         if waiting is None or line is None:
@@ -108,6 +122,21 @@ class Migrations:
             del line[at]
             if not line:
                 del self.looking[waiting.shape]
+
+    def hope(self, migration: Migration, host: Host | None) -> None:
+        """Let one that looks hope for GPUs that are asked back on `host` (None: for none)."""
+        if migration.hopes is not None:
+            del migration.hopes.hoped[migration.id]
+        migration.hopes = host
+        if host is not None:
+            host.hoped[migration.id] = migration
+
+    def wake(self, kernel_id: KernelId) -> None:
+        """Have one that looks tried again: what its kernel has, or where it is, has changed."""
+        if self.looking:
+            migration = self.by_kernel.get(kernel_id)
+            if migration is not None and migration.looks:
+                self.woken[migration.id] = migration
 
     def was_issued(self, name: MigrationId) -> bool:
         """Say whether this id was ever given."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import inf
 
-from replkernel_scheduler.choosing import Choice, Choosing, claimed
+from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import (
     LeaseQueued,
     MigrationFailed,
@@ -24,18 +24,13 @@ from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.lease_life import LeaseLife
+from replkernel_scheduler.looking import Looking
 from replkernel_scheduler.migrations import DEADLINE_S, TRIES_MAX, Migration, wait_s
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
-from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.targets import Targets
 from replkernel_scheduler.types import HostName, KernelId, MigrationId
-
-FREED_MAX = 16
-"""So many at most are tried on one host that has become free."""
-LINE_LOOKS = 64
-"""So far a line is looked through for a kernel that is not on the host."""
 
 
 class Moving:
@@ -48,11 +43,15 @@ class Moving:
         self.parts, self.choosing, self.granting = parts, choosing, granting
         self.lease_life, self.placing = lease_life, placing
         self.targets = Targets(parts, choosing, placing)
+        self.looking = Looking(parts, self.targets, granting.serving, self._begin)
 
     # -- beginnings -------------------------------------------------------------------------------
 
-    def consider(self, waiting: Waiting, kernel: Kernel | None) -> None:
-        """Begin a migration for a request that none of its kernel's hosts can serve."""
+    def consider(self, waiting: Waiting, kernel: Kernel | None, *, asked_back: bool = False) -> None:
+        """Begin a migration for a request that none of its kernel's hosts can serve.
+
+        `asked_back`: what there is to ask back on its own hosts has been, and does not suffice.
+        """
         parts, wish = self.parts, waiting.wish
         if kernel is None or not parts.policies.migration.enabled or wish.hosts or not wish.gpus:
             return
@@ -60,7 +59,7 @@ class Moving:
             return
         if waiting.hosts is None or not kernel.hosts or wish.kernel_id in parts.migrations.by_kernel:
             return
-        if parts.policies.reserve or self.granting.serving.reclaim(waiting):
+        if parts.policies.reserve or (not asked_back and self.granting.serving.reclaim(waiting)):
             return
         migration = parts.migrations.open(wish.kernel_id, waiting, parts.now)
         waiting.migration = migration.id
@@ -156,62 +155,23 @@ class Moving:
             return
         if migration.waiting is not None:
             if self._looks_on(migration):
-                self._look_on(migration, migration.waiting, kernel)
+                migration.tries -= 1  # Nothing was begun.
+                migration.deadline_at = inf
+                self.looking.wait(migration, migration.waiting, kernel)
                 return
             self.placing.one_more_host()
             if parts.reservations.by_id and migration.tries >= TRIES_MAX:
                 migration.tries -= 1  # A host is on its way: the deadline alone says when that is too late.
         self._later(migration, "no other host has the GPUs")
 
-    def _try_on(self, migration: Migration, host: Host) -> None:
-        """Try a host that has the GPUs; who cannot go there looks on."""
-        waiting, kernel = migration.waiting, self.parts.kernels.by_id[migration.kernel_id]
-        source = self.targets.victim(kernel)
-        pool = None if waiting is None else host.pool_with(waiting.wish)
-        if pool is not None and source is not None and host.could_serve(kernel.spec):
-            migration.tries += 1
-            self.parts.migrations.stop_looking(migration)
-            self._begin(migration, kernel, source, host, pool)
-
     def _looks_on(self, migration: Migration) -> bool:
         """Say whether a host may come, or become free, that nobody can be asked for."""
         return migration.waiting is not None and self.parts.settings.host_shape is None
 
-    def _look_on(self, migration: Migration, waiting: Waiting, kernel: Kernel) -> None:
-        """Look again when GPUs come free; those of another host that merely linger are asked back for it."""
-        parts, wish = self.parts, waiting.wish
-        migration.tries -= 1  # Nothing was begun.
-        migration.deadline_at = inf
-        parts.migrations.look(migration, waiting)
-        at = parts.now + wait_s(max(1, migration.tries), parts.reservations.mean_boot_s, parts.dice)
-        parts.timers.set(("migration", migration.id), at)
-        pool = self.targets.soon(wish, kernel)
-        if pool is not None:
-            self.granting.serving.reclaim_from(pool, [waiting])
-
-    def freed(self, host: Host) -> None:
-        """Let who looks for a host have this one, in the queue's order; FREED_MAX are tried at most."""
-        seen: set[MigrationId] = set()
-        while len(seen) < FREED_MAX and host.state == "up":
-            migration = self._next_for(host, seen)
-            if migration is None:
-                return
-            seen.add(migration.id)
-            self._try_on(migration, host)
-
-    def _next_for(self, host: Host, seen: set[MigrationId]) -> Migration | None:
-        """Return the first that this host can serve, of each shape the first that is not on it already."""
-        best: tuple[Rank, Migration] | None = None
-        for line in self.parts.migrations.looking.values():
-            for key, migration in line[:LINE_LOOKS]:
-                waiting = migration.waiting
-                behind = best is not None and best[0] < key
-                if behind or waiting is None or claimed(host, key) or host.pool_with(waiting.wish) is None:
-                    break
-                if migration.kernel_id not in host.replicas and migration.id not in seen:
-                    best = key, migration
-                    break
-        return None if best is None else best[1]
+    def look_again(self, migration: Migration) -> None:
+        """Try one that looks for a host once more: something that it depends on has changed."""
+        if migration.looks:
+            self._try(migration)
 
     def _wait_again(self, migration: Migration, why: str) -> None:
         """Tell a request where it stands again, and try again after a while."""

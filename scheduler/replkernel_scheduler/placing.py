@@ -180,7 +180,8 @@ class Placing:
         self.serving.touch(pool.host)
 
     def rehost(self, kernel: Kernel) -> None:
-        """Let the kernel's waiting requests stand where its replicas are now."""
+        """Let the kernel's waiting requests stand where its replicas are now, and look from there."""
+        self.parts.migrations.wake(kernel.spec.kernel_id)
         for request in self.parts.kernels.asks_of(kernel.spec.kernel_id):
             waiting = self.parts.queue.by_request.get(request)
             if waiting is not None and not waiting.wish.hosts:

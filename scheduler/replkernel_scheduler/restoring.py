@@ -54,6 +54,10 @@ def _restore(parts: Parts, image: CoreImage) -> None:
         looking = parts.migrations.by_id[name]
         if looking.waiting is not None:
             parts.migrations.look(looking, looking.waiting)
+    for move in image.migrations:
+        if move.hopes is not None:
+            looking = parts.migrations.by_kernel[move.kernel_id]
+            parts.migrations.hope(looking, parts.hosts.by_name[move.hopes])
     for kept in image.reservations:
         made = Reservation(kept.number, kept.shape, kept.asked_at)
         made.shares.update(kept.shares)

@@ -56,7 +56,11 @@ class Serving:
 
     def settle(self) -> None:
         """Serve whoever can be served on the hosts that changed, and tell who moved up."""
-        while self._touched:
+        woken = self.parts.migrations.woken
+        while self._touched or woken:
+            if not self._touched:
+                self.moving.look_again(woken.pop(next(iter(woken))))
+                continue
             host = self._touched.pop(next(iter(self._touched)))
             if self.parts.hosts.by_name.get(host.name) is host and host.state == "up":
                 self._serve(host)
@@ -77,11 +81,11 @@ class Serving:
             if host.lingering:
                 self._reclaim_on(host)
             if host.line:
-                for _, waiting in host.claims[:TOLD_MAX]:
-                    if waiting.hosts is not None:
-                        self._tell_change(waiting)
+                for place, (_, waiting) in enumerate(host.claims[:TOLD_MAX], 1):
+                    if waiting.told != place and waiting.hosts is not None:
+                        self._tell_place(waiting, place)
         if self.parts.migrations.looking:
-            self.moving.freed(host)
+            self.moving.looking.freed(host)
 
     def _let_pass(self, host: Host) -> None:
         """Serve those behind the first claim that are thought not to make it later."""
@@ -149,12 +153,13 @@ class Serving:
             self._head_claims(waiting)
             return
         before = waiting.claim
-        fit = [host for host in waiting.hosts if host.state == "up" and host.could_serve(waiting.wish)]
-        if self.parts.policies.reserve:
-            fit = []
-        best = min(
-            fit, key=lambda host: (len(host.claims) - (host is before), -_soon(host), host.name), default=None
-        )
+        best: Host | None = None
+        least: tuple[int, int, str] | None = None
+        for host in () if self.parts.policies.reserve else waiting.hosts:
+            if host.state == "up" and host.could_serve(waiting.wish):
+                rank = (len(host.claims) - (host is before), -_soon(host), host.name)
+                if least is None or rank < least:
+                    best, least = host, rank
         self.parts.queue.claim(waiting, best)
         if before is not None and best is not before:
             self.touch(before)
@@ -262,15 +267,10 @@ class Serving:
         """Tell a request its place."""
         self._tell_place(waiting, self.parts.queue.position(waiting))
 
-    def _tell_change(self, waiting: Waiting) -> None:
-        place = self.parts.queue.position(waiting)
-        if waiting.told != place:
-            self._tell_place(waiting, place)
-
     def _tell_place(self, waiting: Waiting, place: int) -> None:
         waiting.told = place
         self.parts.out.append(LeaseQueued(waiting.wish.request, place, self.asking.estimate_s(waiting)))
 
 
 def _soon(host: Host) -> int:
-    return sum(len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools)
+    return sum([len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools])

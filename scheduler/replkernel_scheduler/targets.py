@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.choosing import Choosing, suits
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
@@ -29,6 +30,7 @@ class Targets:
     def __init__(self, parts: Parts, choosing: Choosing, placing: Placing) -> None:
         """Look among the hosts of `parts`."""
         self.parts, self.choosing, self.placing = parts, choosing, placing
+        self.asking = Asking(parts)
 
     def find(self, migration: Migration, kernel: Kernel) -> Pool | None:
         """Return where a replica can go; a host that has failed before comes last."""
@@ -57,9 +59,13 @@ class Targets:
             if host.claims or kernel.spec.kernel_id in host.replicas or not host.could_serve(kernel.spec):
                 continue
             for pool in host.pools:
-                if pool.suits(wish) and len(pool.idle) + pool.lingering + pool.reclaiming >= wish.gpus:
+                if pool.suits(wish) and len(pool.idle) + pool.lingering + self.coming(pool) >= wish.gpus:
                     return pool
         return None
+
+    def coming(self, pool: Pool) -> int:
+        """Return how many GPUs are on their way back, by holders who have not had the usual time for that."""
+        return pool.reclaiming and pool.reclaiming - self.asking.late(pool)
 
     def why_not(self, kernel: Kernel | None, host: Host | None, name: HostName) -> str:
         """Say why a kernel gets no replica on a host that its owner named."""
@@ -81,14 +87,18 @@ class Targets:
 
     def victim(self, kernel: Kernel) -> Host | None:
         """Return the host that loses its replica; None if all must stay."""
-        busy = {record.host.name for record in self.active(kernel)}
-        hosts = [host for host in kernel.hosts if host.name != kernel.pinned and host.name not in busy]
+        hosts = self.leavable(kernel)
         if not hosts:
             return None
         if kernel.reported and len(hosts) > 1:  # Its process holds the state; the others would take it over.
             hosts = [host for host in hosts if host.name != kernel.last]
         name = self.parts.policies.migration.victim([host.name for host in hosts], self.parts.dice)
         return next(host for host in hosts if host.name == name)
+
+    def leavable(self, kernel: Kernel) -> list[Host]:
+        """Return the hosts whose replica may leave: not pinned, and no cell runs there."""
+        busy = {record.host.name for record in self.active(kernel)}
+        return [host for host in kernel.hosts if host.name != kernel.pinned and host.name not in busy]
 
     def active(self, kernel: Kernel) -> list[LeaseRecord]:
         """Return the leases of the kernel's cells that run or are about to."""

@@ -1,8 +1,8 @@
 """When which object is due: one time each.
 
 Law: an object has at most one timer; of two that are due at once the one that was set first goes first.
-Timers lie in buckets of a second, of which only the next one is sorted: setting and cancelling cost the
-same however many there are, and nothing is left behind of a timer that was cancelled.
+Timers lie in buckets of a second, of which only those are sorted that were the next one: setting and
+cancelling cost the same however many there are, and little is left behind of timers that were cancelled.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ TimerKind: TypeAlias = Literal["lease", "migration", "reservation", "scaling", "
 TimerKey: TypeAlias = tuple[TimerKind, str]
 
 
+OVER_MAX = 64
+"""A heap with more that was cancelled than this, and than is left, is made anew."""
 Due: TypeAlias = tuple[float, int, TimerKey]
 """When, the number that it was set with, and what."""
 
 
 class Timers:
-    """Buckets by second; `_front` is the heap of the next one, and may hold timers set otherwise since."""
+    """Buckets by second; `_front` is the heap of the next one, and may hold timers set otherwise since.
 
-    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_listed", "_seconds", "number")
+    The heaps of those that were the next one are kept: timers of the near future come and go all the time.
+    """
+
+    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_heaps", "_listed", "_seconds", "number")
 
     def __init__(self) -> None:
         """Start with none."""
@@ -32,17 +37,19 @@ class Timers:
         self._seconds: list[int] = []
         self._listed: set[int] = set()
         self._front: list[Due] = []
+        self._heaps: dict[int, list[Due]] = {}
         self._front_second: int | None = None
         self.number = 0
         """How many were ever set."""
 
     def set(self, key: TimerKey, at: float) -> None:
         """Let `key` be due at `at` instead of when it was."""
-        if key in self._due:
-            self.cancel(key)
+        before = self._due.get(key)
+        second = floor(at)
         self.number += 1
         due = self._due[key] = (at, self.number, key)
-        second = floor(at)
+        if before is not None:
+            self._leave(key, floor(before[0]))
         bucket = self._buckets.get(second)
         if bucket is None:
             self._buckets[second] = {key: None}
@@ -51,23 +58,28 @@ class Timers:
                 heappush(self._seconds, second)
         else:
             bucket[key] = None
+        heap = self._heaps.get(second)
+        if heap is not None:
+            heappush(heap, due)
         front = self._front_second
-        if front is not None:
-            if second == front:
-                heappush(self._front, due)
-            elif second < front:
-                self._front_second = None
+        if front is not None and second < front:
+            self._front_second = None
 
     def cancel(self, key: TimerKey) -> None:
         """Forget `key`."""
         before = self._due.pop(key, None)
         if before is not None:
-            second = floor(before[0])
-            bucket = self._buckets[second]
-            if len(bucket) == 1:
-                del self._buckets[second]
-            else:
-                del bucket[key]
+            self._leave(key, floor(before[0]))
+
+    def _leave(self, key: TimerKey, second: int) -> None:
+        bucket = self._buckets[second]
+        if len(bucket) == 1:
+            del self._buckets[second]
+            self._heaps.pop(second, None)
+            if second == self._front_second:
+                self._front_second = None
+        else:
+            del bucket[key]
 
     def next_at(self) -> float | None:
         """Return when the next one is due."""
@@ -112,7 +124,10 @@ class Timers:
             self._listed.discard(heappop(seconds))
         if not seconds:
             return False
-        self._front_second = seconds[0]
-        self._front = [self._due[key] for key in buckets[seconds[0]]]
-        heapify(self._front)
+        second = self._front_second = seconds[0]
+        bucket, heap = buckets[second], self._heaps.get(second)
+        if heap is None or len(heap) > 2 * len(bucket) + OVER_MAX:
+            heap = self._heaps[second] = [self._due[key] for key in bucket]
+            heapify(heap)
+        self._front = heap
         return True
