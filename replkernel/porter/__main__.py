@@ -45,16 +45,23 @@ def _wait(door: int) -> int:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ready, _, _ = select.select([door, told], [], [])
-    return 0 if told in ready else 1
+    if told in ready:
+        return 0
+    said = "the kernel has ended, or could not be started; the reason is in"
+    sys.stderr.write(f"replkernel: {said} {_log_path()}.\n")
+    return 1
+
+
+def _log_path() -> str:
+    from replkernel.places import data_place
+
+    return os.path.join(data_place(os.environ), "logs", "doors.log")
 
 
 def _serve(name: str, opener: int, alive: int) -> NoReturn:
     """Be the door, away from the front end's terminal and pipes."""
-    from replkernel.places import data_place
-
-    logs = os.path.join(data_place(os.environ), "logs")
-    os.makedirs(logs, mode=0o700, exist_ok=True)
-    path = os.path.join(logs, "doors.log")
+    path = _log_path()
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     if os.path.exists(path) and os.path.getsize(path) > LOG_BYTES_MAX:
         os.replace(path, f"{path}.1")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -58,6 +58,8 @@ class Door:
         self._there = asyncio.Event()
         """Set while a kernel is behind the door."""
         self._up: list[asyncio.Task[None]] = []
+        self._endings: list[asyncio.Task[None]] = []
+        """Kernels that are being ended."""
         self._interrupts: set[bytes] = set()
         """Who interrupts on shell, and has the answers there."""
         self._place: Path | None = None
@@ -130,13 +132,17 @@ class Door:
             former = Inner(link.kernel_id, self._env)
             if start == "restart" and former.is_known():
                 await former.start()
-                await former.end()
+                self._end(former)
             elif former.is_known():
                 nameless = self._inner
                 await self._close()
                 await self._open(former)
-                await nameless.end()
+                self._end(nameless)
         write_link(place, NotebookLink(path, self._inner.kernel_id, self._opener))
+
+    def _end(self, kernel: Inner) -> None:
+        """End a kernel for good, while messages pass to another one."""
+        self._endings.append(asyncio.create_task(kernel.end()))
 
     async def _locks(self, place: Path) -> bool:
         """Keep the notebook's kernel to this door; another one meanwhile has a kernel of its own."""
@@ -162,7 +168,8 @@ class Door:
                 write_link(self._place, left)
             self._inner.close()
         else:
-            await self._inner.end()
+            self._end(self._inner)
+        await asyncio.gather(*self._endings, return_exceptions=True)
         for socket in self._sockets.values():
             socket.close()
 
