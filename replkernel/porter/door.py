@@ -30,12 +30,13 @@ from replkernel.notebook_link import (
 from replkernel.porter.crossing import across, kind_of, notebook_in
 from replkernel.porter.inner import Inner
 from replkernel.router.connection import FRAME_BYTES_MAX, ConnectionFile
+from replkernel.router.heartbeat import start_heartbeat
 from replkernel.router.wire import Signer
 
 LOOK_S = 1.0
 LOCK_S = 2.0
 """So long a door waits for the one before, which has just been told to end, to let go of the notebook."""
-_KINDS = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopub": zmq.PUB, "hb": zmq.ROUTER}
+_KINDS = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopub": zmq.PUB}
 
 
 class Door:
@@ -54,6 +55,9 @@ class Door:
             socket.maxmsgsize = FRAME_BYTES_MAX.get(f"{channel}_port", -1)
             socket.bind(f"tcp://{file.ip}:{file.ports[f'{channel}_port']}")
             self._sockets[channel] = socket
+        heartbeat: zmq.Socket[bytes] = zmq.Context().socket(zmq.ROUTER)
+        heartbeat.bind(f"tcp://{file.ip}:{file.ports['hb_port']}")
+        start_heartbeat(heartbeat)
         self._inner = Inner(str(uuid.uuid4()), env)
         self._there = asyncio.Event()
         """Set while a kernel is behind the door."""
@@ -69,8 +73,7 @@ class Door:
     async def serve(self, closed: asyncio.Event) -> None:
         """Pass messages until the front end has `closed` the door, or the kernel has ended."""
         tasks = [asyncio.create_task(self._down(channel)) for channel in ("shell", "control", "stdin")]
-        tasks += [asyncio.create_task(self._beat()), asyncio.create_task(self._keep())]
-        tasks.append(asyncio.create_task(self._wait(closed)))
+        tasks += [asyncio.create_task(self._keep()), asyncio.create_task(self._wait(closed))]
         try:
             await self._open(self._inner)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -84,11 +87,6 @@ class Door:
 
     async def _wait(self, closed: asyncio.Event) -> None:
         await closed.wait()
-
-    async def _beat(self) -> None:
-        heartbeat = self._sockets["hb"]
-        while True:
-            await heartbeat.send_multipart(await heartbeat.recv_multipart())
 
     # -- the kernel behind it -----------------------------------------------------------------------
 

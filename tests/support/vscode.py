@@ -59,6 +59,13 @@ class VsCode:
         self.client: Any = BlockingKernelClient(connection_file=str(self.file))
         self.client.load_connection_file()
         self.client.start_channels()
+        try:
+            self._begin(notebook)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, notebook: Path) -> None:
         self.client.wait_for_ready(timeout=START_S)
         for code in PROBES:
             self.run(code)
