@@ -56,6 +56,7 @@ class Door:
             socket.bind(f"tcp://{file.ip}:{file.ports[f'{channel}_port']}")
             self._sockets[channel] = socket
         heartbeat: zmq.Socket[bytes] = zmq.Context().socket(zmq.ROUTER)
+        heartbeat.maxmsgsize = FRAME_BYTES_MAX["hb_port"]
         heartbeat.bind(f"tcp://{file.ip}:{file.ports['hb_port']}")
         start_heartbeat(heartbeat)
         self._inner = Inner(str(uuid.uuid4()), env)
