@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 import zmq.asyncio
@@ -28,10 +28,12 @@ from replkernel.notebook_link import (
     write_link,
 )
 from replkernel.porter.crossing import across, kind_of, notebook_in
-from replkernel.porter.inner import Inner
 from replkernel.router.connection import FRAME_BYTES_MAX, ConnectionFile
 from replkernel.router.heartbeat import start_heartbeat
 from replkernel.router.wire import Signer
+
+if TYPE_CHECKING:
+    from replkernel.porter.inner import Inner
 
 LOOK_S = 1.0
 LOCK_S = 2.0
@@ -47,6 +49,10 @@ class Door:
         self._opener = opener
         self._env = env
         self._outer = Signer(file.key, file.signature_scheme)
+        heartbeat: zmq.Socket[bytes] = zmq.Context().socket(zmq.ROUTER)
+        heartbeat.maxmsgsize = FRAME_BYTES_MAX["hb_port"]
+        heartbeat.bind(f"tcp://{file.ip}:{file.ports['hb_port']}")
+        start_heartbeat(heartbeat)
         context = zmq.asyncio.Context.instance()
         self._sockets: dict[str, Any] = {}
         for channel, kind in _KINDS.items():
@@ -55,11 +61,7 @@ class Door:
             socket.maxmsgsize = FRAME_BYTES_MAX.get(f"{channel}_port", -1)
             socket.bind(f"tcp://{file.ip}:{file.ports[f'{channel}_port']}")
             self._sockets[channel] = socket
-        heartbeat: zmq.Socket[bytes] = zmq.Context().socket(zmq.ROUTER)
-        heartbeat.maxmsgsize = FRAME_BYTES_MAX["hb_port"]
-        heartbeat.bind(f"tcp://{file.ip}:{file.ports['hb_port']}")
-        start_heartbeat(heartbeat)
-        self._inner = Inner(str(uuid.uuid4()), env)
+        self._inner = self._kernel(str(uuid.uuid4()))
         self._there = asyncio.Event()
         """Set while a kernel is behind the door."""
         self._up: list[asyncio.Task[None]] = []
@@ -70,6 +72,11 @@ class Door:
         self._place: Path | None = None
         self._lock = -1
         self._ended = False
+
+    def _kernel(self, kernel_id: str) -> Inner:
+        from replkernel.porter.inner import Inner  # The ports are bound before Jupyter is imported.
+
+        return Inner(kernel_id, self._env)
 
     async def serve(self, closed: asyncio.Event) -> None:
         """Pass messages until the front end has `closed` the door, or the kernel has ended."""
@@ -113,7 +120,7 @@ class Door:
                 return
             await self._close()
             self._inner.close()
-            await self._open(Inner(self._inner.kernel_id, self._env))
+            await self._open(self._kernel(self._inner.kernel_id))
 
     # -- whose it is --------------------------------------------------------------------------------
 
@@ -128,7 +135,7 @@ class Door:
         link = read_link(place)
         start = how_it_starts(link, self._opener, time.time())
         if link is not None:
-            former = Inner(link.kernel_id, self._env)
+            former = self._kernel(link.kernel_id)
             if start == "restart" and former.is_known():
                 await former.start()
                 self._end(former)

@@ -1,10 +1,10 @@
 """Plays VS Code's Jupyter extension (microsoft/vscode-jupyter, `src/kernels/raw`); it is not VS Code.
 
 As the extension does: it writes `kernel-v2-….json` with ports of its own choice and a new key, starts the
-kernelspec's `argv` itself in the notebook's directory, asks for kernel_info, runs code of its own (which
-Python, which ipywidgets, the notebook's path), not silently but without history. It closes a notebook, and
-restarts a kernel, by SIGTERM to all descendants of that process, then to the process, without a
-`shutdown_request`.
+kernelspec's `argv` itself in the notebook's directory, waits until the ports are in use, asks for kernel_info,
+runs code of its own (which Python, which ipywidgets, the notebook's path), not silently but without history. It
+closes a notebook, and restarts a kernel, by SIGTERM to all descendants of that process, then to the process,
+without a `shutdown_request`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 from jupyter_client import BlockingKernelClient
 
+from tests.support.live import eventually
 from tests.support.ports import free_port
 
 START_S = 60.0
@@ -38,6 +41,11 @@ PROBES = (
 _WINDOW = (
     "import subprocess, sys; one = subprocess.Popen(sys.argv[1:]); print(one.pid, flush=True); one.wait()"
 )
+
+
+def _is_used(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class VsCode:
@@ -58,8 +66,10 @@ class VsCode:
         self.pid = int(self._started.stdout.readline()) if window else self._started.pid
         self.client: Any = BlockingKernelClient(connection_file=str(self.file))
         self.client.load_connection_file()
-        self.client.start_channels()
         try:
+            for name in ("shell_port", "iopub_port"):
+                eventually(partial(_is_used, ports[name]), "a port in use")
+            self.client.start_channels()
             self._begin(notebook)
         except BaseException:
             self.close()
