@@ -1,10 +1,10 @@
 """Plays VS Code's Jupyter extension (microsoft/vscode-jupyter, `src/kernels/raw`); it is not VS Code.
 
-As the extension does: it writes `kernel-v2-….json` with ports of its own choice and a new key, starts the
-kernelspec's `argv` itself in the notebook's directory, waits until the ports are in use, asks for kernel_info,
-runs code of its own (which Python, which ipywidgets, the notebook's path), not silently but without history. It
-closes a notebook, and restarts a kernel, by SIGTERM to all descendants of that process, then to the process,
-without a `shutdown_request`.
+As the extension does: it writes `kernel-v2-….json` with ports of its own choice and a new key, starts
+the kernelspec's `argv` itself in the notebook's directory, waits until the ports are in use, asks for
+kernel_info, runs code of its own (which Python, which ipywidgets, the notebook's path), not silently but
+without history. It closes a notebook, and restarts a kernel, by SIGTERM to all descendants of that
+process, then to the process, without a `shutdown_request`.
 """
 
 from __future__ import annotations
