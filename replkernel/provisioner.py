@@ -29,8 +29,7 @@ from replkernel.attachment import (
     returning_launchers,
     taken_port,
 )
-from replkernel.config_file import read_config_files
-from replkernel.errors import SettingError
+from replkernel.configured import as_text, configured_env
 from replkernel.given_ports import GIVEN_PORTS, HeldPorts
 from replkernel.kernel_end import end_at_hosts
 from replkernel.kernel_record import BadKernelId, KernelRecord, forget_kernel, kernel_dir, read_record
@@ -60,11 +59,6 @@ def _text(default: str, variable: str, meaning: str) -> Unicode[str, str | bytes
 
 def _names(variable: str, meaning: str) -> List[str]:
     return List(Unicode(), help=meaning).tag(config=True, variable=variable)
-
-
-def _as_text(value: object) -> str:
-    """Return a setting's value as its environment variable has it."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 class ReplkernelProvisioner(LocalProvisioner):
@@ -233,21 +227,16 @@ class ReplkernelProvisioner(LocalProvisioner):
             name: trait.metadata["variable"]
             for name, trait in self.traits(variable=lambda variable: variable is not None).items()
         }
-        chosen: dict[str, str] = {}
-        try:
-            for name, value in read_config_files()[type(self).__name__].items():
-                if name in variables:
-                    chosen[variables[name]] = _as_text(value)
-                else:
-                    self.log.warning("%s: there is no setting %r.", CONFIG_FILE, name)
-        except SettingError as error:
-            self.log.error("%s", error)
-            chosen[CONFIG_FAULT] = f"{error.value}\n{error.problem}"
+        chosen, unknown = configured_env()
+        for name in unknown:
+            self.log.warning("%s: there is no setting %r.", CONFIG_FILE, name)
+        if CONFIG_FAULT in chosen:
+            self.log.error("%s: %s", *chosen[CONFIG_FAULT].split("\n", 1))
         configured = self._given | set(self._find_my_config(self.config))
         for name, variable in variables.items():
             value = getattr(self, name)
             if name in configured or (value and value != self.traits()[name].default_value):
-                chosen[variable] = _as_text(value)
+                chosen[variable] = as_text(value)
         return {variable: text for variable, text in chosen.items() if text}
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import NamedTuple
 
 from replkernel.agent.birthplace import Spawned, ZygoteKey, preload_names, spawn_zygote, zygote_key
-from replkernel.agent.start import LOCK_HELD, is_host_name
+from replkernel.agent.start import LOCK_HELD, TAKEN, is_host_name
 from replkernel.places import agent_place
 
 LOCK_TRIES = 20
@@ -59,6 +59,13 @@ def name_places_absolutely(env: MutableMapping[str, str]) -> None:
             env[name] = os.path.abspath(env[name])
 
 
+def be_nobodys_child() -> None:
+    """Step out of the process that was spawned: whoever ends a starter's descendants spares all kernels."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+
+
 def spawn_first(options: Options, env: Mapping[str, str]) -> First:
     """Take the host's lock and spawn the zygote of our own python; exit when there is an agent."""
     if not is_host_name(options.name):
@@ -76,6 +83,8 @@ def spawn_first(options: Options, env: Mapping[str, str]) -> First:
     if not _locked(lock):
         held = f"An agent of host {options.name} runs already: it holds {directory}/agent.lock."
         print(held, file=sys.stderr)  # noqa: T201 - the log is not set up yet
+        if options.ready_fd is not None:
+            os.write(options.ready_fd, TAKEN)
         sys.exit(LOCK_HELD)
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

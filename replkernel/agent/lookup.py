@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from replkernel.agent.socket_places import check_given, check_listener, check_near
 from replkernel.agent.start import (
-    LOCK_HELD,
     READY,
+    TAKEN,
     Start,
     agent_holds_lock,
     begin,
@@ -43,7 +43,6 @@ FAR_WAIT_S = 3.0
 """An agent on another machine that takes no connection within this is not there for now."""
 
 _POLL_S = 0.01
-_EXIT_WAIT_S = 0.5
 
 
 class AgentAddress(NamedTuple):
@@ -206,34 +205,19 @@ def _see_through(start: Start, deadline: float) -> None:
         said = _await_ready(start.said, deadline)
     finally:
         start.close()
-    if said == READY:
-        return
-    code = _exit_code(start.pid) if not said else None
-    if code != LOCK_HELD:
-        raise AgentUnavailable(_why_not(start, code, late=bool(said)))
+    if said not in (READY, TAKEN):
+        raise AgentUnavailable(_why_not(start, late=bool(said)))
 
 
 def _await_ready(read_end: int, deadline: float) -> bytes:
-    """Return what the agent wrote: ``ready``, nothing when it died, or ``late`` when time ran out."""
+    """Return what the agent wrote: ``ready``, ``taken``, nothing when it died; ``late`` when time ran out."""
     poller = select.poll()
     poller.register(read_end, select.POLLIN)
     left_ms = max(0, int((deadline - time.monotonic()) * 1000))
     return os.read(read_end, len(READY)) if poller.poll(left_ms) else b"late"
 
 
-def _exit_code(pid: int) -> int | None:
-    """Return how a child ended that closed its pipe; None when that cannot be told."""
-    deadline = time.monotonic() + _EXIT_WAIT_S
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(_POLL_S)
-    return None
-
-
-def _why_not(start: Start, code: int | None, *, late: bool) -> str:
+def _why_not(start: Start, *, late: bool) -> str:
     try:
         with open(start.log, "rb") as lines:
             lines.seek(start.log_start)
@@ -246,7 +230,7 @@ def _why_not(start: Start, code: int | None, *, late: bool) -> str:
             f"The agent of host {start.host} cannot start because the disk of {start.log} is full: free some "
             "space there, or set JUPYTER_DATA_DIR to a directory on another one."
         )
-    ended = "did not answer in time" if late else f"ended at once (exit code {code})"
+    ended = "did not answer in time" if late else "ended at once"
     return f"The agent of host {start.host} {ended}: {last or 'it said nothing'}. Its log is {start.log}."
 
 

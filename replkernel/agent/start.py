@@ -30,8 +30,9 @@ ENGINE = "engine"
 """A file that names the engine (a cluster's) that starts and ends an agent: nobody else starts it."""
 
 READY = b"ready\n"
+TAKEN = b"taken\n"
 READY_FD = 3
-"""The descriptor on which an agent says that it listens."""
+"""The descriptor on which an agent says that it listens, or that another one holds its lock."""
 
 _NAME_CHARACTERS_MAX = 64
 
@@ -44,7 +45,7 @@ def is_host_name(host: str) -> bool:
 
 
 class Start:
-    """An agent on its way: its process, the pipe on which it says that it listens, its log."""
+    """An agent on its way: the process that it steps out of, the pipe on which it says that it listens."""
 
     def __init__(self, host: str, env: Mapping[str, str], lock: int) -> None:
         """Spawn the agent of `host`; `lock` is the held lock of starters. Raises OSError when that fails."""
@@ -80,6 +81,10 @@ class Start:
         """Let go of it: others may start one, and find this one if it comes up."""
         os.close(self.said)
         os.close(self._lock)
+        try:  # noqa: SIM105 - contextlib is not among the lightest modules
+            os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            pass
 
 
 def begin(host: str, env: Mapping[str, str]) -> Start | None:

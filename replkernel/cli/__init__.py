@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Check each part that a kernel needs, and say what to do about those that are not in "
         "order. The exit code is 1 if something is wrong.",
     )
+    _add_install(verbs)
     status = verbs.add_parser(
         "status",
         help="show hosts, kernels and leases",
@@ -103,6 +104,22 @@ def build_parser() -> argparse.ArgumentParser:
     _add_draining(verbs)
     verbs.add_parser("version", help="print the version")
     return parser
+
+
+def _add_install(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    install = verbs.add_parser(
+        "install",
+        help="put the kernelspec where front ends find it, with the path of this Python",
+        description="Front ends that start a kernel's command themselves, as VS Code does, take the Python "
+        "that it names; in the kernelspec of the package that is whichever `python` comes first. Without an "
+        "option: for all users of this machine.",
+    )
+    where = install.add_mutually_exclusive_group()
+    where.add_argument("--user", action="store_true", help="for this user, from any environment")
+    where.add_argument("--sys-prefix", action="store_true", help="in this Python environment")
+    where.add_argument("--prefix", metavar="PATH", help="below this directory")
+    install.add_argument("--name", default="replkernel", help="the kernelspec's name (default: %(default)s)")
+    install.add_argument("--display-name", metavar="TEXT", default="", help="what front ends call it")
 
 
 def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -275,6 +292,11 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
             from replkernel.cli.doctor import run_doctor
 
             return run_doctor()
+        case "install":
+            from replkernel.cli.install import run_install
+
+            prefix = sys.prefix if options.sys_prefix else options.prefix
+            return run_install(options.name, options.display_name, prefix, user=options.user)
         case "status":
             from replkernel.cli.status import run_status
 

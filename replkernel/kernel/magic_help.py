@@ -10,6 +10,7 @@ HELP = """\
 %replkernel sync     check all variables now, however large, and wait until they are durable
 %replkernel migrate HOST   move one of the replicas to this host, if it is up; the next cells tell
 %replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
+%replkernel fresh    in VS Code: this notebook begins empty when it is opened or restarted the next time
 %replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
 %replkernel --help   this text; `%replkernel pins --help` and the like say what the columns mean"""
 
@@ -60,6 +61,11 @@ names the hosts.""",
 
 After this cell no process and no memory is taken; the next cell brings all variables back. A kernel that
 has something which cannot be copied does not hibernate, and says what (`%replkernel pins`).""",
+    "fresh": """\
+%replkernel fresh
+
+In VS Code a notebook that is closed and opened again finds its variables. After this it does not: it begins
+empty the next time. What it has now stays until then; `%reset -f` empties it at once.""",
     "forget-missing": """\
 %replkernel forget-missing
 

@@ -71,6 +71,7 @@ class ReplkernelMagics(Magics):
             "sync": self._sync,
             "hibernate": self._hibernate,
             "forget-missing": self._forget_missing,
+            "fresh": self._fresh,
         }
 
     @line_magic
@@ -263,6 +264,17 @@ class ReplkernelMagics(Magics):
             return
         link.want_hibernation()
         print("This kernel hibernates once this cell is durable; the next cell brings everything back.")
+
+    def _fresh(self, options: set[str]) -> None:
+        """Have the notebook begin empty when it is opened the next time."""
+        from replkernel.notebook_link import PATH_VARIABLE, link_file
+
+        path = str(self._variables().get(PATH_VARIABLE) or "")
+        if not path:
+            print("Restart the kernel: this notebook begins empty then.")
+            return
+        link_file(path, os.environ).unlink(missing_ok=True)
+        print("Restart the kernel, or close the notebook: it begins empty then. `%reset -f` empties it now.")
 
     def _forget_missing(self, options: set[str]) -> None:
         """Tell what was given up: the kernel did so before this cell ran."""

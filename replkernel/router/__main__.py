@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from replkernel.agent.start import Start
 
 _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file")
+_VS_CODES = "kernel-v2-"
+"""How the name of a connection file begins that VS Code's Jupyter extension writes: another one each time."""
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -37,10 +39,17 @@ def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the router; return 0, or 1 or 2 when the connection file or a port cannot be used."""
+    from replkernel.configured import take_configured
     from replkernel.given_ports import take_given
+    from replkernel.module_command import module_command
+    from replkernel.router.parent import LAUNCHER_PID
 
     name, extra = read_arguments(sys.argv[1:] if argv is None else argv)
     given = take_given(os.environ)
+    if LAUNCHER_PID not in os.environ:
+        if os.path.basename(name).startswith(_VS_CODES):
+            os.execv(sys.executable, module_command("replkernel.porter", "-f", name))
+        take_configured(os.environ)
     begun = _begin_agent(name)
     gc.disable()  # Imports make next to no garbage.
     from replkernel.router.serve import serve

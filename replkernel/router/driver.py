@@ -265,8 +265,7 @@ class Driver:
             if number == signal.SIGINT:
                 self._feed(events.InterruptSignal())
             else:
-                why = f"it received {signal.Signals(number).name}"
-                self._feed(events.EndSignal(why, self._launcher.returns))
+                self._feed(events.EndSignal(f"it received {signal.Signals(number).name}", returns=True))
         while True:
             try:
                 endpoint, event = self._mail.get_nowait()

@@ -175,8 +175,8 @@ class InterruptSignal(Happening, frozen=True):
 class EndSignal(Happening, frozen=True):
     """The router's process was told to end (SIGTERM), or its parent vanished.
 
-    `returns` tells that a Jupyter Server will look for the kernel again: then only the router ends, as when
-    the machine goes down.
+    `returns` tells that the kernel may be looked for again: then only the router ends, and its agents let
+    the kernel rest. A signal says so; who wants the kernel's end sends a `shutdown_request`.
     """
 
     why: str

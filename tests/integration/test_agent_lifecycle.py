@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
@@ -21,6 +22,7 @@ from replkernel.protocol.agent_to_router import AgentRefuses, AgentWelcome, Repl
 from replkernel.protocol.router_to_agent import EndKernel, StatusQuery
 from replkernel.records import KernelId
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
+from tests.support.ending import end_process
 
 HOST = "lifecycle"
 
@@ -47,6 +49,13 @@ def test_processes_that_start_agents_at_once_make_one() -> None:
     assert pids != {b""}
 
 
+def test_the_agent_is_nobodys_child() -> None:
+    address = find_or_start(HOST, os.environ)
+    descendants = {child.pid for child in psutil.Process().children(recursive=True)}
+    assert address.pid not in descendants
+    assert descendants.isdisjoint(child.pid for child in psutil.Process(address.pid).children(recursive=True))
+
+
 def test_the_agent_is_in_a_session_of_its_own_and_its_files_are_private() -> None:
     address = find_or_start(HOST, os.environ)
     directory = agent_dir(HOST, os.environ)
@@ -61,8 +70,7 @@ def test_the_agent_is_in_a_session_of_its_own_and_its_files_are_private() -> Non
 
 def test_a_dead_agents_file_is_not_believed() -> None:
     address = find_or_start(HOST, os.environ)
-    os.kill(address.pid, signal.SIGKILL)
-    os.waitpid(address.pid, 0)
+    end_process(address.pid)
     assert find_agent(HOST, os.environ) is None
     again = find_or_start(HOST, os.environ)
     assert again.pid != address.pid
@@ -145,7 +153,7 @@ def test_a_socket_directory_that_is_too_long_is_named(tmp_path: Path) -> None:
 def test_an_agent_without_kernels_and_routers_ends_itself() -> None:
     env = {**os.environ, "REPLKERNEL_AGENT_IDLE_S": "0.5"}
     address = find_or_start(HOST, env)
-    assert os.waitpid(address.pid, 0)[1] == 0
+    end_process(address.pid, 0)
     assert not (agent_dir(HOST, env) / "agent.json").exists()
 
 

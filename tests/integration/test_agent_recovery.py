@@ -20,6 +20,7 @@ from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import ReplicaId
 from replkernel.status import ReplicaStatus
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
+from tests.support.ending import end_process
 
 HOST = "recovery"
 
@@ -34,12 +35,6 @@ def start() -> AgentAddress:
     return find_or_start(HOST, standin_env(os.environ))
 
 
-def kill(pid: int, signum: int = signal.SIGKILL) -> None:
-    os.kill(pid, signum)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
-
-
 def await_true(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
@@ -52,7 +47,7 @@ def test_an_agent_killed_while_kernels_idle_is_followed_by_one_that_knows_all(sp
     with RouterClient(first, spec) as router:
         pids = {name: ready.pid for name, ready in router.make_replicas("r1", "r2", "r3").items()}
         run_cell(router, 1, "x")
-    kill(first.pid)
+    end_process(first.pid)
     with RouterClient(start(), spec) as router:
         router.await_ready("r1", "r2", "r3")
         assert {name: ready.pid for name, ready in router.ready.items()} == pids
@@ -73,7 +68,7 @@ def test_a_cell_that_runs_while_the_agent_is_killed_commits_late(spec: KernelSpe
         run_cell(router, 1, "x")
         process = router.standin("r1")
         process.claim(2, 2)
-        kill(first.pid)
+        end_process(first.pid)
         process.propose(delta(2, "y"))
         assert process.seen()["unacknowledged"] == 1
     with RouterClient(start(), spec) as router:
@@ -96,7 +91,7 @@ def test_an_executor_that_dies_while_no_agent_is_there_is_answered_for(spec: Ker
         router.standin("r1").claim(2, 2)
         await_true(lambda: router.status().kernels[0].state == "busy")
         time.sleep(0.3)
-        kill(first.pid)
+        end_process(first.pid)
         os.kill(ready[ReplicaId("r1")].pid, signal.SIGKILL)
     with RouterClient(start(), spec) as router:
         router.await_ready("r1", "r2", "r3")
@@ -125,7 +120,7 @@ def test_the_end_of_a_process_of_an_earlier_agent_is_known(spec: KernelSpec) -> 
     with RouterClient(first, spec) as router:
         router.make_replicas("r1", "r2", "r3")
         run_cell(router, 1, "x")
-    kill(first.pid)
+    end_process(first.pid)
     with RouterClient(start(), spec) as router:
         router.await_ready("r1", "r2", "r3")
         os.kill(router.ready[ReplicaId("r2")].pid, signal.SIGSEGV)
@@ -139,7 +134,7 @@ def test_sigterm_leaves_the_kernel_processes_to_the_next_agent(spec: KernelSpec)
     with RouterClient(first, spec) as router:
         pids = {name: ready.pid for name, ready in router.make_replicas("r1", "r2", "r3").items()}
         run_cell(router, 1, "x")
-    kill(first.pid, signal.SIGTERM)
+    end_process(first.pid, signal.SIGTERM)
     assert not (agent_dir(HOST, os.environ) / "agent.json").exists()
     with RouterClient(start(), spec) as router:
         router.await_ready("r1", "r2", "r3")
@@ -167,11 +162,11 @@ def test_replicas_that_lost_their_journals_are_not_taken_for_new_ones(spec: Kern
     with RouterClient(first, spec) as router:
         ready = router.make_replicas("r1", "r2", "r3")
         run_cell(router, 1, "x")
-    kill(first.pid)
+    end_process(first.pid)
     kept = agent_dir(HOST, os.environ) / "kernels" / spec.kernel_id / spec.incarnation
     for name in ("r1", "r2"):
         shutil.rmtree(kept / name / "raft")
-        kill(ready[ReplicaId(name)].pid)
+        end_process(ready[ReplicaId(name)].pid)
     with RouterClient(start(), spec) as router:
         router.await_ready("r3")
         assert router.welcome is not None
@@ -185,12 +180,12 @@ def test_a_replica_whose_files_were_removed_while_it_ran_is_not_taken_for_a_new_
         ready = router.make_replicas("r1", "r2", "r3")
         run_cell(router, 1, "x")
         remove(agent_dir(HOST, os.environ) / "kernels" / spec.kernel_id)
-        kill(router.ready.pop(ReplicaId("r1")).pid)
+        end_process(router.ready.pop(ReplicaId("r1")).pid)
         router.await_ready("r1")
-    kill(first.pid)
+    end_process(first.pid)
     for replica in (*ready.values(), *router.ready.values()):
         with contextlib.suppress(ProcessLookupError):
-            kill(replica.pid)
+            end_process(replica.pid)
     with RouterClient(start(), spec) as router:
         assert router.status().kernels == ()
 
@@ -203,11 +198,11 @@ def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) ->
         two.make_replicas("r1")
         run_cell(one, 1, "mine")
         run_cell(two, 1, "yours")
-    kill(first.pid)
+    end_process(first.pid)
     with RouterClient(start(), spec) as one, RouterClient(start(), other) as two:
         one.await_ready("r1", "r2", "r3")
         two.await_ready("r1")
-        kill(two.ready.pop(ReplicaId("r1")).pid)
+        end_process(two.ready.pop(ReplicaId("r1")).pid)
         two.await_ready("r1")
         names = two.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
         assert names == {"yours": 1}
@@ -245,7 +240,7 @@ def test_the_group_of_a_restarted_host_does_not_wait_for_a_kernel_process(tmp_pa
         pids = [ready.pid for ready in router.make_replicas("r1", "r2", "r3").values()]
         run_cell(router, 1, "x")
     held.touch()
-    kill(first.pid)
+    end_process(first.pid)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     with RouterClient(find_or_start(HOST, env), spec) as router:

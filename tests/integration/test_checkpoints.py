@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -43,6 +42,7 @@ from replkernel.protocol.router_to_agent import (
 from replkernel.records import Digest, ReplicaId, Seq
 from replkernel.replication.checkpoint import CHECKPOINTS_KEPT, CHUNKS_KEPT, CheckpointDamaged
 from tests.support.agent_router import RouterClient, make_spec, run_cell, snapshot_after, standin_env
+from tests.support.ending import end_process
 
 HOST = "checkpoints"
 
@@ -159,9 +159,7 @@ def start() -> AgentAddress:
 
 def lose(agent: AgentAddress) -> None:
     """Kill an agent outright and delete all that it keeps on disk."""
-    os.kill(agent.pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(agent.pid, 0)
+    end_process(agent.pid)
     shutil.rmtree(agent_dir(HOST, os.environ))
 
 
@@ -224,9 +222,7 @@ def test_a_group_goes_on_from_the_checkpoint_of_one_that_is_gone(
             seen = router.standin(name).await_seen(lambda seen: len(seen["names"]) == 2)
             assert seen["names"] == {"x": 1, "y": 2}
         run_cell(router, 3, "z", replica="r2")
-    os.kill(second.pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(second.pid, 0)
+    end_process(second.pid)
     with RouterClient(start(), spec) as router:
         router.await_ready("r1", "r2", "r3")
         assert router.welcome is not None

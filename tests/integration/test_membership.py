@@ -32,6 +32,7 @@ from replkernel.protocol.router_to_agent import (
 from replkernel.records import ReplicaId, Seq
 from replkernel.replication.raft_node import FALLBACK_S
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
+from tests.support.ending import end_process
 
 HOST = "members"
 R1, R2, R3, R4 = (ReplicaId(f"r{number}") for number in range(1, 5))
@@ -126,9 +127,7 @@ def test_a_restarted_agent_goes_on_with_the_members_of_now(router: RouterClient,
     run_cell(router, 1, "x")
     replace(router, R2, R4)
     run_cell(router, 2, "y")
-    os.kill(router.address.pid, 9)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(router.address.pid, 0)
+    end_process(router.address.pid)
     with RouterClient(find_or_start(HOST, standin_env(os.environ)), spec) as second:
         second.await_ready(R1, R3, R4)
         assert second.welcome is not None

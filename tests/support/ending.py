@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -26,6 +27,21 @@ def end_agents(env: Mapping[str, str]) -> None:
     while _is_starting(env) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
         _end_listening(env)
+
+
+def end_process(pid: int, signum: int = signal.SIGKILL, timeout_s: float = 15.0) -> None:
+    """Send a signal to a process that need not be a child of ours, and wait until it has ended."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(process, signum)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        assert ended.poll(timeout_s * 1000), f"process {pid} has not ended"
+    finally:
+        os.close(process)
 
 
 def end_schedulers(directory: Path) -> None:

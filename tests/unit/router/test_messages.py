@@ -294,7 +294,7 @@ def test_shutdown_does_not_wait_for_a_silent_host_for_ever() -> None:
     assert world.of(events.Exit) == [events.Exit(0)]
 
 
-def test_a_second_signal_ends_at_once() -> None:
+def test_an_end_that_is_asked_for_again_does_not_wait_any_longer() -> None:
     world = World().up()
     world.feed(events.EndSignal("SIGTERM"))
     assert world.of(events.Exit) == []

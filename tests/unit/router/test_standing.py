@@ -24,15 +24,15 @@ def test_the_record_of_a_kernel_that_is_shut_down_or_restarted_goes_before_the_r
     assert world.last[-2:] == [*ENDED, events.Exit(0)]
 
 
-def test_a_signal_ends_a_kernel_that_nobody_would_find_again() -> None:
+def test_a_kernel_that_must_not_outlive_its_parent_ends_with_it() -> None:
     world = World().up()
-    world.feed(events.EndSignal("SIGTERM"))
+    world.feed(events.EndSignal("its parent process is gone"))
     assert [type(effect.message) for effect in world.of(events.ToAgent)] == [EndKernel]
     world.say(KernelEnded(KernelId("k")))
     assert world.of(events.Register) == ENDED
 
 
-def test_a_signal_ends_only_the_router_of_a_kernel_whose_server_comes_back() -> None:
+def test_a_signal_ends_only_the_router_and_leaves_the_kernel_to_its_agents() -> None:
     world = World().up()
     world.feed(events.EndSignal("SIGTERM", returns=True))
     assert world.of(events.Exit) == [events.Exit(0)]
