@@ -220,7 +220,7 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--fake-gpus",
         type=_fake_gpus,
         metavar="N",
-        help="offer N pretended GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
+        help="offer N simulated GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
     )
     _add_reach(agent)
     acts = agent.add_subparsers(dest="act", metavar="[list | stop]")

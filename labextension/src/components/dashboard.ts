@@ -10,9 +10,11 @@ import { Poll } from '@lumino/polling';
 import { Panel, Widget } from '@lumino/widgets';
 
 import type { IPast } from '../generated/live';
-import { charts } from '../models/charts';
+import { charts, nowOf } from '../models/charts';
 import type { IChart, IInk } from '../models/charts';
+import type { LiveConnection } from '../models/connection';
 import type { ITranslate } from '../models/line';
+import type { ITouched } from '../models/live';
 
 const VEGA = 'application/vnd.vegalite.v5+json';
 const PATH = 'replkernel/api/past';
@@ -66,14 +68,18 @@ export class Dashboard extends Panel {
   private readonly _note = element('p');
   private readonly _cards = new Map<string, ChartCard>();
   private readonly _poll: Poll;
+  private _past: IPast | null = null;
+  private _release: (() => void) | null = null;
 
   constructor(
     private readonly _settings: ServerConnection.ISettings,
     private readonly _rendermime: IRenderMimeRegistry,
+    private readonly _live: LiveConnection,
     private readonly _trans: ITranslate
   ) {
     super();
     this.addClass('jp-replkernel-dashboard');
+    _live.changed.connect(this._onChanged, this);
     this.node.setAttribute('role', 'region');
     this.node.tabIndex = 0;
     this._note.node.setAttribute('role', 'status');
@@ -88,6 +94,8 @@ export class Dashboard extends Panel {
   }
 
   override dispose(): void {
+    this._release?.();
+    this._release = null;
     this._poll.dispose();
     super.dispose();
   }
@@ -101,6 +109,7 @@ export class Dashboard extends Panel {
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
+    this._release ??= this._live.want();
     void this._poll.start();
     void this._poll.refresh();
   }
@@ -108,6 +117,15 @@ export class Dashboard extends Panel {
   protected override onAfterHide(message: Message): void {
     super.onAfterHide(message);
     void this._poll.stop();
+    this._release?.();
+    this._release = null;
+  }
+
+  /** What holds now is told as the panel tells it, not when the past is asked for next. */
+  private _onChanged(_: unknown, touched: ITouched): void {
+    if (touched.cluster && this._past !== null && this._release !== null) {
+      void this._draw(this._past);
+    }
   }
 
   private async _ask(): Promise<void> {
@@ -118,13 +136,16 @@ export class Dashboard extends Panel {
       this._note.node.textContent = error.message;
       throw error;
     }
-    await this._draw((await answer.json()) as IPast);
+    this._past = (await answer.json()) as IPast;
+    await this._draw(this._past);
   }
 
   private async _draw(past: IPast): Promise<void> {
-    const found = charts(past, this._ink(), this._trans);
+    const found = charts(past, nowOf(this._live.store), this._ink(), this._trans);
     this._note.node.textContent =
-      found.length === 0 ? this._trans('The scheduler has nothing to tell yet.') : '';
+      found.length === 0
+        ? this._trans('No figures yet: they begin with the first notebook on a replicated kernel.')
+        : '';
     for (const chart of found) {
       let card = this._cards.get(chart.name);
       if (card === undefined) {
