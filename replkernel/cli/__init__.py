@@ -158,8 +158,8 @@ def _add_kernel_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]
     for verb, help_text, description in (
         (
             "hibernate",
-            "put a kernel to rest: no process, all of its state in the store",
-            "Stop a kernel's replicas once a checkpoint holds everything. The next cell brings them back.",
+            "hibernate a kernel: no process, all of its state in the store",
+            "Stop a kernel's replicas once a checkpoint holds everything. The next cell resumes it.",
         ),
         (
             "recover",
