@@ -36,7 +36,7 @@ test('each chart says in words what it shows', () => {
   const delays = [4, 0.1, 2, 1];
   assert.equal(
     of('waits', past({ delays })).sentence,
-    'The last 4 cells with GPUs: half were in the queue for 1.0 s, 95 % for 2.0 s or less.'
+    'The last 4 cells with GPUs: half were in the queue for at most 1.0 s, 95 % for at most 2.0 s.'
   );
 });
 
@@ -46,7 +46,7 @@ test('demand is told in GPUs, and a queue that took no time is not called one of
   assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested');
   assert.match(
     of('waits', past({ delays: [0, 0.0004] })).sentence,
-    /for less than 10 ms, 95 % for less than/
+    /for at most 10 ms, 95 % for at most 10 ms/
   );
 });
 

@@ -255,13 +255,18 @@ test('who has no GPUs yet is told how to get some, also before the first host', 
     now: 10
   };
   assert.match(text(NotebookSection, props), /No GPUs yet: choose some below, or write %%gpu 1 in a cell\./);
+  const asks = { ...props, kernel: { ...none, default_gpus: 2, default_vram_gb: 20 } };
+  assert.match(
+    text(NotebookSection, asks),
+    /None is held now: every cell gets 2 GPUs of 20 GiB or more when/
+  );
   assert.match(text(ClusterSection, { store: store(), name: () => '' }), /No host yet: the first notebook/);
 });
 
 test('the form of a cell that begins with %%gpu says so', () => {
   const cell = { id: 'c', gpus: null, vramGb: 0, written: '%%gpu 2' };
   const props = { name: 'a', kernel, store: store(), actions: {}, cell, nameKernel: () => '', now: 10 };
-  assert.match(text(NotebookSection, props), /as written: %%gpu 2/);
+  assert.match(text(NotebookSection, props), /GPUs for this cell %%gpu 2 none/);
 });
 
 test('a step that is under way says so in words, and its bar stands where it began', () => {

@@ -95,7 +95,7 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     assert asked == [None, None, {"gpus": 2}]  # Of the cell in front, which running the second one has added.
 
     press(browser, "Release GPUs")
-    browser.wait("a", lambda: "No GPUs yet" in panel(browser))
+    browser.wait("a", lambda: "None is held now: every cell gets 1 GPU" in panel(browser))
     press(browser, "Hibernate")
     browser.wait("a", lambda: "Hibernated: no process runs" in panel(browser) and "2 free" in panel(browser))
     assert browser.do("text", "a", query=".jp-replkernel-status") == ["Hibernated"]

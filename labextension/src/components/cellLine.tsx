@@ -102,7 +102,7 @@ function Details(props: {
           key={`${request.gpus ?? ''} ${request.vramGb}`}
           label={trans('GPUs for this cell')}
           action={trans('Apply to cell')}
-          inherit={written === '' ? trans('as its notebook') : trans('as written: %1', written)}
+          inherit={written === '' ? trans('as its notebook') : written}
           gpus={request.gpus}
           vramGb={request.vramGb}
           most={source.most()}

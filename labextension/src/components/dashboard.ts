@@ -19,6 +19,8 @@ import type { ITouched } from '../models/live';
 const VEGA = 'application/vnd.vegalite.v5+json';
 const PATH = 'replkernel/api/past';
 const ASK_MS = 15_000;
+/** So long after the last change of its width the tab is drawn anew. */
+const RESIZED_MS = 200;
 const ASK_MAX_MS = 60_000;
 
 function element(tag: string): Widget {
@@ -38,6 +40,11 @@ class ChartCard extends Panel {
     this.addClass('jp-replkernel-chart');
     this.addWidget(this._head);
     this.addWidget(this._sentence);
+  }
+
+  /** Have the next chart drawn even if it is the one that is shown. */
+  forget(): void {
+    this._told = '';
   }
 
   /** Show a chart, if it is another than the one that is shown. */
@@ -69,6 +76,8 @@ export class Dashboard extends Panel {
   private readonly _cards = new Map<string, ChartCard>();
   private readonly _poll: Poll;
   private _past: IPast | null = null;
+  private _width = 0;
+  private _resizing: ReturnType<typeof setTimeout> | undefined;
   private _release: (() => void) | null = null;
 
   constructor(
@@ -94,6 +103,7 @@ export class Dashboard extends Panel {
   }
 
   override dispose(): void {
+    clearTimeout(this._resizing);
     this._release?.();
     this._release = null;
     this._poll.dispose();
@@ -146,15 +156,31 @@ export class Dashboard extends Panel {
       found.length === 0
         ? this._trans('No figures yet: they begin with the first notebook on a replicated kernel.')
         : '';
-    for (const chart of found) {
-      let card = this._cards.get(chart.name);
-      if (card === undefined) {
-        card = new ChartCard(this._rendermime);
-        this._cards.set(chart.name, card);
-        this.addWidget(card);
+    for (const { name } of found) {
+      if (!this._cards.has(name)) {
+        const card = new ChartCard(this._rendermime);
+        this._cards.set(name, card);
+        this.addWidget(card); // All of them before the first is drawn: a chart has the width of its card then.
       }
-      await card.draw(chart);
     }
+    this._width = this.node.clientWidth;
+    for (const chart of found) {
+      await this._cards.get(chart.name)?.draw(chart);
+    }
+  }
+
+  /** Draw all anew where they have another width: Vega follows the window alone, not a panel beside. */
+  protected override onResize(message: Widget.ResizeMessage): void {
+    super.onResize(message);
+    clearTimeout(this._resizing);
+    this._resizing = setTimeout(() => {
+      if (this._past !== null && this.isVisible && this.node.clientWidth !== this._width) {
+        this._cards.forEach(card => {
+          card.forget();
+        });
+        void this._draw(this._past);
+      }
+    }, RESIZED_MS);
   }
 
   /** The colours of the page's theme. */

@@ -56,7 +56,7 @@ function Chooser({ source }: { source: IChooserSource }): React.JSX.Element | nu
           </option>
         ))}
         <option value={MEMORY} disabled={gpus === 0}>
-          {trans('Memory of each GPU …')}
+          {trans('Memory …')}
         </option>
       </HTMLSelect>
     </span>

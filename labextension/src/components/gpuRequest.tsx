@@ -65,10 +65,11 @@ export function GpuRequest(props: {
         </select>
       </label>
       <label>
-        {trans('Memory of each, at least (GiB)')}
+        {trans('GiB each, at least')}
         <input
           className="jp-mod-styled"
           type="number"
+          placeholder={trans('any')}
           min={0}
           max={VRAM_GB_MAX}
           value={vram}

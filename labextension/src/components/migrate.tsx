@@ -28,7 +28,7 @@ export function Migrate(props: {
         }}
       >
         <label>
-          {trans('Move a replica to')}
+          {trans('Move to')}
           <select
             className="jp-mod-styled"
             value={host}

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import type { IKernel } from '../generated/live';
 import type { ICellRequest } from '../models/cellRequest';
-import { mostGpus } from '../models/cluster';
+import { gpusWanted, mostGpus } from '../models/cluster';
 import type { NameKernel } from '../models/cluster';
 import { formatSeconds } from '../models/facts';
 import type { ITranslate } from '../models/line';
@@ -60,7 +60,16 @@ function Holdings(props: {
 }): React.JSX.Element {
   const { store, kernel, now, trans } = props;
   if (kernel.holdings.length === 0) {
-    return <p>{trans('No GPUs yet: choose some below, or write %1 in a cell.', '%%gpu 1')}</p>;
+    return (
+      <p>
+        {kernel.default_gpus > 0
+          ? trans(
+              'None is held now: every cell gets %1 when it runs.',
+              gpusWanted(kernel.default_gpus, kernel.default_vram_gb, trans)
+            )
+          : trans('No GPUs yet: choose some below, or write %1 in a cell.', '%%gpu 1')}
+      </p>
+    );
   }
   return (
     <ul className="jp-replkernel-holdings">
@@ -155,7 +164,7 @@ function Requests(props: ISection & { busy: boolean; act: Act }): React.JSX.Elem
           key={`${cell.id} ${cell.gpus ?? ''} ${cell.vramGb} ${cell.written}`}
           label={trans('GPUs for this cell')}
           action={trans('Apply to cell')}
-          inherit={cell.written === '' ? trans('as above') : trans('as written: %1', cell.written)}
+          inherit={cell.written === '' ? trans('as above') : cell.written}
           gpus={cell.gpus}
           vramGb={cell.vramGb}
           most={most}

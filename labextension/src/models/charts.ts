@@ -171,7 +171,7 @@ function ratio(past: IPast, last: IPoint, now: INow, ink: IInk, trans: ITranslat
       'ratio',
       {
         scale: { domain: [0, Math.max(1, ...past.points.map(point => point.ratio))] },
-        axis: { title: trans('GPUs requested for each GPU'), tickCount: TICKS }
+        axis: { title: trans('requested for each'), tickCount: TICKS }
       },
       ink
     )
@@ -193,10 +193,10 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
       median === undefined || late === undefined
         ? trans('No cell with GPUs has ended yet.')
         : trans(
-            'The last %1 cells with GPUs: half were in the queue for %2, 95 % for %3 or less.',
+            'The last %1 cells with GPUs: half were in the queue for at most %2, 95 % for at most %3.',
             sorted.length,
-            queuedInWords(median, trans),
-            queuedInWords(late, trans)
+            queuedInWords(median),
+            queuedInWords(late)
           ),
     spec: dressed(ink, {
       data: { values },
@@ -215,8 +215,8 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
 }
 
 /** Write a time in the queue; what is served at once is not called 0 ms, for the way there takes time as well. */
-function queuedInWords(seconds: number, trans: ITranslate): string {
-  return seconds < 0.01 ? trans('less than 10 ms') : formatSeconds(seconds);
+function queuedInWords(seconds: number): string {
+  return formatSeconds(Math.max(0.01, seconds));
 }
 
 function overTime(past: IPast, field: 'waiting' | 'ratio', y: Spec, ink: IInk): Spec {
