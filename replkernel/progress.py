@@ -100,6 +100,8 @@ class ProgressAnswer(msgspec.Struct, frozen=True, kw_only=True):
     holdings: tuple[Holding, ...] = ()
     default_gpus: int = 0
     """What each cell of the notebook asks for that does not say it itself."""
+    default_vram_gb: float = 0.0
+    """GiB that each of these GPUs must have; 0: any."""
     move: Moving | None = None
     """The move of a replica that is asked for or under way, or the last one if it came to nothing."""
     rest: str = "awake"

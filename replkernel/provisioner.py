@@ -93,7 +93,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_DURABLE",
         "Whether a cell's reply waits until its results are durable (async, before_reply).",
     )
-    fake_gpus = _number(0, "REPLKERNEL_FAKE_GPUS", "How many pretended GPUs an agent offers.")
+    fake_gpus = _number(0, "REPLKERNEL_FAKE_GPUS", "How many simulated GPUs an agent offers.")
     inline_bytes_max = _number(
         16 * 1024,
         "REPLKERNEL_INLINE_BYTES_MAX",

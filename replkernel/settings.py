@@ -129,7 +129,7 @@ SETTING_DOCS = (
         "REPLKERNEL_FAKE_GPUS",
         "fake_gpus",
         "0",
-        "How many pretended GPUs an agent offers, to try a cluster on a machine without any.",
+        "How many simulated GPUs an agent offers, to try a cluster on a machine without any.",
     ),
     SettingDoc(
         "REPLKERNEL_INLINE_BYTES_MAX",

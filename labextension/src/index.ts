@@ -9,6 +9,7 @@ import { runningPlugin } from './plugins/running';
 import { settingsPlugin } from './plugins/settings';
 import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
+import { toolbarPlugin } from './plugins/toolbar';
 
 export default [
   settingsPlugin,
@@ -16,6 +17,7 @@ export default [
   statusPlugin,
   outputsPlugin,
   cellsPlugin,
+  toolbarPlugin,
   sidebarPlugin,
   runningPlugin,
   notificationsPlugin,

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { charts } from '../lib/models/charts.js';
+import { charts, nowOf } from '../lib/models/charts.js';
+import { LiveStore } from '../lib/models/live.js';
 
 const trans = (message, ...values) =>
   values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
@@ -22,21 +23,48 @@ const past = (more = {}) => ({
   delays: [],
   ...more
 });
-const of = (name, told) => charts(told, ink, trans).find(chart => chart.name === name);
+const of = (name, told, now = null) => charts(told, now, ink, trans).find(chart => chart.name === name);
 
 test('there is nothing to draw before the first look', () => {
-  assert.deepEqual(charts(past({ points: [] }), ink, trans), []);
+  assert.deepEqual(charts(past({ points: [] }), null, ink, trans), []);
 });
 
 test('each chart says in words what it shows', () => {
-  assert.equal(of('gpus', past()).sentence, 'Now 8 GPUs are provisioned, 3 leased, 1 kept between cells.');
-  assert.equal(of('queue', past()).sentence, '1 request waits now.');
+  assert.equal(of('gpus', past()).sentence, 'Now: 3 of 8 GPUs in use, 1 kept between cells.');
+  assert.equal(of('queue', past()).sentence, 'Now: 1 cell waits.');
   assert.equal(of('waits', past()).sentence, 'No cell with GPUs has ended yet.');
   const delays = [4, 0.1, 2, 1];
   assert.equal(
     of('waits', past({ delays })).sentence,
-    'Cells with GPUs (the last 4): half got them within 1.0 s, 95 % within 2.0 s.'
+    'The last 4 cells with GPUs: half were in the queue for at most 1.0 s, 95 % for at most 2.0 s.'
   );
+});
+
+test('demand is told in GPUs, and a queue that took no time is not called one of 0 ms', () => {
+  assert.equal(of('ratio', past()).sentence, 'Demand: 4 of 8 GPUs requested');
+  const none = past({ points: [point(1, { provisioned: 2, ratio: 0 })] });
+  assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested');
+  assert.match(
+    of('waits', past({ delays: [0, 0.0004] })).sentence,
+    /for at most 10 ms, 95 % for at most 10 ms/
+  );
+});
+
+test('what holds now is what the panel shows, not the last look at the cluster', () => {
+  const store = new LiveStore();
+  const gpu = state => ({ uuid: state, state, lease: '' });
+  const said = {
+    hosts: [{ name: 'a', state: 'up', gpus: [gpu('lingering'), gpu('idle')] }],
+    queue: [{ request: 'q' }, { request: 'r' }],
+    scheduler: { url: 'u', trouble: '', waiting: 1, subscription_ratio: 0 }
+  };
+  const rest = { type: 'snapshot', seq: 1, now: 0, kernels: [], executions: [], leases: [], account: null };
+  assert.equal(nowOf(store), null);
+  store.apply({ ...rest, ...said }, 0);
+  const now = nowOf(store);
+  const old = past({ points: [point(1, { provisioned: 2, leased: 2, lingering: 0 })] });
+  assert.equal(of('gpus', old, now).sentence, 'Now: 0 of 2 GPUs in use, 1 kept between cells.');
+  assert.equal(of('queue', old, now).sentence, 'Now: 2 cells wait.');
 });
 
 test('the share of cells grows to all of them', () => {

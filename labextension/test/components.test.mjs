@@ -55,6 +55,7 @@ const kernel = {
   state: 'idle',
   answers: true,
   default_gpus: 0,
+  default_vram_gb: 0,
   checkpoint_trouble: '',
   scheduler_trouble: '',
   move: null,
@@ -88,21 +89,24 @@ const store = (more = {}) => {
   return made;
 };
 
-test('the cluster names what its GPUs do, the subscription ratio, and who waits', () => {
+test('the cluster names what its GPUs do, and who waits: never fewer than are listed', () => {
   const hosts = [host('a', gpu('g1', { state: 'active', lease: 'l' }), gpu('g2', { state: 'lingering' }))];
   const mine = { user: 'carol', notebook: 'work/old.ipynb', yours: true };
   const queue = [{ request: 'q', kernel_id: 'k', gpus: 2, ...mine }];
   const leases = [{ lease: 'l', kernel_id: 'k', host: 'a', gpus: ['g1'], ...mine }];
   const props = { store: store({ hosts, queue, leases }), name: id => `${id}.ipynb` };
   const read = text(ClusterSection, props);
-  for (const expected of [
-    '1 host: 1 in use, 1 kept',
-    'Subscription ratio: 1.50',
-    '2 cells wait',
-    'k.ipynb: 2 GPUs'
-  ]) {
+  for (const expected of ['1 host: 1 in use, 1 kept', '2 cells wait', 'k.ipynb: 2 GPUs']) {
     assert.ok(read.includes(expected), `${expected}: ${read}`);
   }
+  const old = {
+    ...props,
+    store: store({
+      queue: [queue[0], { ...queue[0], request: 'r' }],
+      scheduler: { ...scheduler, waiting: 1 }
+    })
+  };
+  assert.match(text(ClusterSection, old), /2 cells wait for GPUs/);
   assert.match(html(ClusterSection, props), /title="H100 g1\nin use\nyours: k.ipynb\n50 % busy/);
 });
 
@@ -136,7 +140,7 @@ test('a scheduler that cannot be asked is named with what still works', () => {
   });
   const read = text(ClusterSection, { store: away, name: id => id });
   assert.match(read, /cannot be asked: refused\. Cells without GPUs run on/);
-  assert.doesNotMatch(read, /Subscription ratio|wait/);
+  assert.doesNotMatch(read, /wait/);
 });
 
 test('of many hosts only the rows that are seen are in the page', () => {
@@ -157,37 +161,63 @@ test('an account says used, saved and quota, and that one is reached', () => {
     gpu_quota: 4
   };
   const read = text(AccountSection, { account });
-  assert.match(read, /used 1\.50 .*saved 120 .*month 1\.00 of 10 GPUs now 4 of 4 quota reached$/);
+  assert.match(
+    read,
+    /used 1\.50 Saved compared with holding a GPU all session 120 .*month 1\.00 of 10 GPUs now 4 of 4 quota reached$/
+  );
   assert.doesNotMatch(text(AccountSection, { account: { ...account, gpu_quota: null } }), /reached/);
 });
 
-test('a notebook shows its replicas, what is pinned and why, and the GPUs that it keeps', () => {
-  const props = { name: 'a.ipynb', kernel, store: store(), actions: {}, cell: null, now: 10 };
+test('a notebook shows its GPUs first, its replicas in a line, what is pinned and why', () => {
+  const props = {
+    name: 'a.ipynb',
+    kernel,
+    store: store(),
+    actions: {},
+    cell: null,
+    nameKernel: () => '',
+    now: 10
+  };
   const read = text(NotebookSection, props);
   for (const expected of [
-    'r1 a executor, leader',
+    'Replicas: 2 of 2 healthy, 1 catching up',
     'pinned: s (a socket)',
-    '3 behind',
     '1 × GPU · a · kept between cells · 6.0 s'
   ]) {
     assert.ok(read.includes(expected), `${expected}: ${read}`);
   }
   const asleep = { ...kernel, rest: 'asleep', holdings: [], replicas: [] };
-  const buttons = html(NotebookSection, { ...props, kernel: asleep }).match(/<button[^>]*>[^<]*/g);
+  const buttons = html(NotebookSection, {
+    ...props,
+    kernel: asleep,
+    store: store({ kernels: [asleep] })
+  }).match(/<button[^>]*>[^<]*/g);
   const off = buttons.filter(button => button.includes('disabled')).map(button => button.split('>')[1]);
-  assert.deepEqual(off, ['Hibernate', 'Release GPUs']);
+  assert.deepEqual(off, ['Release GPUs', 'Hibernate']);
+  assert.match(
+    buttons.find(button => button.endsWith('Hibernate')),
+    /title="The kernel is hibernated"/
+  );
+  assert.ok(read.indexOf('GPUs') < read.indexOf('Replicas'), read);
 });
 
-test('0 to 8 GPUs can be asked for, and VRAM', () => {
-  const shown = html(GpuRequest, { label: 'l', action: 'Set', gpus: 1, vramGb: 20, disabled: false });
+test('as many GPUs as a host has can be asked for, and memory', () => {
+  const shown = html(GpuRequest, {
+    label: 'l',
+    action: 'Set',
+    gpus: 1,
+    vramGb: 20,
+    most: 4,
+    disabled: false
+  });
   const options = shown.match(/<option[^>]*>[^<]*/g).map(option => option.split('>')[1]);
-  assert.deepEqual(options, ['none', '1', '2', '3', '4', '5', '6', '7', '8']);
+  assert.deepEqual(options, ['none', '1', '2', '3', '4']);
   assert.match(shown, /type="number"[^>]*value="20"/);
 });
 
 test('what a notebook says of GPUs is shown as it is, and costs no more than that', () => {
   const form = gpus =>
-    html(GpuRequest, { label: 'l', inherit: 'as above', gpus, vramGb: 0, disabled: false });
+    html(GpuRequest, { label: 'l', inherit: 'as above', gpus, vramGb: 0, most: 8, disabled: false });
   const chosen = gpus => /<option[^>]*selected[^>]*>([^<]*)/.exec(form(gpus))[1];
   assert.equal(chosen(null), 'as above');
   assert.equal(chosen(9), '9');
@@ -203,14 +233,40 @@ test('of a server that has told nothing yet nothing is said', () => {
   const source = { connection, notebook: () => ({ name: 'a', kernelId: 'k' }), nameKernel: () => '', trans };
   assert.equal(text(SidebarBody, { source }), 'Connecting to the server …');
   store.apply(snapshot, 0);
-  assert.match(text(SidebarBody, { source }), /^a Nothing is heard of its kernel yet\. Cluster/);
+  assert.match(text(SidebarBody, { source }), /^a Its kernel is starting … Cluster/);
   store.interrupted();
-  assert.match(text(SidebarBody, { source }), /as it was last heard/);
+  assert.match(text(SidebarBody, { source }), /Reconnecting… showing the last known state/);
   store.apply(snapshot, 0);
   assert.match(
     text(SidebarBody, { source: { ...source, notebook: () => null } }),
-    /^The notebook in front does not/
+    /^Open a notebook with a Python 3 \(replicated\) kernel to see its GPUs here/
   );
+});
+
+test('who has no GPUs yet is told how to get some, also before the first host', () => {
+  const none = { ...kernel, holdings: [] };
+  const props = {
+    name: 'a',
+    kernel: none,
+    store: store(),
+    actions: {},
+    cell: null,
+    nameKernel: () => '',
+    now: 10
+  };
+  assert.match(text(NotebookSection, props), /No GPUs yet: choose some below, or write %%gpu 1 in a cell\./);
+  const asks = { ...props, kernel: { ...none, default_gpus: 2, default_vram_gb: 20 } };
+  assert.match(
+    text(NotebookSection, asks),
+    /None is held now: every cell gets 2 GPUs of 20 GiB or more when/
+  );
+  assert.match(text(ClusterSection, { store: store(), name: () => '' }), /No host yet: the first notebook/);
+});
+
+test('the form of a cell that begins with %%gpu says so', () => {
+  const cell = { id: 'c', gpus: null, vramGb: 0, written: '%%gpu 2' };
+  const props = { name: 'a', kernel, store: store(), actions: {}, cell, nameKernel: () => '', now: 10 };
+  assert.match(text(NotebookSection, props), /GPUs for this cell %%gpu 2 none/);
 });
 
 test('a step that is under way says so in words, and its bar stands where it began', () => {

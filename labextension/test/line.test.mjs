@@ -48,21 +48,23 @@ test('a cell that runs tells for how long', () => {
 
 test('only what the server calls durable is called so', () => {
   const marks = ['pending', 'lost', 'nothing'].map(safety => line({ safety }).safety?.text ?? '');
-  assert.deepEqual(marks, ['not durable yet', 'not kept', '']);
+  assert.deepEqual(marks, ['not durable yet', 'Changes lost: run this cell again', '']);
   assert.equal(line({ state: 'running', ended_at: null }).safety, null);
   assert.equal(line({ safety: 'pending', unaudited: ['big'] }).safety.title, 'Not stored yet: big');
 });
 
 test('a cell that waits tells its place and how long that may take', () => {
   const waiting = { state: 'waiting', replica: '', wanted: 2, wished_at: 12, sent_at: null, began_at: null };
-  const text = more => line({ ...waiting, ended_at: null, ...more }, 20).state.text;
+  const text = (more, holder) =>
+    describeLine(execution({ ...waiting, ended_at: null, ...more }), none, 20, trans, holder).state.text;
   assert.equal(text({}), 'Waiting for 2 GPUs');
-  assert.equal(text({ position: 3, model: 'H100' }), 'Waiting for 2 H100 GPUs: number 3 in the queue');
-  const guess = 'Waiting for 2 GPUs: number 1 in the queue, about 3 min';
+  assert.equal(text({ position: 3, model: 'H100' }), 'Waiting for 2 H100 GPUs · number 3 in line');
+  const guess = 'Waiting for 2 GPUs · next in line · about 3 min';
   assert.equal(text({ position: 1, estimate_s: 180 }), guess);
-  assert.equal(text({ position: 0 }), 'Waiting for 2 GPUs: the host gets ready');
-  assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs: no scheduler listens');
-  assert.deepEqual(line({ ...waiting, ended_at: null }, 20).parts, ['for 8.0 s']);
+  assert.equal(text({ position: 1, estimate_s: 180 }, 'b.ipynb'), `${guess} · held by b.ipynb`);
+  assert.equal(text({ position: 0 }), 'Waiting for 2 GPUs · its host is getting ready');
+  assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs · no scheduler answers');
+  assert.deepEqual(line({ ...waiting, ended_at: null }, 20).parts, ['8.0 s so far']);
   assert.equal(line({ ...waiting, ended_at: null }, 20).ticking, true);
 });
 
@@ -81,9 +83,19 @@ test('GPUs are leased from the grant, or, if they were kept, from the start, to 
   assert.equal(leasedFor(execution(), 20), null);
 });
 
-test('a failure names the error, what was never run says so', () => {
+test('what was skipped or stopped is no failure', () => {
+  const marks = [
+    [{ status: 'aborted' }, 'Skipped'],
+    [{ status: 'error', ename: 'KeyboardInterrupt', began_at: null }, 'Cancelled'],
+    [{ status: 'error', ename: 'KeyboardInterrupt' }, 'Interrupted']
+  ];
+  for (const [more, text] of marks) {
+    assert.deepEqual([line(more).state.icon, line(more).state.text], ['skipped', text]);
+  }
+});
+
+test('a failure names the error', () => {
   assert.equal(line({ status: 'error', ename: 'ExecutorLost' }).state.text, 'Failed: ExecutorLost');
-  assert.equal(line({ status: 'aborted' }).state.text, 'Not run');
 });
 
 const named = found => found.map(({ name, from, seconds, open }) => [name, from, seconds, open]);

@@ -131,8 +131,8 @@ test('a notebook is called durable only when every newest execution of its cells
   assert.equal(mark([safe('a', 'durable'), safe('b', 'nothing')]), '✔ durable');
   const pinned = [{ pins: [{ name: 's' }] }, { pins: [{ name: 's' }] }];
   assert.equal(mark([safe('a', 'durable')], 'awake', pinned), '✔ durable, but for what is pinned (1)');
-  assert.equal(mark([safe('a', 'lost'), safe('b', 'pending')]), '✖ 1 not kept');
-  assert.equal(mark([safe('a', 'durable')], 'asleep'), 'at rest');
+  assert.equal(mark([safe('a', 'lost'), safe('b', 'pending')]), '✖ 1 cell lost its changes');
+  assert.equal(mark([safe('a', 'durable')], 'asleep'), '');
   assert.equal(mark([]), '');
   assert.equal(kernelMark(new LiveStore(), 'k', same), '');
 });
@@ -146,7 +146,7 @@ test('a notebook of which nothing is heard is not called durable without saying 
   store.apply(changes(2, { kernels: [{ ...kernel, answers: false }] }), 0);
   assert.equal(kernelMark(store, 'k', same), '✔ durable (no answer)');
   store.interrupted();
-  assert.equal(kernelMark(store, 'k', same), '✔ durable (no connection)');
+  assert.equal(kernelMark(store, 'k', same), '✔ durable (reconnecting)');
 });
 
 test('GPUs are counted by what they do; those of a host that is away are out of reach', () => {

@@ -21,10 +21,10 @@ test('hosts that are up and have no replica are offered, with what is free there
 
 test('a move is told while it is under way, and why it came to nothing', () => {
   assert.equal(moveInWords(null, trans), '');
-  assert.equal(moveInWords({ host: 'h4', trouble: '' }, trans), 'A replica moves to h4 …');
+  assert.equal(moveInWords({ host: 'h4', trouble: '' }, trans), 'Moving a replica to h4 …');
   assert.equal(
     moveInWords({ host: 'h4', trouble: 'it is full.' }, trans),
-    'No replica moved to h4: it is full.'
+    'The replica could not move to h4: it is full.'
   );
   assert.deepEqual([null, { trouble: '' }, { trouble: 'no' }].map(moves), [false, true, false]);
 });

@@ -43,20 +43,31 @@ const killed = { last_death: 'killed by signal 9' };
 const afterLoss = [replica('r1', 'starting', killed), replica('r2', 'executor'), replica('r3', 'standby')];
 const whole = [replica('r1', 'standby', killed), replica('r2', 'executor'), replica('r3', 'standby')];
 
-test('an executor that is lost is told once with its reason, and when its state is whole again', () => {
+test('a process that died is told once: what, that the state is safe, and why', () => {
   const { tell, news } = page();
   assert.deepEqual(tell(0), []);
   assert.deepEqual(tell(1, { kernels: [kernel({ replicas: afterLoss })] }), []);
   assert.equal(news.deadline(), 1 + LOSS_CALM_S);
-  assert.deepEqual(tell(3), [['executorLost', 'a.ipynb: executor r1 was lost (killed by signal 9)']]);
+  assert.deepEqual(tell(3), [
+    [
+      'executorLost',
+      'a.ipynb: the process that ran its cells died. Its variables are safe, another replica goes on (killed by signal 9).'
+    ]
+  ]);
   assert.equal(news.deadline(), null);
   assert.deepEqual(tell(4), []);
-  const behind = whole.map(one => ({ ...one, lag: one.replica === 'r1' ? 3 : 0 }));
-  assert.deepEqual(tell(5, { kernels: [kernel({ replicas: behind })] }), []);
-  assert.deepEqual(tell(6, { kernels: [kernel({ replicas: whole })] }), [
-    ['stateRestored', 'a.ipynb: the state is restored, all 3 replicas are up to date']
-  ]);
-  assert.deepEqual(tell(7), []);
+  assert.deepEqual(tell(6, { kernels: [kernel({ replicas: whole })] }), [], 'one notice, not two');
+});
+
+test('a cell that was cut short can be run again, and lost changes are not called safe', () => {
+  const { tell, store, news } = page();
+  tell(0);
+  const cell = { kernel_id: 'a', cell_id: 'c', msg_id: 'm', accepted_at: 1, state: 'done', replica: 'r1' };
+  const executions = [{ ...cell, ename: 'ExecutorLost', safety: 'lost', trouble: '' }];
+  tell(1, { kernels: [kernel({ replicas: afterLoss })], executions });
+  const [notice] = news.look(store, 3);
+  assert.equal(notice.again, 'a');
+  assert.match(notice.message, /Run the cells marked “Changes lost” again/);
 });
 
 test('one that dies a second time of the same reason is told again', () => {
@@ -81,7 +92,7 @@ test('so is one whose successor is there before anybody looked', () => {
   assert.equal(tell(3)[0][0], 'executorLost');
 });
 
-test('a restart, a rest, a move and what was so before are no losses', () => {
+test('a restart, hibernation, a move and what was so before are no losses', () => {
   for (const then of [{ execution_count: 0 }, { rest: 'saving' }]) {
     const { tell } = page();
     tell(0);
@@ -98,12 +109,12 @@ test('a restart, a rest, a move and what was so before are no losses', () => {
   assert.deepEqual(late.tell(9), []);
 });
 
-test('a kernel that is back from rest is told when a replica is well', () => {
+test('a kernel that is resumed is told when a replica is well', () => {
   const { tell } = page();
   tell(0, { kernels: [kernel({ rest: 'asleep', replicas: [] })] });
   assert.deepEqual(tell(1, { kernels: [kernel({ replicas: [] })] }), []);
   assert.deepEqual(tell(2, { kernels: [kernel()] }), [
-    ['stateRestored', 'a.ipynb: is back from rest with all its variables']
+    ['stateRestored', 'a.ipynb: resumed with all its variables']
   ]);
 });
 

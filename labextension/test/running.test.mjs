@@ -1,8 +1,11 @@
 // What the Running panel lists of replicated kernels. Run by `npm test` on compiled code.
 import assert from 'node:assert/strict';
+import { register } from 'node:module';
 import { test } from 'node:test';
 
-import { list } from '../lib/models/running.js';
+register('./endings.mjs', import.meta.url);
+const { LiveStore } = await import('../lib/models/live.js');
+const { list } = await import('../lib/models/running.js');
 
 const trans = (message, ...values) =>
   values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
@@ -14,40 +17,46 @@ const kernel = (kernel_id, more = {}) => ({
   routed: true,
   answers: true,
   cwd: '',
-  replicas: [{ role: 'executor' }, { role: 'standby' }, { role: 'starting' }],
+  replicas: ['executor', 'standby', 'starting'].map(role => ({ role, lag: 0, state_bytes: 2048 })),
   holdings: [],
   ...more
 });
+const told = kernels => {
+  const store = new LiveStore();
+  const rest = { executions: [], hosts: [], leases: [], queue: [], account: null, scheduler: {} };
+  store.apply({ type: 'snapshot', seq: 1, now: 0, kernels, ...rest }, 0);
+  return store;
+};
 const names = those => those.map(one => one.name);
 
-test('kernels that run and those at rest, by the names of their notebooks', () => {
+test('kernels that run and hibernated ones, by the names of their notebooks', () => {
   const sessions = { k1: { name: 'b.ipynb', path: 'b.ipynb' }, k2: { name: 'a.ipynb', path: 'x/a.ipynb' } };
   const kernels = [
     kernel('k1'),
     kernel('k2', { holdings: [{ gpus: ['g'] }] }),
     kernel('k3', { rest: 'asleep' })
   ];
-  const { running, resting } = list(kernels, id => sessions[id] ?? null, trans);
+  const { running, resting } = list(told(kernels), id => sessions[id] ?? null, trans);
   assert.deepEqual(names(running), ['a.ipynb', 'b.ipynb']);
   assert.equal(running[0].path, 'x/a.ipynb');
   assert.deepEqual(
     running.map(one => [one.detail, one.title]),
     [
-      ['1 GPU', 'idle · 2 replicas · 1 GPU'],
-      ['idle', 'idle · 2 replicas · 0 GPUs']
+      ['1 GPU', 'Idle · 2 of 3 healthy, in sync · 1 GPU · 2.0 KiB'],
+      ['Idle', 'Idle · 2 of 3 healthy, in sync · 0 GPUs · 2.0 KiB']
     ]
   );
   assert.deepEqual(names(resting), ['Kernel k3']);
 });
 
-test('one at rest that nobody serves can be had back; what another server serves is not listed', () => {
+test('a hibernated one that nobody serves can be resumed; what another server serves is not listed', () => {
   const lost = { rest: '', state: 'hibernated', served: false, cwd: '/home/me' };
   const kernels = [
     kernel('k1', { ...lost, routed: false }),
     kernel('k2', { ...lost, routed: true }),
     kernel('k3', { served: false })
   ];
-  const { running, resting } = list(kernels, () => null, trans);
+  const { running, resting } = list(told(kernels), () => null, trans);
   assert.deepEqual(names(resting), ['Kernel k1 · /home/me']);
   assert.deepEqual(running, []);
 });

@@ -312,7 +312,7 @@ class Admission:
         await kernel.settled()
         problem = await kernel.checkpoints.write_for_rest()
         if problem:
-            log.warning("kernel %s is not put to rest yet: %s", kernel.spec.kernel_id, problem)
+            log.warning("kernel %s does not hibernate yet: %s", kernel.spec.kernel_id, problem)
         elif kernel.custody.overdue(float("inf")):
             await asyncio.to_thread(note_rest, self._data_dir, record)
             self.end(kernel, f"it hibernates: {why}", keeping=True)

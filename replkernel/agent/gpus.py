@@ -1,4 +1,4 @@
-"""This host's GPUs and what they do: by NVML where it is there, pretended ones where they are asked for.
+"""This host's GPUs and what they do: by NVML where it is there, simulated ones where they are asked for.
 
 A reader blocks as long as the driver does: it is called from one thread of its own, never from the loop's.
 Law: a GPU that cannot be read is left out, and never takes the others with it.
@@ -34,14 +34,14 @@ class GpuReader(Protocol):
 
 
 class FakeGpus:
-    """Pretended GPUs: leased, queued for and shown like real ones; what poses there takes their memory."""
+    """Simulated GPUs: leased, queued for and shown like real ones; what poses there takes their memory."""
 
     def __init__(self, host: str, count: int, env: Mapping[str, str] = MappingProxyType({})) -> None:
         self._env = dict(env)
         self._gpus = tuple(
             GpuStatus(
                 f"{PREFIX}{host}-{number}",
-                "Pretended GPU",
+                "Simulated GPU",
                 MEMORY_BYTES,
                 fake=True,
                 utilisation=0.0,
@@ -168,7 +168,7 @@ def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
 
 
 def gpu_reader(host: str, fake: int, env: Mapping[str, str]) -> GpuReader:
-    """Return the reader of `fake` pretended GPUs, or of the real ones when none are pretended."""
+    """Return the reader of `fake` simulated GPUs, or of the real ones when none are simulated."""
     return FakeGpus(host, fake, env) if fake else NvmlGpus(env)
 
 

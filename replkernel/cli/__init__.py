@@ -175,8 +175,8 @@ def _add_kernel_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]
     for verb, help_text, description in (
         (
             "hibernate",
-            "put a kernel to rest: no process, all of its state in the store",
-            "Stop a kernel's replicas once a checkpoint holds everything. The next cell brings them back.",
+            "hibernate a kernel: no process, all of its state in the store",
+            "Stop a kernel's replicas once a checkpoint holds everything. The next cell resumes it.",
         ),
         (
             "recover",
@@ -237,7 +237,7 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--fake-gpus",
         type=_fake_gpus,
         metavar="N",
-        help="offer N pretended GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
+        help="offer N simulated GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
     )
     _add_reach(agent)
     acts = agent.add_subparsers(dest="act", metavar="[list | stop]")

@@ -138,7 +138,7 @@ def check_gpus(env: Environment) -> Finding:
     """Which GPUs does the driver list?"""
     pretended = read_settings(env).fake_gpus
     if pretended:
-        return note(f"{pretended} pretended GPUs (REPLKERNEL_FAKE_GPUS)")
+        return note(f"{pretended} simulated GPUs (REPLKERNEL_FAKE_GPUS)")
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return note("none on this host (no nvidia-smi); cells run on the CPU")

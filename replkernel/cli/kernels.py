@@ -13,9 +13,11 @@ from replkernel.kernel_record import KernelRecord, router_lives
 
 
 def run_hibernate(kernel_id: str) -> int:
-    """Put a kernel to rest; return the exit code."""
+    """Hibernate a kernel; return the exit code."""
     ask_kernel(_served(kernel_id), "replkernel_hibernate_request")
-    print(f"Kernel {kernel_id} hibernates: no replica is left, and the next cell brings everything back.")
+    print(
+        f"Kernel {kernel_id} hibernates: no replica is left, and the next cell resumes it with all variables."
+    )
     return 0
 
 
@@ -37,5 +39,5 @@ def _served(kernel_id: str) -> KernelRecord:
     record = known_record(kernel_id, os.environ)
     if not router_lives(record):
         state = "hibernates already" if record.state == "hibernated" else "has no router"
-        raise ReplkernelError(f"Kernel {kernel_id} {state}: open its notebook to have it again.")
+        raise ReplkernelError(f"Kernel {kernel_id} {state}: open its notebook to resume it.")
     return record

@@ -94,13 +94,13 @@ class FakeBackend:
         self._check(index)
         storage = torch.Tensor.untyped_storage(tensor)
         if not storage.resizable() or storage.device.type != "cpu":
-            raise RuntimeError("A pretended GPU holds what torch allocated itself in host memory.")
+            raise RuntimeError("A simulated GPU holds what torch allocated itself in host memory.")
         if storage._cdata in self._posing and not self._posing[storage._cdata][0].expired():
             return
         room = (self.limit or self._memory_bytes) - self._held_on(index)
         if storage.nbytes() > room:
             raise torch.OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {storage.nbytes()} bytes. Pretended GPU {index} has "
+                f"CUDA out of memory. Tried to allocate {storage.nbytes()} bytes. Simulated GPU {index} has "
                 f"{max(0, room)} bytes free."
             )
         self._posing[storage._cdata] = (_weak_reference(storage), index)
@@ -282,7 +282,7 @@ def posing(device: str = "cuda:0") -> Iterator[None]:
 def _index(device: str) -> int:
     kind, _, number = device.partition(":")
     if kind != "cuda":
-        raise RuntimeError(f"Pretended GPUs are cuda devices, not {device}.")
+        raise RuntimeError(f"Simulated GPUs are cuda devices, not {device}.")
     return int(number or 0)
 
 

@@ -257,13 +257,15 @@ class ReplkernelMagics(Magics):
         self.replica.syncs = True
 
     def _hibernate(self, options: set[str]) -> None:
-        """Have the router put the kernel to rest once this cell has ended."""
+        """Have the router hibernate the kernel once this cell has ended."""
         link = self.replica.link
         if link is None or not link.connected():
             self.replica.tell("This kernel cannot hibernate now: its process has no host agent.")
             return
         link.want_hibernation()
-        print("This kernel hibernates once this cell is durable; the next cell brings everything back.")
+        print(
+            "This kernel hibernates once this cell is durable; the next cell resumes it with all variables."
+        )
 
     def _fresh(self, options: set[str]) -> None:
         """Have the notebook begin empty when it is opened the next time."""

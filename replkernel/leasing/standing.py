@@ -18,6 +18,7 @@ from replkernel.status import (
     ComingStatus,
     GpuStatus,
     HostStatus,
+    KernelStatus,
     LeaseStatus,
     SchedulerStatus,
     StatusDocument,
@@ -26,6 +27,8 @@ from replkernel.status import (
 
 BOUNDS = Bounds(silent_s=3.0, within_s=30.0, bytes_max=64 * 1024 * 1024)
 GIB = 2**30
+WAITING = "waiting for GPUs"
+"""The state of a kernel of which a cell waits for GPUs."""
 
 
 class ToldGpu(msgspec.Struct, frozen=True):
@@ -50,7 +53,7 @@ class ToldHost(msgspec.Struct, frozen=True):
 
 
 class ToldCounts(msgspec.Struct, frozen=True):
-    """The whole cluster in counts, as it was a few seconds ago."""
+    """The whole cluster in counts: how many requests wait now, the ratio as it was a few seconds ago."""
 
     waiting: int = 0
     ratio: float = 0.0
@@ -123,6 +126,8 @@ def _ask(url: str, token: str) -> tuple[SchedulerStatus, Standing]:
     else:
         counts = told.counts[-1] if told.counts else None
         waiting, ratio = (None, None) if counts is None else (counts.waiting, counts.ratio)
+        if waiting is not None:
+            waiting = max(waiting, len(told.queue))  # An older scheduler counts now and then only.
         return SchedulerStatus(url, waiting=waiting, subscription_ratio=ratio), told
     return SchedulerStatus(shown(url), why, refused=refused), UNTOLD
 
@@ -137,11 +142,23 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
     ]
     return msgspec.structs.replace(
         document,
+        kernels=_waiting_kernels(document, told),
         hosts=tuple(sorted([*_marked(here, scheduler, told), *there], key=lambda host: host.name)),
         leases=told.leases,
         waiting=told.queue,
         coming=told.coming,
         scheduler=scheduler,
+    )
+
+
+def _waiting_kernels(document: StatusDocument, told: Standing) -> tuple[KernelStatus, ...]:
+    """Return the kernels; one of which a cell waits for GPUs is not idle, though no replica runs."""
+    waiting = {wish.kernel_id for wish in told.queue}
+    return tuple(
+        msgspec.structs.replace(kernel, state=WAITING)
+        if kernel.state == "idle" and kernel.kernel_id in waiting
+        else kernel
+        for kernel in document.kernels
     )
 
 

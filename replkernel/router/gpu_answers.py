@@ -12,8 +12,6 @@ from replkernel.router.holdings import Held
 from replkernel.router.leases import Leases
 from replkernel.router.waiting_cell import gpus_in_words
 
-NEXT = "from the next cell on"
-
 
 def status(leases: Leases, cell: str, now: float) -> str:
     """Return how it stands, in lines; `cell` is the one that asks."""
@@ -31,10 +29,13 @@ def status(leases: Leases, cell: str, now: float) -> str:
 def standing(wanted: GpuRequest | None) -> str:
     """Return what the cells of the notebook ask for."""
     if wanted is None:
-        return "Cells of this notebook run without GPUs unless they ask for some."
+        return "Cells of this notebook get no GPU unless they ask for one."
+    return f"Every cell of this notebook gets {_wanted(wanted)} unless it asks for a different number."
+
+
+def _wanted(wanted: GpuRequest) -> str:
     of = f" of at least {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
-    what = f"{gpus_in_words(wanted.gpus, wanted.model)}{of}{beside(wanted)}"
-    return f"Each cell of this notebook runs with {what}, unless it says otherwise."
+    return f"{gpus_in_words(wanted.gpus, wanted.model)}{of}{beside(wanted)}"
 
 
 def beside(wanted: GpuRequest) -> str:
@@ -47,8 +48,10 @@ def beside(wanted: GpuRequest) -> str:
 
 def preferred(wanted: GpuRequest | None, trouble: str) -> str:
     """Return the answer to a new default."""
-    said = f"{standing(wanted)} That holds {NEXT}."
-    return f"{said} {trouble}" if trouble and wanted is not None else said
+    if wanted is None:
+        return "From the next cell on, cells get no GPU unless they ask for one."
+    gets = f"every cell gets {_wanted(wanted)} unless it asks for a different number."
+    return " ".join(filter(None, [f"From the next cell on, {gets}", trouble]))
 
 
 def released(given: Sequence[Held], cell: Held | None) -> str:

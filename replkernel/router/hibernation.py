@@ -219,9 +219,7 @@ class Hibernation:
             return self._call_off(doubted, now)
         self.phase, self._deadline, self._ask_at = Phase.STOPPING, now + STOP_LIMIT_S, None
         self._hosts = set(fleet.keeping())
-        why = (
-            "most replicas of its kernel were given up" if self._recovering else "the kernel was put to rest"
-        )
+        why = "most replicas of its kernel were given up" if self._recovering else "the kernel was hibernated"
         effects = self._put_down(why, now)
         stop = HibernateKernel(fleet.kernel_id, "stop")
         effects += [ToAgent(host, stop) for host in sorted(self._hosts)]

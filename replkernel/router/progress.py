@@ -310,6 +310,7 @@ class Progress:
             kept=tuple(self._known),
             holdings=holdings,
             default_gpus=0 if leases.default is None else leases.default.gpus,
+            default_vram_gb=0.0 if leases.default is None else leases.default.vram_gb,
             move=move,
             rest=rest,
             executor=self._parts.placement.executor or "",

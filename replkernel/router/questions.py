@@ -14,7 +14,11 @@ from replkernel.router.events import ClientRequest, Effect, ToReplica
 from replkernel.router.parts import Parts
 from replkernel.router.queue import LOOKS, ShellQueue, Waiting
 from replkernel.router.running import Execution
+from replkernel.router.traffic import BUSY, IDLE
 from replkernel.router.wire import pack
+
+OWN = ("kernel_info_request", "comm_info_request")
+"""What the router answers itself, with the statuses of an answer."""
 
 PATIENCE_S = 1.0
 """How long a question waits for its turn behind running cells before someone else answers it.
@@ -58,7 +62,14 @@ class Questions:
             if answer is not None:
                 self._queue.drop(item)
                 effects += answer
+                if running is not None and item.request.header.msg_type in OWN:
+                    effects += self.runs_on(running.request)
         return effects
+
+    def runs_on(self, cell: ClientRequest) -> list[Effect]:
+        """Say once more that a cell runs: front ends have taken a question's idle for the kernel's."""
+        seen = self._parts.traffic.seen(cell.header.msg_id)
+        return [answers.busy(cell)] if seen & BUSY and not seen & IDLE else []
 
     def announce(self, running: Execution | None, now: float) -> list[Effect]:
         """Have the standby that would answer get ready, once a cell has turned out to be long."""

@@ -45,7 +45,7 @@ from replkernel.router.questions import Questions
 from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
 from replkernel.router.running import Execution
 from replkernel.router.silence import Silence
-from replkernel.router.traffic import BUSY, IDLE, INPUT
+from replkernel.router.traffic import BUSY, IDLE, INPUT, ends_handling
 from replkernel.router.wire import made_before
 
 IDLE_WAIT_S = 1.0
@@ -434,8 +434,10 @@ class Shell:
         return PassToIopub([*message.prefix, *message.frames], message.msg_type, message.parent_id)
 
     def published(self, message: ReplicaMessage) -> list[Effect]:
-        """Add what belongs next to a message that has just been published: pending notices."""
-        running = self.running
+        """Add what belongs next to a published message: pending notices, and that a cell still runs."""
+        running, begun = self.running, self.begun
+        if begun is not None and message.parent_id != begun.header.msg_id and ends_handling(message):
+            return self._questions.runs_on(begun)
         if message.msg_type != "execute_input" or running is None:
             return []
         if message.parent_id != running.request.header.msg_id:

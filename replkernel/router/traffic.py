@@ -1,8 +1,9 @@
 """Which replica was given which request, and what of its answer the client has already had.
 
-Pure. Law: of one request a client sees one busy, one execute_input, one idle and one reply, all from the
-replica that was given the request; a replica that was given nothing is heard only as the executor. What one
-shows that declines passes as well, until the request's idle.
+Pure. Law: of one request a client sees one execute_input, one idle and one reply, all from the replica that
+was given the request, and one busy; of a cell another one after each question that is answered meanwhile. A
+replica that was given nothing is heard only as the executor. What one shows that declines passes as well,
+until the request's idle.
 """
 
 from __future__ import annotations
@@ -144,6 +145,11 @@ class Traffic:
         """Assert the bound, and that a closed request is not kept alive."""
         assert len(self._routes) <= ROUTES_MAX
         assert all(route.replica is not None or route.request is None for route in self._routes.values())
+
+
+def ends_handling(message: ReplicaMessage) -> bool:
+    """Tell whether a message is the idle of a request."""
+    return message.msg_type == "status" and _mark(message) == IDLE
 
 
 def _mark(message: ReplicaMessage) -> int:

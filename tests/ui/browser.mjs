@@ -286,6 +286,12 @@ const commands = {
       .locator('.lm-DockPanel-tabBar .jp-mod-dirty')
       .waitFor({ state: 'detached', timeout: PATIENCE });
   },
+  async value({ page: name, query }) {
+    return pages.get(name).page.locator(query).first().inputValue();
+  },
+  async size({ page: name, width, height }) {
+    await pages.get(name).page.setViewportSize({ width, height });
+  },
   async cells({ page: name }) {
     return shown(pages.get(name).page);
   },

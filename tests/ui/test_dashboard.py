@@ -35,8 +35,8 @@ def test_the_clusters_last_day_is_drawn(desk: tuple[Lab, Browser]) -> None:
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
-    browser.wait("a", lambda: "Now 2 GPUs are provisioned, 0 leased, 1 kept between cells." in said(browser))
-    assert "requests wait now" in said(browser)
+    browser.wait("a", lambda: "Now: 0 of 2 GPUs in use, 1 kept between cells." in said(browser))
+    assert "cells wait." in said(browser)
     browser.wait("a", lambda: len(browser.do("text", "a", query=f"{CHART} .vega-embed:has(svg)")) == 4)
     assert browser.do("axe", "a", query=TAB) == []
     assert browser.do("clipped", "a") == []

@@ -57,6 +57,10 @@ def shoot(browser: Browser, name: str) -> None:
     browser.do("screenshot", "a", path=str(SHOTS / f"{name}.png"))
 
 
+def banner(browser: Browser) -> str:
+    return " ".join(browser.do("text", "a", query=".jp-replkernel-banner:visible"))
+
+
 def toasts(browser: Browser, page: str) -> str:
     return " ".join(browser.do("text", page, query=TOAST))
 
@@ -91,11 +95,11 @@ def test_a_user_of_a_hub_sees_his_cells_and_his_quota_and_finds_all_after_his_se
     browser.wait("a", lambda: "gpu_quota of carol" in toasts(browser, "a"))
 
     hub.running.stop_servers("carol")
-    browser.wait("a", lambda: "(no connection)" in browser.line("a", 2))
+    browser.wait("a", lambda: "Reconnecting: your cell keeps running" in banner(browser))
     browser.do("screenshot", "a", path=str(SHOTS / "hub-stopped-light.png"))
     # His browser has to show itself at the new server, as the Hub wants; another tab does, this one stays.
     browser.do("tab", "a", other="start", url=f"{hub.running.url}hub/user/carol/lab")
-    browser.wait("a", lambda: "(no connection)" not in browser.line("a", 2))
+    browser.wait("a", lambda: banner(browser) == "")
     browser.wait("a", lambda: "Running" in browser.line("a", 2))
     (home / "told").touch()
     browser.wait("a", lambda: browser.line("a", 2).endswith(" durable"))

@@ -18,6 +18,7 @@ pytestmark = IN_BROWSER
 REPLICATED = "Python 3 (replicated)"
 PANEL = "#jp-replkernel-sidebar"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
+CHOOSER = ".jp-replkernel-chooser select"
 
 
 @pytest.fixture
@@ -65,14 +66,15 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("press", "a", query=TAB)
-    browser.wait("a", lambda: "executor" in panel(browser) and panel(browser).count("standby") == 2)
-    browser.wait("a", lambda: panel(browser).count("up to date") == 3)
-    assert "No GPUs are held." in panel(browser)
+    browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
+    assert "No GPUs yet: choose some below, or write %%gpu 1 in a cell." in panel(browser)
+    assert panel(browser).index("GPUs") < panel(browser).index("Replicas")
 
     form = f"{PANEL} .jp-replkernel-request:not(.jp-mod-migrate)"
     browser.do("choose", "a", query=f"{form} >> nth=0 >> select", value="1")
-    press(browser, "Request")
-    browser.wait("a", lambda: "Each cell of this notebook runs with 1 GPU" in panel(browser))
+    press(browser, "Apply to notebook")
+    browser.wait("a", lambda: "From the next cell on, every cell gets 1 GPU unless" in panel(browser))
+    browser.wait("a", lambda: browser.do("value", "a", query=CHOOSER) == "1")
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: browser.text("a", 2) == "42\n")
     browser.wait("a", lambda: "kept between cells" in panel(browser))
@@ -93,13 +95,15 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     assert asked == [None, None, {"gpus": 2}]  # Of the cell in front, which running the second one has added.
 
     press(browser, "Release GPUs")
-    browser.wait("a", lambda: "No GPUs are held." in panel(browser))
+    browser.wait("a", lambda: "None is held now: every cell gets 1 GPU" in panel(browser))
     press(browser, "Hibernate")
-    browser.wait("a", lambda: "At rest" in panel(browser) and "2 free" in panel(browser))
-    assert "at rest" in " ".join(browser.do("text", "a", query=".jp-replkernel-status"))
+    browser.wait("a", lambda: "Hibernated: no process runs" in panel(browser) and "2 free" in panel(browser))
+    assert browser.do("text", "a", query=".jp-replkernel-status") == ["Hibernated"]
     shoot(browser, "panel-rest-dark")
     press(browser, "Resume")
-    browser.wait("a", lambda: "At rest" not in panel(browser) and panel(browser).count("up to date") == 3)
+    browser.wait(
+        "a", lambda: "Hibernated" not in panel(browser) and "3 of 3 healthy, in sync" in panel(browser)
+    )
     assert browser.do("state", "a")["errors"] == []
 
 
@@ -111,14 +115,16 @@ def test_a_replica_is_moved_to_another_host_by_button(desk: tuple[Lab, Browser])
     browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=2, height=800)
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.do("press", "a", query=TAB)
-    browser.wait("a", lambda: panel(browser).count("up to date") == 3)
+    browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
+    press(browser, "Replicas:")
+    assert "runs cells" in replicas(browser) and replicas(browser).count("stands by") == 2
     assert "no other host is up" in panel(browser)
     with agent("h4"):
         browser.wait("a", lambda: "h4 (2/2 free)" in panel(browser))
         browser.do("choose", "a", query=f"{PANEL} .jp-mod-migrate select", value="h4")
-        press(browser, "Migrate")
-        browser.wait("a", lambda: "h4" in replicas(browser) and panel(browser).count("up to date") == 3)
-        browser.wait("a", lambda: "A replica moves to h4" not in panel(browser))
+        browser.do("press", "a", query=f"{PANEL} .jp-mod-migrate button")
+        browser.wait("a", lambda: "h4" in replicas(browser) and "3 of 3 healthy, in sync" in panel(browser))
+        browser.wait("a", lambda: "Moving a replica to h4" not in panel(browser))
         shoot(browser, "panel-moved-light")
         assert browser.do("axe", "a", query=PANEL) == []
         browser.do("run", "a", cell=2)

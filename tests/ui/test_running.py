@@ -22,22 +22,22 @@ def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Brows
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("press", "a", query=TAB)
-    browser.wait("a", lambda: "a.ipynb idle" in listed(browser))
+    browser.wait("a", lambda: "a.ipynb Idle" in listed(browser))
     browser.do("screenshot", "a", path=str(SHOTS / "running-light.png"))
 
     item = ".jp-RunningSessions-item:has(.jp-RunningSessions-itemDetail)"
-    browser.do("hover", "a", query=item, text="idle")
+    browser.do("hover", "a", query=item, text="Idle")
     browser.do("press", "a", query=f'{item} [title="Hibernate"]')
     resume = f"{SECTION} .jp-replkernel-resting"
     browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
     browser.do("screenshot", "a", path=str(SHOTS / "running-rest-light.png"))
     assert browser.do("axe", "a", query=resume) == []
     browser.do("press", "a", query=f"{resume} button")
-    browser.wait("a", lambda: "a.ipynb idle" in listed(browser))
+    browser.wait("a", lambda: "a.ipynb Idle" in listed(browser))
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "42\n" in browser.text("a", 2))
 
-    browser.do("hover", "a", query=item, text="idle")
+    browser.do("hover", "a", query=item, text="Idle")
     browser.do("press", "a", query=f'{item} [title="Hibernate"]')
     browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
     browser.do("hover", "a", query=resume)

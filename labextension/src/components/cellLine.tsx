@@ -9,7 +9,7 @@ import { formatSeconds } from '../models/facts';
 import type { IMark, ITranslate } from '../models/line';
 import { describeLine, leasedFor, steps } from '../models/line';
 import { GpuRequest } from './gpuRequest';
-import { StateIcon } from './icons';
+import { GpuIcon, StateIcon } from './icons';
 import { Timeline } from './timeline';
 
 /** What the lines of one notebook read. */
@@ -21,14 +21,20 @@ export interface ILineSource {
   request(cellId: string): ICellRequest | null;
   /** Write what the cell asks for into its metadata. */
   setRequest(cellId: string, request: ICellRequest): void;
+  /** The `%%gpu` line that the cell begins with; empty without. */
+  written(cellId: string): string;
+  /** What the cell asks for itself, in words; empty where it asks for what its notebook does. */
+  asks(cellId: string): string;
+  /** Who holds the GPUs that an execution waits for, as far as that may be seen. */
+  holder(execution: IExecution): string;
+  /** How many GPUs a cell may have. */
+  most(): number;
   /** Cells whose line is open, also while it is made anew. */
   readonly opened: Set<string>;
   /** The models of GPUs by their UUIDs. */
   models(): ReadonlyMap<string, string>;
   /** Whether the cell holds the code that this execution ran: in a copy of the notebook it may not. */
   isCodeOf(execution: IExecution): boolean;
-  /** Why what is known may not hold now, in words; empty when it does. */
-  doubt(): string;
   /** The server's Unix time. */
   now(): number;
   trans: ITranslate;
@@ -43,14 +49,13 @@ function Mark({ mark, kind }: { mark: IMark; kind: string }): React.JSX.Element 
   );
 }
 
-function Details(props: { source: ILineSource; execution: IExecution; id: string }): React.JSX.Element {
-  const { source, execution, id } = props;
+function Facts(props: { source: ILineSource; execution: IExecution }): React.JSX.Element {
+  const { source, execution } = props;
   const { trans } = source;
   const pins = source.pins(execution);
-  const request = source.request(execution.cell_id);
   const leased = leasedFor(execution, source.now());
   return (
-    <div className="jp-replkernel-details" id={id}>
+    <>
       <Timeline steps={steps(execution, source.now(), trans)} trans={trans} />
       <dl>
         {execution.gpus.length > 0 && (
@@ -75,18 +80,36 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
           </>
         )}
       </dl>
+    </>
+  );
+}
+
+function Details(props: {
+  source: ILineSource;
+  cellId: string;
+  execution: IExecution | null;
+  id: string;
+}): React.JSX.Element {
+  const { source, cellId, execution } = props;
+  const { trans } = source;
+  const request = source.request(cellId);
+  const written = source.written(cellId);
+  return (
+    <div className="jp-replkernel-details" id={props.id}>
+      {execution !== null && <Facts source={source} execution={execution} />}
       {request !== null && (
         <GpuRequest
           key={`${request.gpus ?? ''} ${request.vramGb}`}
           label={trans('GPUs for this cell')}
-          action={trans('Set')}
-          inherit={trans('as its notebook')}
+          action={trans('Apply to cell')}
+          inherit={written === '' ? trans('as its notebook') : written}
           gpus={request.gpus}
           vramGb={request.vramGb}
+          most={source.most()}
           disabled={false}
           trans={trans}
           request={(gpus, vramGb) => {
-            source.setRequest(execution.cell_id, { gpus, vramGb });
+            source.setRequest(cellId, { gpus, vramGb });
           }}
         />
       )}
@@ -105,13 +128,60 @@ function butForPins(safety: IMark, pins: readonly IPin[], trans: ITranslate): IM
       };
 }
 
-function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.Element {
-  const { source, execution } = props;
-  const [open, setOpen] = React.useState(source.opened.has(execution.cell_id));
-  const line = describeLine(execution, source.models(), source.now(), source.trans);
+/** What the cell asks for itself. */
+function Badge({ source, cellId }: { source: ILineSource; cellId: string }): React.JSX.Element | null {
+  const asks = source.asks(cellId);
+  return asks === '' ? null : (
+    <span
+      className="jp-replkernel-badge"
+      title={source.trans('This cell asks for its own GPUs, whatever its notebook does')}
+    >
+      <GpuIcon />
+      {asks}
+    </span>
+  );
+}
+
+/** What its newest execution does or did. */
+function Told({ source, execution }: { source: ILineSource; execution: IExecution }): React.JSX.Element {
+  const { trans } = source;
+  const line = describeLine(execution, source.models(), source.now(), trans, source.holder(execution));
   const pins = source.pins(execution);
-  const doubt = source.doubt();
-  const id = `jp-replkernel-${execution.msg_id}`;
+  return (
+    <>
+      <Mark mark={line.state} kind="state" />
+      {line.parts.map(part => (
+        <span key={part} className="jp-replkernel-part">
+          {part}
+        </span>
+      ))}
+      {pins.length > 0 && (
+        <span className="jp-replkernel-part" title={pins.map(pin => `${pin.name}: ${pin.reason}`).join('\n')}>
+          {trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
+        </span>
+      )}
+      {!source.isCodeOf(execution) && (
+        <span
+          className="jp-replkernel-part"
+          title={trans('The cell was edited since, or another notebook of this kernel ran its own')}
+        >
+          {trans('other code than this')}
+        </span>
+      )}
+      {line.safety !== null && <Mark mark={butForPins(line.safety, pins, trans)} kind="safety" />}
+    </>
+  );
+}
+
+function Line(props: {
+  source: ILineSource;
+  cellId: string;
+  execution: IExecution | null;
+}): React.JSX.Element {
+  const { source, cellId, execution } = props;
+  const { trans } = source;
+  const [open, setOpen] = React.useState(source.opened.has(cellId));
+  const id = `jp-replkernel-${execution?.msg_id ?? cellId}`;
   return (
     <>
       <div className="jp-replkernel-line-row">
@@ -120,45 +190,23 @@ function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.
           className="jp-replkernel-toggle"
           aria-expanded={open}
           aria-controls={id}
-          aria-label={source.trans('Steps of this execution')}
+          aria-label={execution === null ? trans('GPUs for this cell') : trans('Steps of this execution')}
           onClick={() => {
-            source.opened[open ? 'delete' : 'add'](execution.cell_id);
+            source.opened[open ? 'delete' : 'add'](cellId);
             setOpen(!open);
           }}
         >
           <span aria-hidden="true">{open ? '▾' : '▸'}</span>
         </button>
-        <Mark mark={line.state} kind="state" />
-        {line.parts.map(part => (
-          <span key={part} className="jp-replkernel-part">
-            {part}
-          </span>
-        ))}
-        {pins.length > 0 && (
-          <span
-            className="jp-replkernel-part"
-            title={pins.map(pin => `${pin.name}: ${pin.reason}`).join('\n')}
-          >
-            {source.trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
-          </span>
-        )}
-        {!source.isCodeOf(execution) && (
-          <span
-            className="jp-replkernel-part"
-            title={source.trans('The cell was edited since, or another notebook of this kernel ran its own')}
-          >
-            {source.trans('other code than this')}
-          </span>
-        )}
-        {doubt !== '' && <span className="jp-replkernel-part">{doubt}</span>}
-        {line.safety !== null && <Mark mark={butForPins(line.safety, pins, source.trans)} kind="safety" />}
+        <Badge source={source} cellId={cellId} />
+        {execution !== null && <Told source={source} execution={execution} />}
       </div>
-      {open && <Details source={source} execution={execution} id={id} />}
+      {open && <Details source={source} cellId={cellId} execution={execution} id={id} />}
     </>
   );
 }
 
-/** The widget in the cell's layout; it shows nothing while its cell has no execution. */
+/** The widget in the cell's layout; it shows nothing while its cell has not run and asks for nothing itself. */
 export class CellLine extends ReactWidget {
   constructor(
     private readonly _cellId: string,
@@ -170,7 +218,8 @@ export class CellLine extends ReactWidget {
 
   protected override render(): React.JSX.Element | null {
     const execution = this._source.execution(this._cellId);
-    this.setHidden(execution === null);
-    return execution === null ? null : <Line source={this._source} execution={execution} />;
+    const shown = execution !== null || this._source.asks(this._cellId) !== '';
+    this.setHidden(!shown);
+    return shown ? <Line source={this._source} cellId={this._cellId} execution={execution} /> : null;
   }
 }

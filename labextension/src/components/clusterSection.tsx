@@ -35,6 +35,11 @@ function Queue(props: {
   );
 }
 
+/** How many wait: never fewer than are listed, whichever was told last. */
+export function allWaiting(told: number, queue: readonly IWaiting[]): number {
+  return Math.max(told, queue.length);
+}
+
 /** Write how many cells of everybody wait for GPUs. */
 function waitingInWords(waiting: number, trans: ITranslate): string {
   if (waiting === 0) {
@@ -60,18 +65,25 @@ export function ClusterSection(props: {
   return (
     <section aria-labelledby="jp-replkernel-cluster">
       <h2 id="jp-replkernel-cluster">{trans('Cluster')}</h2>
-      {scheduler.url === '' && <p>{trans('No scheduler runs; one is started when a cell asks for GPUs.')}</p>}
+      {scheduler.url === '' && (
+        <p>{trans('No scheduler runs yet: the first cell that asks for GPUs starts it.')}</p>
+      )}
       {scheduler.trouble !== '' && (
         <p className="jp-replkernel-trouble">
           {trans('The scheduler cannot be asked: %1.', scheduler.trouble)}{' '}
           {trans('Cells without GPUs run on, and leases in hand stay valid.')}
         </p>
       )}
-      <p>
-        {hosts.length === 1 ? trans('1 host') : trans('%1 hosts', hosts.length)}
-        {': '}
-        {countsInWords(count(hosts), trans)}
-      </p>
+      {hosts.length === 0 ? (
+        <p>{trans('No host yet: the first notebook with a replicated kernel starts one.')}</p>
+      ) : (
+        <p>
+          {hosts.length === 1 ? trans('1 host') : trans('%1 hosts', hosts.length)}
+          {': '}
+          {countsInWords(count(hosts), trans)}
+        </p>
+      )}
+      {hosts.length > 0 && !gpus && <p>{trans('None of the hosts has a GPU: cells run without.')}</p>}
       {hosts.length > 0 && <GpuGrid hosts={hosts} whoHolds={whoHolds} trans={trans} />}
       {gpus && (
         <p className="jp-replkernel-legend">
@@ -79,12 +91,7 @@ export function ClusterSection(props: {
           {trans('framed: yours')}
         </p>
       )}
-      {scheduler.subscription_ratio !== null && (
-        <p title={trans('GPUs that kernels subscribe to, for each GPU and replica')}>
-          {trans('Subscription ratio: %1', scheduler.subscription_ratio.toFixed(2))}
-        </p>
-      )}
-      {scheduler.waiting !== null && <p>{waitingInWords(scheduler.waiting, trans)}</p>}
+      {scheduler.waiting !== null && <p>{waitingInWords(allWaiting(scheduler.waiting, queue), trans)}</p>}
       {queue.length > 0 && <Queue queue={queue} name={name} trans={trans} />}
     </section>
   );
@@ -109,8 +116,12 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
       <dl>
         <dt>{trans('GPU-hours used')}</dt>
         <dd>{hours(account.gpu_hours)}</dd>
-        <dt title={trans('What keeping the GPUs from the first to the last cell would have cost on top')}>
-          {trans('GPU-hours saved')}
+        <dt
+          title={trans(
+            'In GPU-hours: what keeping the GPUs from the first to the last cell would have cost on top'
+          )}
+        >
+          {trans('Saved compared with holding a GPU all session')}
         </dt>
         <dd>{hours(account.saved_gpu_hours)}</dd>
         <dt>{trans('This month')}</dt>

@@ -10,13 +10,17 @@ import { Poll } from '@lumino/polling';
 import { Panel, Widget } from '@lumino/widgets';
 
 import type { IPast } from '../generated/live';
-import { charts } from '../models/charts';
+import { charts, nowOf } from '../models/charts';
 import type { IChart, IInk } from '../models/charts';
+import type { LiveConnection } from '../models/connection';
 import type { ITranslate } from '../models/line';
+import type { ITouched } from '../models/live';
 
 const VEGA = 'application/vnd.vegalite.v5+json';
 const PATH = 'replkernel/api/past';
 const ASK_MS = 15_000;
+/** So long after the last change of its width the tab is drawn anew. */
+const RESIZED_MS = 200;
 const ASK_MAX_MS = 60_000;
 
 function element(tag: string): Widget {
@@ -36,6 +40,11 @@ class ChartCard extends Panel {
     this.addClass('jp-replkernel-chart');
     this.addWidget(this._head);
     this.addWidget(this._sentence);
+  }
+
+  /** Have the next chart drawn even if it is the one that is shown. */
+  forget(): void {
+    this._told = '';
   }
 
   /** Show a chart, if it is another than the one that is shown. */
@@ -66,14 +75,20 @@ export class Dashboard extends Panel {
   private readonly _note = element('p');
   private readonly _cards = new Map<string, ChartCard>();
   private readonly _poll: Poll;
+  private _past: IPast | null = null;
+  private _width = 0;
+  private _resizing: ReturnType<typeof setTimeout> | undefined;
+  private _release: (() => void) | null = null;
 
   constructor(
     private readonly _settings: ServerConnection.ISettings,
     private readonly _rendermime: IRenderMimeRegistry,
+    private readonly _live: LiveConnection,
     private readonly _trans: ITranslate
   ) {
     super();
     this.addClass('jp-replkernel-dashboard');
+    _live.changed.connect(this._onChanged, this);
     this.node.setAttribute('role', 'region');
     this.node.tabIndex = 0;
     this._note.node.setAttribute('role', 'status');
@@ -88,6 +103,9 @@ export class Dashboard extends Panel {
   }
 
   override dispose(): void {
+    clearTimeout(this._resizing);
+    this._release?.();
+    this._release = null;
     this._poll.dispose();
     super.dispose();
   }
@@ -101,6 +119,7 @@ export class Dashboard extends Panel {
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
+    this._release ??= this._live.want();
     void this._poll.start();
     void this._poll.refresh();
   }
@@ -108,6 +127,15 @@ export class Dashboard extends Panel {
   protected override onAfterHide(message: Message): void {
     super.onAfterHide(message);
     void this._poll.stop();
+    this._release?.();
+    this._release = null;
+  }
+
+  /** What holds now is told as the panel tells it, not when the past is asked for next. */
+  private _onChanged(_: unknown, touched: ITouched): void {
+    if (touched.cluster && this._past !== null && this._release !== null) {
+      void this._draw(this._past);
+    }
   }
 
   private async _ask(): Promise<void> {
@@ -118,22 +146,41 @@ export class Dashboard extends Panel {
       this._note.node.textContent = error.message;
       throw error;
     }
-    await this._draw((await answer.json()) as IPast);
+    this._past = (await answer.json()) as IPast;
+    await this._draw(this._past);
   }
 
   private async _draw(past: IPast): Promise<void> {
-    const found = charts(past, this._ink(), this._trans);
+    const found = charts(past, nowOf(this._live.store), this._ink(), this._trans);
     this._note.node.textContent =
-      found.length === 0 ? this._trans('The scheduler has nothing to tell yet.') : '';
-    for (const chart of found) {
-      let card = this._cards.get(chart.name);
-      if (card === undefined) {
-        card = new ChartCard(this._rendermime);
-        this._cards.set(chart.name, card);
-        this.addWidget(card);
+      found.length === 0
+        ? this._trans('No figures yet: they begin with the first notebook on a replicated kernel.')
+        : '';
+    for (const { name } of found) {
+      if (!this._cards.has(name)) {
+        const card = new ChartCard(this._rendermime);
+        this._cards.set(name, card);
+        this.addWidget(card); // All of them before the first is drawn: a chart has the width of its card then.
       }
-      await card.draw(chart);
     }
+    this._width = this.node.clientWidth;
+    for (const chart of found) {
+      await this._cards.get(chart.name)?.draw(chart);
+    }
+  }
+
+  /** Draw all anew where they have another width: Vega follows the window alone, not a panel beside. */
+  protected override onResize(message: Widget.ResizeMessage): void {
+    super.onResize(message);
+    clearTimeout(this._resizing);
+    this._resizing = setTimeout(() => {
+      if (this._past !== null && this.isVisible && this.node.clientWidth !== this._width) {
+        this._cards.forEach(card => {
+          card.forget();
+        });
+        void this._draw(this._past);
+      }
+    }, RESIZED_MS);
   }
 
   /** The colours of the page's theme. */

@@ -1,17 +1,11 @@
 // A small form: how many GPUs are asked for, and how much memory each must have.
 import * as React from 'react';
 
+import { gpuChoices } from '../models/cluster';
 import type { ITranslate } from '../models/line';
 
-const GPUS_MAX = 8;
 const VRAM_GB_MAX = 10_000;
 const INHERIT = 'inherit';
-
-/** The numbers that may be chosen; also what holds now, whatever that is. */
-function choices(now: number | null): number[] {
-  const usual = Array.from({ length: GPUS_MAX + 1 }, (_, number) => number);
-  return now === null || usual.includes(now) ? usual : [...usual, now];
-}
 
 function inWords(gpus: number, trans: ITranslate): string {
   if (Number.isNaN(gpus)) {
@@ -27,6 +21,8 @@ export function GpuRequest(props: {
   inherit?: string;
   gpus: number | null;
   vramGb: number;
+  /** How many may be chosen. */
+  most: number;
   disabled: boolean;
   request: (gpus: number | null, vramGb: number) => void;
   trans: ITranslate;
@@ -61,7 +57,7 @@ export function GpuRequest(props: {
           }}
         >
           {props.inherit !== undefined && <option value={INHERIT}>{props.inherit}</option>}
-          {choices(props.gpus).map(number => (
+          {gpuChoices(props.gpus, props.most).map(number => (
             <option key={number} value={String(number)}>
               {inWords(number, trans)}
             </option>
@@ -69,10 +65,11 @@ export function GpuRequest(props: {
         </select>
       </label>
       <label>
-        {trans('VRAM, at least (GiB)')}
+        {trans('GiB each, at least')}
         <input
           className="jp-mod-styled"
           type="number"
+          placeholder={trans('any')}
           min={0}
           max={VRAM_GB_MAX}
           value={vram}

@@ -28,7 +28,7 @@ export function Migrate(props: {
         }}
       >
         <label>
-          {trans('Migrate to')}
+          {trans('Move to')}
           <select
             className="jp-mod-styled"
             value={host}
@@ -49,8 +49,9 @@ export function Migrate(props: {
           type="submit"
           className="jp-Button jp-mod-styled jp-mod-minimal"
           disabled={props.disabled || host === '' || moves(kernel.move)}
+          title={host === '' ? trans('Each host that is up has a replica already') : ''}
         >
-          {trans('Migrate')}
+          {trans('Move')}
         </button>
       </form>
       <p role="status" className="jp-replkernel-said">

@@ -1,18 +1,24 @@
-// The panel's part about the notebook in front: its replicas, its GPUs, and what can be done about them.
+// The panel's part about the notebook in front: its GPUs first, what can be done about them, its replicas in a line.
 import * as React from 'react';
 
-import type { IKernel, IReplica } from '../generated/live';
+import type { IKernel } from '../generated/live';
 import type { ICellRequest } from '../models/cellRequest';
-import { formatBytes, formatSeconds } from '../models/facts';
+import { gpusWanted, mostGpus } from '../models/cluster';
+import type { NameKernel } from '../models/cluster';
+import { formatSeconds } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import { gpusInWords } from '../models/line';
 import type { LiveStore } from '../models/live';
+import { notebookState } from '../models/notebookState';
+import type { INotebookState } from '../models/notebookState';
 import { GpuRequest } from './gpuRequest';
-import { Migrate } from './migrate';
+import { Replicas } from './replicas';
 
 /** The active cell, and what it asks for itself. */
 export interface IActiveCell extends ICellRequest {
   id: string;
+  /** The `%%gpu` line that it begins with; empty without. */
+  written: string;
 }
 
 /** What the section may have done; each resolves with a sentence, or rejects with one. */
@@ -27,44 +33,23 @@ export interface INotebookActions {
   setCell(request: ICellRequest): void;
 }
 
-function stateInWords(kernel: IKernel, trans: ITranslate): string {
-  if (!kernel.answers) {
-    return trans('Its router does not answer');
-  }
-  switch (kernel.rest) {
-    case 'asleep':
-      return trans('At rest: no process runs, the next cell brings all back');
-    case 'wanted':
-    case 'saving':
-    case 'stopping':
-      return trans('Going to rest');
-    default:
-      return kernel.state === '' ? trans('Starting') : kernel.state;
-  }
+/** What the section shows. */
+export interface ISection {
+  name: string;
+  kernel: IKernel;
+  store: LiveStore;
+  actions: INotebookActions;
+  cell: IActiveCell | null;
+  nameKernel: NameKernel;
+  now: number;
+  trans: ITranslate;
 }
 
-function Replica(props: { replica: IReplica; trans: ITranslate }): React.JSX.Element {
-  const { replica, trans } = props;
-  const well = replica.role === 'executor' || replica.role === 'standby';
-  const lag = replica.lag === 0 ? trans('up to date') : trans('%1 behind', replica.lag);
-  const facts = well ? [trans('well'), lag, formatBytes(replica.state_bytes)] : [trans('not ready')];
-  const role = replica.raft_role === '' ? replica.role : `${replica.role}, ${replica.raft_role}`;
-  return (
-    <li>
-      <div className="jp-replkernel-replica">
-        <strong>{replica.replica}</strong>
-        <span className="jp-replkernel-part">{replica.host}</span>
-        <span className="jp-replkernel-role">{role}</span>
-      </div>
-      <div>{facts.join(' · ')}</div>
-      {replica.pins.map(pin => (
-        <div key={pin.name} className="jp-replkernel-pin">
-          {trans('pinned: %1', pin.name)} ({pin.reason})
-        </div>
-      ))}
-      {replica.last_death !== '' && <div>{trans('last process: %1', replica.last_death)}</div>}
-    </li>
-  );
+/** Write what the section says of the state: more than the status bar has room for. */
+function stateInWords(state: INotebookState, trans: ITranslate): string {
+  return state.doing === 'hibernated'
+    ? trans('Hibernated: no process runs. The next cell resumes it with all variables.')
+    : state.text;
 }
 
 function Holdings(props: {
@@ -75,7 +60,16 @@ function Holdings(props: {
 }): React.JSX.Element {
   const { store, kernel, now, trans } = props;
   if (kernel.holdings.length === 0) {
-    return <p>{trans('No GPUs are held.')}</p>;
+    return (
+      <p>
+        {kernel.default_gpus > 0
+          ? trans(
+              'None is held now: every cell gets %1 when it runs.',
+              gpusWanted(kernel.default_gpus, kernel.default_vram_gb, trans)
+            )
+          : trans('No GPUs yet: choose some below, or write %1 in a cell.', '%%gpu 1')}
+      </p>
+    );
   }
   return (
     <ul className="jp-replkernel-holdings">
@@ -90,16 +84,103 @@ function Holdings(props: {
   );
 }
 
-/** The section. */
-export function NotebookSection(props: {
-  name: string;
-  kernel: IKernel;
-  store: LiveStore;
+type Act = (action: () => Promise<string>) => void;
+
+/** A button; one that cannot work says why. */
+function Button(props: { label: string; why: string; busy: boolean; press: () => void }): React.JSX.Element {
+  return (
+    <button
+      type="button"
+      className="jp-Button jp-mod-styled jp-mod-minimal"
+      disabled={props.busy || props.why !== ''}
+      title={props.why}
+      onClick={props.press}
+    >
+      {props.label}
+    </button>
+  );
+}
+
+function Buttons(props: {
   actions: INotebookActions;
-  cell: IActiveCell | null;
-  now: number;
+  busy: boolean;
+  asleep: boolean;
+  kept: boolean;
+  act: Act;
   trans: ITranslate;
 }): React.JSX.Element {
+  const { actions, busy, asleep, kept, act, trans } = props;
+  return (
+    <div className="jp-replkernel-buttons">
+      <Button
+        label={trans('Release GPUs')}
+        why={kept ? '' : trans('This notebook keeps no GPUs between cells')}
+        busy={busy}
+        press={() => {
+          act(() => actions.release());
+        }}
+      />
+      <Button
+        label={trans('Hibernate')}
+        why={asleep ? trans('The kernel is hibernated') : ''}
+        busy={busy}
+        press={() => {
+          act(() => actions.hibernate());
+        }}
+      />
+      <Button
+        label={trans('Resume')}
+        why={asleep ? '' : trans('The kernel is not hibernated')}
+        busy={busy}
+        press={() => {
+          act(() => actions.resume());
+        }}
+      />
+    </div>
+  );
+}
+
+/** The two forms: GPUs for every cell of the notebook, and for the one in front. */
+function Requests(props: ISection & { busy: boolean; act: Act }): React.JSX.Element {
+  const { kernel, cell, actions, act, trans } = props;
+  const most = mostGpus(props.store.hosts);
+  return (
+    <>
+      <GpuRequest
+        key={`${kernel.kernel_id} ${kernel.default_gpus} ${kernel.default_vram_gb}`}
+        label={trans('GPUs for every cell')}
+        action={trans('Apply to notebook')}
+        gpus={kernel.default_gpus}
+        vramGb={kernel.default_vram_gb}
+        most={most}
+        disabled={props.busy}
+        trans={trans}
+        request={(gpus, vramGb) => {
+          act(() => actions.request(gpus ?? 0, vramGb));
+        }}
+      />
+      {cell !== null && (
+        <GpuRequest
+          key={`${cell.id} ${cell.gpus ?? ''} ${cell.vramGb} ${cell.written}`}
+          label={trans('GPUs for this cell')}
+          action={trans('Apply to cell')}
+          inherit={cell.written === '' ? trans('as above') : cell.written}
+          gpus={cell.gpus}
+          vramGb={cell.vramGb}
+          most={most}
+          disabled={false}
+          trans={trans}
+          request={(gpus, vramGb) => {
+            actions.setCell({ gpus, vramGb });
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+/** The section. */
+export function NotebookSection(props: ISection): React.JSX.Element {
   const { kernel, store, actions, trans } = props;
   const [said, setSaid] = React.useState('');
   const [busy, setBusy] = React.useState(false);
@@ -114,98 +195,34 @@ export function NotebookSection(props: {
         setBusy(false);
       });
   };
-  const asleep = kernel.rest === 'asleep';
+  const state = notebookState(store, kernel.kernel_id, props.nameKernel, trans);
+  const asleep = state.doing === 'hibernated';
   const kept = kernel.holdings.some(held => held.cell === '');
   return (
     <section aria-labelledby="jp-replkernel-notebook">
       <h2 id="jp-replkernel-notebook">{props.name}</h2>
-      <p>{stateInWords(kernel, trans)}</p>
-      <div className="jp-replkernel-buttons">
-        <button
-          type="button"
-          className="jp-Button jp-mod-styled jp-mod-minimal"
-          disabled={busy || asleep}
-          onClick={() => {
-            act(() => actions.hibernate());
-          }}
-        >
-          {trans('Hibernate')}
-        </button>
-        <button
-          type="button"
-          className="jp-Button jp-mod-styled jp-mod-minimal"
-          disabled={busy || !asleep}
-          onClick={() => {
-            act(() => actions.resume());
-          }}
-        >
-          {trans('Resume')}
-        </button>
-        <button
-          type="button"
-          className="jp-Button jp-mod-styled jp-mod-minimal"
-          disabled={busy || !kept}
-          onClick={() => {
-            act(() => actions.release());
-          }}
-        >
-          {trans('Release GPUs')}
-        </button>
-      </div>
+      <p>{stateInWords(state, trans)}</p>
+      <h3>{trans('GPUs')}</h3>
+      {kernel.scheduler_trouble !== '' && <p className="jp-replkernel-trouble">{kernel.scheduler_trouble}</p>}
+      <Holdings store={store} kernel={kernel} now={props.now} trans={trans} />
+      <Requests {...props} busy={busy} act={act} />
+      <Buttons actions={actions} busy={busy} asleep={asleep} kept={kept} act={act} trans={trans} />
       <p className="jp-replkernel-said" role="status" aria-live="polite">
         {said}
       </p>
       {!asleep && (
-        <>
-          <h3>{trans('Replicas')}</h3>
-          <ul className="jp-replkernel-replicas">
-            {kernel.replicas.map(replica => (
-              <Replica key={replica.replica} replica={replica} trans={trans} />
-            ))}
-          </ul>
-          <Migrate
-            kernel={kernel}
-            hosts={store.hosts}
-            disabled={busy}
-            migrate={host => {
-              act(() => actions.migrate(host));
-            }}
-            trans={trans}
-          />
-        </>
+        <Replicas
+          kernel={kernel}
+          hosts={store.hosts}
+          disabled={busy}
+          migrate={host => {
+            act(() => actions.migrate(host));
+          }}
+          trans={trans}
+        />
       )}
       {kernel.checkpoint_trouble !== '' && (
         <p className="jp-replkernel-trouble">{kernel.checkpoint_trouble}</p>
-      )}
-      <h3>{trans('GPUs')}</h3>
-      {kernel.scheduler_trouble !== '' && <p className="jp-replkernel-trouble">{kernel.scheduler_trouble}</p>}
-      <Holdings store={store} kernel={kernel} now={props.now} trans={trans} />
-      <GpuRequest
-        key={`${kernel.kernel_id} ${kernel.default_gpus}`}
-        label={trans('GPUs for each cell')}
-        action={trans('Request')}
-        gpus={kernel.default_gpus}
-        vramGb={0}
-        disabled={busy}
-        trans={trans}
-        request={(gpus, vramGb) => {
-          act(() => actions.request(gpus ?? 0, vramGb));
-        }}
-      />
-      {props.cell !== null && (
-        <GpuRequest
-          key={`${props.cell.id} ${props.cell.gpus ?? ''} ${props.cell.vramGb}`}
-          label={trans('GPUs for this cell')}
-          action={trans('Set')}
-          inherit={trans('as above')}
-          gpus={props.cell.gpus}
-          vramGb={props.cell.vramGb}
-          disabled={false}
-          trans={trans}
-          request={(gpus, vramGb) => {
-            actions.setCell({ gpus, vramGb });
-          }}
-        />
       )}
     </section>
   );

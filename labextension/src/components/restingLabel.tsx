@@ -1,4 +1,4 @@
-// The name of a kernel at rest in the Running panel, with the button that brings it back.
+// The name of a hibernated kernel in the Running panel, with the button that resumes it.
 import * as React from 'react';
 
 /** The name and the button. */

@@ -35,14 +35,14 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
   }
   return (
     <>
-      {!store.current && (
-        <p role="status">{trans('Connecting to the server … What follows is as it was last heard.')}</p>
+      {!store.current && <p role="status">{trans('Reconnecting… showing the last known state')}</p>}
+      {front === null && (
+        <p>{trans('Open a notebook with a Python 3 (replicated) kernel to see its GPUs here')}</p>
       )}
-      {front === null && <p>{trans('The notebook in front does not run on a replicated kernel.')}</p>}
       {front !== null && kernel === null && (
         <>
           <h2>{front.name}</h2>
-          <p>{trans('Nothing is heard of its kernel yet.')}</p>
+          <p>{trans('Its kernel is starting …')}</p>
         </>
       )}
       {front !== null && kernel !== null && (
@@ -53,6 +53,7 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
           store={store}
           actions={front.actions}
           cell={front.cell}
+          nameKernel={nameKernel}
           now={store.serverTime(Date.now() / 1000)}
           trans={trans}
         />

@@ -112,6 +112,7 @@ export interface IKernel {
   executor: string;
   execution_count: number;
   default_gpus: number;
+  default_vram_gb: number;
   scheduler_trouble: string;
   checkpoint_trouble: string;
   replicas: IReplica[];

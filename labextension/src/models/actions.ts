@@ -26,7 +26,7 @@ export function hibernate(kernel: Kernel.IKernelConnection): Promise<string> {
   return asked(kernel, 'replkernel_hibernate_request', {}, REST_MAX_MS);
 }
 
-/** Bring a kernel at rest back: any question that needs a replica does. */
+/** Resume a hibernated kernel: any question that needs a replica does. */
 export async function resume(kernel: Kernel.IKernelConnection): Promise<string> {
   await kernel.requestIsComplete({ code: '' });
   return '';

@@ -2,6 +2,9 @@
 // Law: what else is said there stays as it is.
 import type { ICellModel } from '@jupyterlab/cells';
 
+import { gpusWanted } from './cluster.js';
+import type { ITranslate } from './line';
+
 const KEY = 'replkernel';
 
 /** How many GPUs a cell asks for; null: as many as its notebook says; NaN: what it says is not understood. */
@@ -13,6 +16,33 @@ export interface ICellRequest {
 function own(model: ICellModel): Record<string, unknown> {
   const found: unknown = model.getMetadata(KEY);
   return typeof found === 'object' && found !== null ? (found as Record<string, unknown>) : {};
+}
+
+const LINES_LOOKED_AT = 16;
+const WRAPPERS = /^(%%time|%%timeit|%%capture|%%prun)\b/;
+
+/** Return the `%%gpu` line at a cell's beginning; empty where it begins otherwise. */
+export function gpuLine(source: string): string {
+  for (const line of source.split('\n', LINES_LOOKED_AT)) {
+    const said = line.trim();
+    if (/^%%gpu(\s|$)/.test(said)) {
+      return said;
+    }
+    if (said !== '' && !said.startsWith('#') && !WRAPPERS.test(said)) {
+      return '';
+    }
+  }
+  return '';
+}
+
+/** Write what a cell asks for itself, as its badge; empty where it asks for what its notebook does. */
+export function requestInWords(request: ICellRequest, written: string, trans: ITranslate): string {
+  if (request.gpus === null) {
+    return written;
+  }
+  return Number.isNaN(request.gpus)
+    ? trans('GPUs: not understood')
+    : gpusWanted(request.gpus, request.vramGb, trans);
 }
 
 /** Read what a cell asks for. */

@@ -1,8 +1,10 @@
 // The dashboard's charts as Vega-Lite specifications, made from the cluster's past. Pure.
 // Law: lines differ in their dashes too, never in colour alone; each chart has a sentence that says the same.
 import type { IHappening, IPast, IPoint } from '../generated/live';
+import { count } from './cluster.js';
 import { formatSeconds } from './facts.js';
 import type { ITranslate } from './line';
+import type { LiveStore } from './live';
 
 /** A Vega-Lite specification. */
 export type Spec = Record<string, unknown>;
@@ -35,24 +37,50 @@ const DASHES = [
   [2, 2]
 ];
 
+/** The cluster at this moment, in counts. */
+export interface INow {
+  gpus: number;
+  used: number;
+  kept: number;
+  waiting: number;
+}
+
+/** Count what the panel shows, so that both say the same; null while nobody tells. */
+export function nowOf(store: LiveStore): INow | null {
+  const { scheduler, queue } = store;
+  if (!store.current || scheduler.waiting === null) {
+    return null;
+  }
+  const uses = count(store.hosts);
+  const gpus = Object.values(uses).reduce((sum, some) => sum + some, 0);
+  return {
+    gpus,
+    used: uses.used + uses.asked,
+    kept: uses.kept,
+    waiting: Math.max(scheduler.waiting, queue.length)
+  };
+}
+
 /** Make the charts; none while there is nothing to draw. */
-export function charts(past: IPast, ink: IInk, trans: ITranslate): IChart[] {
+export function charts(past: IPast, live: INow | null, ink: IInk, trans: ITranslate): IChart[] {
   const last = past.points.at(-1);
   if (last === undefined) {
     return [];
   }
+  const { provisioned, leased, lingering, waiting } = last;
+  const now = live ?? { gpus: provisioned, used: leased, kept: lingering, waiting };
   return [
-    gpus(past, last, ink, trans),
-    queue(past, last, ink, trans),
+    gpus(past, now, ink, trans),
+    queue(past, now, ink, trans),
     waits(past, ink, trans),
-    ratio(past, last, ink, trans)
+    ratio(past, last, now, ink, trans)
   ];
 }
 
-function gpus(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
+function gpus(past: IPast, now: INow, ink: IInk, trans: ITranslate): IChart {
   const kinds: [string, (point: IPoint) => number][] = [
-    [trans('provisioned'), point => point.provisioned],
-    [trans('leased'), point => point.leased],
+    [trans('in the cluster'), point => point.provisioned],
+    [trans('in use'), point => point.leased],
     [trans('kept between cells'), point => point.lingering]
   ];
   const values = past.points.flatMap(point =>
@@ -73,12 +101,7 @@ function gpus(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
   return {
     name: 'gpus',
     title: trans('GPUs'),
-    sentence: trans(
-      'Now %1 GPUs are provisioned, %2 leased, %3 kept between cells.',
-      last.provisioned,
-      last.leased,
-      last.lingering
-    ),
+    sentence: trans('Now: %1 of %2 GPUs in use, %3 kept between cells.', now.used, now.gpus, now.kept),
     spec: dressed(ink, { layer: [lines, ...events(past, ink, trans)] })
   };
 }
@@ -120,32 +143,35 @@ function events(past: IPast, ink: IInk, trans: ITranslate): Spec[] {
   ];
 }
 
-function queue(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
+function queue(past: IPast, now: INow, ink: IInk, trans: ITranslate): IChart {
   return {
     name: 'queue',
-    title: trans('Queue'),
-    sentence:
-      last.waiting === 1 ? trans('1 request waits now.') : trans('%1 requests wait now.', last.waiting),
+    title: trans('Cells that wait for GPUs'),
+    sentence: now.waiting === 1 ? trans('Now: 1 cell waits.') : trans('Now: %1 cells wait.', now.waiting),
     spec: overTime(
       past,
       'waiting',
-      whole(Math.max(...past.points.map(point => point.waiting)), trans('requests')),
+      whole(Math.max(...past.points.map(point => point.waiting)), trans('cells')),
       ink
     )
   };
 }
 
-function ratio(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
+function ratio(past: IPast, last: IPoint, now: INow, ink: IInk, trans: ITranslate): IChart {
   return {
     name: 'ratio',
-    title: trans('Subscription ratio'),
-    sentence: trans('Kernels subscribe to %1 GPUs for each one that there is.', last.ratio.toFixed(2)),
+    title: trans('Demand'),
+    sentence: trans(
+      'Demand: %1 of %2 GPUs requested',
+      Math.round(last.ratio * Math.max(last.provisioned, now.gpus)),
+      Math.max(last.provisioned, now.gpus)
+    ),
     spec: overTime(
       past,
       'ratio',
       {
         scale: { domain: [0, Math.max(1, ...past.points.map(point => point.ratio))] },
-        axis: { title: trans('ratio'), tickCount: TICKS }
+        axis: { title: trans('requested for each'), tickCount: TICKS }
       },
       ink
     )
@@ -162,21 +188,21 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
   const late = sorted[Math.floor((sorted.length - 1) * 0.95)];
   return {
     name: 'waits',
-    title: trans('Interactivity'),
+    title: trans('Time in the queue'),
     sentence:
       median === undefined || late === undefined
         ? trans('No cell with GPUs has ended yet.')
         : trans(
-            'Cells with GPUs (the last %1): half got them within %2, 95 % within %3.',
+            'The last %1 cells with GPUs: half were in the queue for at most %2, 95 % for at most %3.',
             sorted.length,
-            formatSeconds(median),
-            formatSeconds(late)
+            queuedInWords(median),
+            queuedInWords(late)
           ),
     spec: dressed(ink, {
       data: { values },
       mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, color: ink.lines[0] },
       encoding: {
-        x: { field: 'seconds', type: 'quantitative', axis: { title: trans('seconds waited for GPUs') } },
+        x: { field: 'seconds', type: 'quantitative', axis: { title: trans('seconds in the queue') } },
         y: {
           field: 'share',
           type: 'quantitative',
@@ -186,6 +212,11 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
       }
     })
   };
+}
+
+/** Write a time in the queue; what is served at once is not called 0 ms, for the way there takes time as well. */
+function queuedInWords(seconds: number): string {
+  return formatSeconds(Math.max(0.01, seconds));
 }
 
 function overTime(past: IPast, field: 'waiting' | 'ratio', y: Spec, ink: IInk): Spec {

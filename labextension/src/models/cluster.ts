@@ -2,6 +2,7 @@
 // Law: a GPU's state is a letter and a word, never a colour alone.
 import type { IGpu, IHost, ILease, IWaiting } from '../generated/live';
 import type { ITranslate } from './line';
+import type { LiveStore } from './live';
 
 /** What a GPU does, for people. */
 export type GpuUse = 'free' | 'used' | 'kept' | 'asked' | 'away';
@@ -51,6 +52,49 @@ export function whose(one: ILease | IWaiting, name: NameKernel, trans: ITranslat
   const open = one.yours ? name(one.kernel_id) : '';
   const known = open || (one.notebook.split('/').pop() ?? '') || trans('another notebook');
   return one.yours || one.user === '' ? known : trans('%1 of %2', known, one.user);
+}
+
+const NAMED_MAX = 2;
+
+/** Name who holds the GPUs that a kernel's cell waits for, as far as one may see; empty when nobody does. */
+export function holder(store: LiveStore, kernelId: string, name: NameKernel, trans: ITranslate): string {
+  const others = store.leases.filter(lease => lease.kernel_id !== kernelId);
+  const names = [...new Set(others.map(lease => whose(lease, name, trans)))];
+  if (names.length > NAMED_MAX) {
+    return trans('%1 notebooks', names.length);
+  }
+  if (names.length === 0 && store.hosts.some(host => host.gpus.some(gpu => isStrangers(host, gpu)))) {
+    return trans('another user');
+  }
+  return names.join(trans(' and '));
+}
+
+function isStrangers(host: IHost, gpu: IGpu): boolean {
+  return gpu.lease === '' && ['used', 'kept', 'asked'].includes(useOf(host, gpu));
+}
+
+const GPUS_USUAL = 8;
+const GPUS_OFFERED_MAX = 64;
+
+/** How many GPUs a cell may have at most: as many as one host has; while none is known, the usual number. */
+export function mostGpus(hosts: readonly IHost[]): number {
+  const most = Math.max(0, ...hosts.map(host => host.gpus.length));
+  return most === 0 ? GPUS_USUAL : Math.min(GPUS_OFFERED_MAX, most);
+}
+
+/** The numbers of GPUs that are offered; also what holds now, whatever that is. */
+export function gpuChoices(now: number | null, most: number): number[] {
+  const offered = Array.from({ length: most + 1 }, (_, number) => number);
+  return now === null || offered.includes(now) ? offered : [...offered, now];
+}
+
+/** Write how many GPUs, and what each must have: `2 GPUs of 20 GiB or more`. */
+export function gpusWanted(gpus: number, vramGb: number, trans: ITranslate): string {
+  if (gpus === 0) {
+    return trans('No GPU');
+  }
+  const count = gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', gpus);
+  return vramGb > 0 ? trans('%1 of %2 GiB or more', count, vramGb) : count;
 }
 
 /** How many GPUs do what. */

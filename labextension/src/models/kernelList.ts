@@ -36,7 +36,7 @@ export class KernelList {
         names.set(kernel.id, { name: name || path, path });
       }
     }
-    return list(this._live.store.kernels, kernelId => names.get(kernelId) ?? null, this.trans);
+    return list(this._live.store, kernelId => names.get(kernelId) ?? null, this.trans);
   }
 
   /** Listen from now on, or no more. */
@@ -60,7 +60,7 @@ export class KernelList {
     void this._app.commands.execute(OPEN, { path });
   }
 
-  /** Put a kernel to rest. */
+  /** Hibernate a kernel. */
   rest(kernelId: string): void {
     this._do(putToRest(this._app.serviceManager, kernelId));
   }
@@ -77,7 +77,7 @@ export class KernelList {
   async askToDelete(one: IListed): Promise<void> {
     const { trans } = this;
     const { button } = await showDialog({
-      title: trans('Delete this kernel at rest?'),
+      title: trans('Delete this hibernated kernel?'),
       body: trans('All variables of %1 are deleted for good. The notebook itself stays.', one.name),
       buttons: [
         Dialog.cancelButton({ label: trans('Cancel') }),
@@ -89,7 +89,7 @@ export class KernelList {
     }
   }
 
-  /** Delete kernels at rest. */
+  /** Delete hibernated kernels. */
   delete(those: readonly IListed[]): void {
     for (const one of those) {
       this._do(deleteResting(this._app.serviceManager, one.kernelId));

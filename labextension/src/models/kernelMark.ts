@@ -1,38 +1,26 @@
-// The mark of a whole notebook in the status bar: at rest, or how many of its cells are not durable. Pure.
+// The mark of a whole notebook in the status bar: how many of its cells are not durable. Pure.
+import type { IKernel } from '../generated/live';
+import { doubtInWords } from './doubt.js';
 import type { Translate } from './facts';
 import type { LiveStore } from './live';
+import { isResting } from './notebookState.js';
 
-/** Write the mark, and whether it may not hold any more; empty while nothing is known. */
+/** Write the mark, and whether what the status bar says may not hold any more; empty while nothing is known. */
 export function kernelMark(store: LiveStore, kernelId: string, trans: Translate): string {
-  const mark = lastMark(store, kernelId, trans);
-  const doubt = doubtInWords(store.doubt(kernelId), trans);
-  return mark === '' || doubt === '' ? mark : `${mark} ${doubt}`;
-}
-
-/** Write why what is shown may not hold any more; empty when it does. */
-export function doubtInWords(doubt: ReturnType<LiveStore['doubt']>, trans: Translate): string {
-  switch (doubt) {
-    case 'no connection':
-      return trans('(no connection)');
-    case 'no answer':
-      return trans('(no answer)');
-    case '':
-      return '';
-  }
-}
-
-function lastMark(store: LiveStore, kernelId: string, trans: Translate): string {
   const kernel = store.kernel(kernelId);
   if (kernel === null) {
     return '';
   }
-  if (kernel.rest === 'asleep') {
-    return trans('at rest');
-  }
-  const over = [...store.cells(kernelId).values()].filter(execution => execution.state === 'done');
+  const mark = isResting(kernel) ? '' : lastMark(store, kernel, trans); // Hibernated, all is durable.
+  const doubt = doubtInWords(store.doubt(kernelId), trans);
+  return [mark, doubt].filter(part => part !== '').join(' ');
+}
+
+function lastMark(store: LiveStore, kernel: IKernel, trans: Translate): string {
+  const over = [...store.cells(kernel.kernel_id).values()].filter(execution => execution.state === 'done');
   const lost = over.filter(execution => execution.safety === 'lost').length;
   if (lost > 0) {
-    return `✖ ${lost} ${trans('not kept')}`;
+    return `✖ ${lost === 1 ? trans('1 cell lost its changes') : `${lost} ${trans('cells lost their changes')}`}`;
   }
   const pending = over.filter(execution => execution.safety === 'pending').length;
   if (pending > 0) {

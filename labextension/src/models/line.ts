@@ -5,7 +5,8 @@ import type { Translate } from './facts';
 import { formatSeconds } from './facts.js'; // With its ending, so that node finds it too.
 
 /** Which icon stands before a text. */
-export type Icon = 'waiting' | 'moving' | 'running' | 'done' | 'failed' | 'pending' | 'durable' | 'lost';
+export type Icon =
+  'waiting' | 'moving' | 'running' | 'done' | 'skipped' | 'failed' | 'pending' | 'durable' | 'lost';
 
 /** An icon with its text. */
 export interface IMark {
@@ -37,17 +38,24 @@ export interface ILine {
   ticking: boolean;
 }
 
+/** The error of a cell that a person has stopped. */
+const INTERRUPTED = 'KeyboardInterrupt';
+
 /** Translates a message with a number in it, as JupyterLab's bundles do. */
 export interface ITranslate extends Translate {
   (message: string, ...values: (string | number)[]): string;
 }
 
-/** Write what the line says when the server's Unix time is `now`; `models` names GPUs by their UUIDs. */
+/** Write what the line says when the server's Unix time is `now`; `models` names GPUs by their UUIDs.
+ *
+ * `holder` is who holds the GPUs that it waits for, as far as that may be seen.
+ */
 export function describeLine(
   execution: IExecution,
   models: ReadonlyMap<string, string>,
   now: number,
-  trans: ITranslate
+  trans: ITranslate,
+  holder = ''
 ): ILine {
   const parts: string[] = [];
   if (execution.replica !== '') {
@@ -64,10 +72,10 @@ export function describeLine(
   const waits = execution.state === 'waiting';
   const waited = between(execution.wished_at, execution.granted_at ?? (waits ? now : null));
   if (waited !== null && (waits || waited >= 0.1)) {
-    parts.push(trans(waits ? 'for %1' : 'waited %1', formatSeconds(waited)));
+    parts.push(trans(waits ? '%1 so far' : 'GPUs after %1', formatSeconds(waited)));
   }
   return {
-    state: stateOf(execution, trans),
+    state: stateOf(execution, holder, trans),
     parts,
     safety: execution.state === 'done' ? safetyOf(execution, trans) : null,
     ticking: execution.state === 'running' || execution.state === 'waiting'
@@ -88,12 +96,12 @@ export function gpusInWords(
   return gpus.length === 1 ? `1 × ${what}` : `${gpus.length} × ${what}`;
 }
 
-function stateOf(execution: IExecution, trans: ITranslate): IMark {
+function stateOf(execution: IExecution, holder: string, trans: ITranslate): IMark {
   switch (execution.state) {
     case 'queued':
       return mark('waiting', trans('Queued'), trans('Another cell of this notebook runs first'));
     case 'waiting':
-      return mark('waiting', waitingText(execution, trans), execution.trouble);
+      return mark('waiting', waitingText(execution, holder, trans), execution.trouble);
     case 'moving':
       return mark('moving', trans('Getting ready'), trans('The replica takes over what it needs'));
     case 'running':
@@ -105,7 +113,12 @@ function stateOf(execution: IExecution, trans: ITranslate): IMark {
 
 function doneMark(execution: IExecution, trans: ITranslate): IMark {
   if (execution.status === 'aborted') {
-    return mark('failed', trans('Not run'), trans('A cell before it has failed'));
+    return mark('skipped', trans('Skipped'), trans('A cell before it failed'));
+  }
+  if (execution.ename === INTERRUPTED) {
+    return execution.began_at === null
+      ? mark('skipped', trans('Cancelled'), trans('It was interrupted before it began'))
+      : mark('skipped', trans('Interrupted'), '');
   }
   if (execution.status === 'error') {
     return mark('failed', trans('Failed: %1', execution.ename || trans('error')), '');
@@ -113,23 +126,28 @@ function doneMark(execution: IExecution, trans: ITranslate): IMark {
   return mark('done', trans('Done'), '');
 }
 
-function waitingText(execution: IExecution, trans: ITranslate): string {
+/** Write what a cell waits for: how many GPUs, its place, how long that may take, and who holds them. */
+export function waitingText(execution: IExecution, holder: string, trans: ITranslate): string {
   const count = execution.wanted;
   const model = execution.model === '' ? '' : `${execution.model} `;
   const what = `${count} ${model}${count === 1 ? trans('GPU') : trans('GPUs')}`;
+  const parts = [trans('Waiting for %1', what)];
   if (execution.trouble !== '') {
-    return trans('Waiting for %1: no scheduler listens', what);
+    parts.push(trans('no scheduler answers'));
+  } else if (execution.position === 0) {
+    parts.push(trans('its host is getting ready'));
+  } else if (execution.position !== null) {
+    parts.push(
+      execution.position === 1 ? trans('next in line') : trans('number %1 in line', execution.position)
+    );
+    if (execution.estimate_s !== null) {
+      parts.push(trans('about %1', formatEstimate(execution.estimate_s)));
+    }
+    if (holder !== '') {
+      parts.push(trans('held by %1', holder));
+    }
   }
-  if (execution.position === 0) {
-    return trans('Waiting for %1: the host gets ready', what);
-  }
-  if (execution.position === null) {
-    return trans('Waiting for %1', what);
-  }
-  const place = trans('Waiting for %1: number %2 in the queue', what, execution.position);
-  return execution.estimate_s === null
-    ? place
-    : trans('%1, about %2', place, formatEstimate(execution.estimate_s));
+  return parts.join(' · ');
 }
 
 /** Write how long something may take, roughly. */
@@ -153,7 +171,11 @@ function safetyOf(execution: IExecution, trans: ITranslate): IMark | null {
       return mark('pending', trans('not durable yet'), why);
     }
     case 'lost':
-      return mark('lost', trans('not kept'), trans('Its process died before the others had what it changed'));
+      return mark(
+        'lost',
+        trans('Changes lost: run this cell again'),
+        trans('Its process died before another replica had what it changed')
+      );
     case 'nothing':
       return null;
   }

@@ -6,16 +6,19 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 import type { PanelLayout } from '@lumino/widgets';
 import { Signal } from '@lumino/signaling';
+import { Widget } from '@lumino/widgets';
 
 import type { ILineSource } from '../components/cellLine';
 import { CellLine } from '../components/cellLine';
 import type { IExecution, IPin } from '../generated/live';
 import type { ISettings } from '../tokens';
-import { readCellRequest, writeCellRequest } from './cellRequest';
+import { gpuLine, readCellRequest, requestInWords, writeCellRequest } from './cellRequest';
 import type { ICellRequest } from './cellRequest';
+import { holder, mostGpus } from './cluster';
+import type { NameKernel } from './cluster';
 import type { LiveConnection } from './connection';
 import { textDigest } from './digest';
-import { doubtInWords } from './kernelMark';
+import { bannerInWords } from './doubt';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
 import type { ITouched } from './live';
@@ -31,6 +34,7 @@ export class NotebookLines implements ILineSource {
   readonly opened = new Set<string>();
   private readonly _lines = new Map<Cell, CellLine>();
   private readonly _live: HTMLElement;
+  private readonly _banner: Widget;
   /** The lines that are seen: others wait with what is new until they are. */
   private readonly _seen = new Set<Element>();
   private readonly _observer: IntersectionObserver;
@@ -40,19 +44,24 @@ export class NotebookLines implements ILineSource {
   private _said = '';
   private readonly _digests = new WeakMap<ICellModel, readonly [source: string, digest: string]>();
   private _editing: ReturnType<typeof setTimeout> | undefined;
-  private _doubt = '';
 
   constructor(
     private readonly _panel: NotebookPanel,
     private readonly _connection: LiveConnection,
     private readonly _settings: ISettings,
     private readonly _replicated: (kernel: Kernel.IKernelConnection) => boolean,
+    private readonly _name: NameKernel,
     readonly trans: ITranslate
   ) {
     this._live = document.createElement('div');
     this._live.className = 'jp-replkernel-spoken';
     this._live.setAttribute('role', 'status');
     this._live.setAttribute('aria-live', 'polite');
+    this._banner = new Widget({ node: document.createElement('div') });
+    this._banner.addClass('jp-replkernel-banner');
+    this._banner.node.setAttribute('role', 'status');
+    this._banner.hide();
+    _panel.contentHeader.addWidget(this._banner);
     this._observer = new IntersectionObserver(entries => {
       this._onSeen(entries);
     });
@@ -126,8 +135,39 @@ export class NotebookLines implements ILineSource {
     return this._connection.store.serverTime(Date.now() / 1000);
   }
 
-  doubt(): string {
-    return doubtInWords(this._connection.store.doubt(this._kernelId), this.trans);
+  written(cellId: string): string {
+    return gpuLine(this._cell(cellId)?.model.sharedModel.getSource() ?? '');
+  }
+
+  asks(cellId: string): string {
+    const model = this._cell(cellId)?.model;
+    return model === undefined ? '' : this._asks(model);
+  }
+
+  private _asks(model: ICellModel): string {
+    return requestInWords(readCellRequest(model), gpuLine(model.sharedModel.getSource()), this.trans);
+  }
+
+  holder(execution: IExecution): string {
+    return execution.state === 'waiting'
+      ? holder(this._connection.store, execution.kernel_id, this._name, this.trans)
+      : '';
+  }
+
+  most(): number {
+    return mostGpus(this._connection.store.hosts);
+  }
+
+  /** Say on one banner why what is shown may not hold now. */
+  private _warn(): void {
+    const { store } = this._connection;
+    const busy = [...store.cells(this._kernelId).values()].some(one => one.state !== 'done');
+    const doubted = store.told && this._release !== null && store.kernel(this._kernelId) !== null;
+    const text = doubted ? bannerInWords(store.doubt(this._kernelId), busy, this.trans) : '';
+    this._banner.setHidden(text === '');
+    if (this._banner.node.textContent !== text) {
+      this._banner.node.textContent = text;
+    }
   }
 
   private get _kernelId(): string {
@@ -157,6 +197,7 @@ export class NotebookLines implements ILineSource {
     this._connection.changed.disconnect(this._onChanged, this);
     this._connection.interrupted.disconnect(this._showAll, this);
     this._live.remove();
+    this._warn();
     for (const [cell, line] of this._lines) {
       cell.removeClass('jp-replkernel-mod-waits');
       this._observer.unobserve(line.node);
@@ -168,16 +209,14 @@ export class NotebookLines implements ILineSource {
 
   private _onChanged(_: unknown, touched: ITouched): void {
     const cells = touched.cells.get(this._kernelId);
-    const doubt = this.doubt();
-    if (doubt !== this._doubt) {
-      this._doubt = doubt;
-      this._show(null);
-    } else if (touched.kernels.has(this._kernelId) || touched.cluster) {
+    this._warn();
+    if (touched.kernels.has(this._kernelId) || touched.cluster) {
       this._show(cells ?? null);
     }
   }
 
   private _showAll(): void {
+    this._warn();
     if (this._release !== null) {
       this._show(null);
     }
@@ -185,14 +224,14 @@ export class NotebookLines implements ILineSource {
 
   /** Give cells that have come since the lines that they should have; it is called with each key that is hit. */
   private _showNew(): void {
-    const known = this._connection.store.cells(this._kernelId);
-    if (this._release === null || known.size === 0) {
+    if (this._release === null) {
       return;
     }
     clearTimeout(this._editing);
     this._editing = setTimeout(() => {
-      this._showAll(); // A cell may hold other code than what ran.
+      this._showAll(); // A cell may hold other code than what ran, or ask for other GPUs.
     }, EDITED_MS);
+    const known = this._connection.store.cells(this._kernelId);
     const bare = this._panel.content.widgets.filter(
       cell => known.has(cell.model.id) && !this._lines.has(cell) && cell.model.type === 'code'
     );
@@ -210,7 +249,8 @@ export class NotebookLines implements ILineSource {
         continue;
       }
       const execution = known.get(id);
-      const line = execution === undefined ? this._lines.get(cell) : this._line(cell);
+      const bare = execution === undefined && this._asks(cell.model) === '';
+      const line = bare ? this._lines.get(cell) : this._line(cell);
       // One that is hidden, as after a restart of the kernel, cannot be seen, but may have something to show now.
       if (line !== undefined && (this._seen.has(line.node) || line.isHidden || execution === undefined)) {
         line.update();
@@ -291,7 +331,13 @@ export class NotebookLines implements ILineSource {
       if (newest === undefined) {
         return;
       }
-      const { state, safety } = describeLine(newest, this.models(), this.now(), this.trans);
+      const { state, safety } = describeLine(
+        newest,
+        this.models(),
+        this.now(),
+        this.trans,
+        this.holder(newest)
+      );
       const text = safety === null ? state.text : `${state.text}, ${safety.text}`;
       if (text !== this._said) {
         this._said = text;

@@ -38,6 +38,6 @@ export function moveInWords(move: IMove | null, trans: ITranslate): string {
     return '';
   }
   return move.trouble === ''
-    ? trans('A replica moves to %1 …', move.host)
-    : trans('No replica moved to %1: %2.', move.host, move.trouble.replace(/\.$/, ''));
+    ? trans('Moving a replica to %1 …', move.host)
+    : trans('The replica could not move to %1: %2.', move.host, move.trouble.replace(/\.$/, ''));
 }

@@ -1,6 +1,6 @@
-// What is worth a notification: an executor lost, state restored, GPUs refused (a quota), the scheduler out of reach.
+// What is worth a notification: an executor lost, a kernel resumed, GPUs refused (a quota), the scheduler out of reach.
 // Pure: no JupyterLab, no DOM, no clock. Law: each is told once, when it has been so for a moment; a restart that a
-// person wanted, a move and a rest are no losses; what was so before the page looked is no news, but for trouble.
+// person wanted, a move and hibernation are no losses; what was so before the page looked is no news, but for trouble.
 import type { IAccount, IExecution, IKernel, IReplica } from '../generated/live';
 import type { ITranslate } from './line';
 import type { LiveStore } from './live';
@@ -13,12 +13,16 @@ export interface INotice {
   kind: Kind;
   type: 'info' | 'success' | 'warning' | 'error';
   message: string;
+  /** The kernel of which a cell was cut short, and may be run again; empty where none was. */
+  again: string;
 }
 
-/** So long a loss waits for what may explain it: a restart, a move, a rest. */
+/** So long a loss waits for what may explain it: a restart, a move, hibernation. */
 export const LOSS_CALM_S = 1.5;
 /** So long a scheduler may be away before that is told: a server that starts again takes a few seconds. */
 export const AWAY_CALM_S = 8;
+/** The error of a cell whose process died. */
+export const LOST = 'ExecutorLost';
 /** The error of a cell that was refused GPUs, by a quota or because no host has so many. */
 const REFUSED = 'GpusDenied';
 /** JupyterLab cuts what is longer. */
@@ -28,15 +32,11 @@ interface ILoss {
   replica: string;
   why: string;
   count: number;
-  /** How many replicas were well before. */
-  well: number;
   at: number;
-  told: boolean;
 }
 
 interface ISeen {
   executor: IReplica | null;
-  well: number;
   count: number;
   resting: boolean;
 }
@@ -66,8 +66,9 @@ export class News {
     const notices: INotice[] = [];
     for (const kernel of store.kernels) {
       if (kernel.served) {
-        this._lookAt(kernel, now, notices);
-        this._lookAtCells(kernel.kernel_id, [...store.cells(kernel.kernel_id).values()], notices);
+        const cells = [...store.cells(kernel.kernel_id).values()];
+        this._lookAt(kernel, cells, now, notices);
+        this._lookAtCells(kernel.kernel_id, cells, notices);
       }
     }
     for (const known of [...this._seen.keys()]) {
@@ -85,27 +86,27 @@ export class News {
 
   /** When `look` may have something to say that nothing announces; null: not before something changes. */
   deadline(): number | null {
-    const waits = [...this._losses.values()].filter(loss => !loss.told).map(loss => loss.at + LOSS_CALM_S);
+    const waits = [...this._losses.values()].map(loss => loss.at + LOSS_CALM_S);
     if (this._awaySince !== null && !this._awayTold) {
       waits.push(this._awaySince + AWAY_CALM_S);
     }
     return waits.length === 0 ? null : Math.min(...waits);
   }
 
-  private _lookAt(kernel: IKernel, now: number, notices: INotice[]): void {
+  private _lookAt(kernel: IKernel, cells: readonly IExecution[], now: number, notices: INotice[]): void {
     const id = kernel.kernel_id;
     const before = this._seen.get(id);
     const well = kernel.replicas.filter(isWell).length;
     const resting = kernel.rest !== 'awake' && kernel.rest !== '';
     const executor = kernel.replicas.find(one => one.role === 'executor') ?? null;
-    this._seen.set(id, { executor, well, count: kernel.execution_count, resting });
+    this._seen.set(id, { executor, count: kernel.execution_count, resting });
     if (before !== undefined) {
       this._resumed(kernel, before, well, resting, notices);
       this._lost(kernel, before, now);
     }
     const loss = this._losses.get(id);
     if (loss !== undefined) {
-      this._goOn(kernel, loss, well, resting, now, notices);
+      this._goOn(kernel, loss, cells, resting, now, notices);
     }
   }
 
@@ -125,15 +126,15 @@ export class News {
       (replica.last_death !== executor.last_death || !isWell(replica) || followed);
     if (died) {
       const { replica: name, last_death: why } = replica;
-      const { count, well } = before;
-      this._losses.set(kernel.kernel_id, { replica: name, why, count, well, at: now, told: false });
+      const { count } = before;
+      this._losses.set(kernel.kernel_id, { replica: name, why, count, at: now });
     }
   }
 
   private _goOn(
     kernel: IKernel,
     loss: ILoss,
-    well: number,
+    cells: readonly IExecution[],
     resting: boolean,
     now: number,
     notices: INotice[]
@@ -141,22 +142,27 @@ export class News {
     const trans = this._trans;
     const id = kernel.kernel_id;
     if (resting || kernel.execution_count < loss.count) {
-      this._losses.delete(id); // It was put to rest, or restarted.
+      this._losses.delete(id); // It was hibernated, or restarted.
       return;
     }
-    if (!loss.told && now >= loss.at + LOSS_CALM_S) {
-      loss.told = true;
-      const message = trans('%1: executor %2 was lost (%3)', this._name(id), loss.replica, loss.why);
-      notices.push({ kind: 'executorLost', type: 'warning', message: cut(message) });
-    }
-    if (loss.told && well >= loss.well && kernel.replicas.every(one => one.lag === 0)) {
+    if (now >= loss.at + LOSS_CALM_S) {
       this._losses.delete(id);
+      const cutShort = cells.some(one => one.ename === LOST && one.replica === loss.replica);
+      const kept = cells.some(one => one.safety === 'lost')
+        ? trans('Run the cells marked “Changes lost” again')
+        : trans('Its variables are safe, another replica goes on');
       const message = trans(
-        '%1: the state is restored, all %2 replicas are up to date',
+        '%1: the process that ran its cells died. %2 (%3).',
         this._name(id),
-        well
+        kept,
+        loss.why
       );
-      notices.push({ kind: 'stateRestored', type: 'success', message: cut(message) });
+      notices.push({
+        kind: 'executorLost',
+        type: 'warning',
+        message: cut(message),
+        again: cutShort ? id : ''
+      });
     }
   }
 
@@ -169,8 +175,8 @@ export class News {
     }
     if (this._resuming.has(id) && well > 0) {
       this._resuming.delete(id);
-      const message = this._trans('%1: is back from rest with all its variables', this._name(id));
-      notices.push({ kind: 'stateRestored', type: 'success', message: cut(message) });
+      const message = this._trans('%1: resumed with all its variables', this._name(id));
+      notices.push({ kind: 'stateRestored', type: 'success', message: cut(message), again: '' });
     }
   }
 
@@ -179,7 +185,7 @@ export class News {
     if (trouble === '') {
       if (this._awayTold) {
         const message = trans('The GPU scheduler answers again; cells that wait for GPUs go on waiting.');
-        notices.push({ kind: 'schedulerUnreachable', type: 'success', message });
+        notices.push({ kind: 'schedulerUnreachable', type: 'success', message, again: '' });
       }
       this._awaySince = null;
       this._awayTold = false;
@@ -191,7 +197,7 @@ export class News {
       const message = trans(
         'The GPU scheduler is out of reach. Cells without GPUs run, and GPUs in hand stay; new requests wait.'
       );
-      notices.push({ kind: 'schedulerUnreachable', type: 'error', message: cut(message) });
+      notices.push({ kind: 'schedulerUnreachable', type: 'error', message: cut(message), again: '' });
     }
   }
 
@@ -203,14 +209,14 @@ export class News {
     const news = refused.filter(one => before !== undefined && !before.has(one.msg_id));
     for (const why of new Set(news.map(one => one.trouble))) {
       const message = this._trans('%1: %2', this._name(id), why);
-      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(message) });
+      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(message), again: '' });
     }
   }
 
   private _lookAtQuota(account: IAccount | null, notices: INotice[]): void {
     const full = account === null ? '' : hoursUsedUp(account, this._trans);
     if (full !== '' && full !== this._full) {
-      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(full) });
+      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(full), again: '' });
     }
     this._full = full;
   }

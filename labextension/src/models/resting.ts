@@ -1,4 +1,4 @@
-// What a person may do about kernels that no open notebook speaks for: put one to rest, have one back, delete one.
+// What a person may do about kernels that no open notebook speaks for: hibernate one, resume one, delete one.
 // A driver over Jupyter's own managers and the server extension; holds no state.
 import { URLExt } from '@jupyterlab/coreutils';
 import type { Kernel, ServiceManager } from '@jupyterlab/services';
@@ -31,7 +31,7 @@ async function speak(
   }
 }
 
-/** Put a kernel of this server to rest. */
+/** Hibernate a kernel of this server. */
 export async function putToRest(services: ServiceManager.IManager, kernelId: string): Promise<void> {
   const model = await services.kernels.findById(kernelId);
   if (model !== undefined) {
@@ -39,14 +39,14 @@ export async function putToRest(services: ServiceManager.IManager, kernelId: str
   }
 }
 
-/** Have a kernel at rest served here, and its replicas brought back. */
+/** Have a hibernated kernel served here, and its replicas resumed. */
 export async function bringBack(services: ServiceManager.IManager, kernelId: string): Promise<void> {
   const model = (await (await call(services, 'POST', kernelId)).json()) as Kernel.IModel;
   await services.kernels.refreshRunning();
   await speak(services, model, resume);
 }
 
-/** Delete a kernel at rest for good, with the session that it may have. */
+/** Delete a hibernated kernel for good, with the session that it may have. */
 export async function deleteResting(services: ServiceManager.IManager, kernelId: string): Promise<void> {
   await call(services, 'DELETE', kernelId);
   await Promise.all([services.sessions.refreshRunning(), services.kernels.refreshRunning()]);

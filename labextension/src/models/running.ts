@@ -1,7 +1,11 @@
-// What the Running panel lists of replicated kernels: those that run, and those at rest. Pure.
-// Law: a kernel that another server of the user serves is not listed; nothing is deleted that is not at rest.
+// What the Running panel lists of replicated kernels: those that run, and hibernated ones. Pure.
+// Law: a kernel that another server of the user serves is not listed; nothing is deleted that is not hibernated.
 import type { IKernel } from '../generated/live';
+import { formatBytes } from './facts.js';
 import type { ITranslate } from './line';
+import type { LiveStore } from './live';
+import { isResting, notebookState } from './notebookState.js';
+import { replicasInWords } from './replicasInWords.js';
 
 /** One kernel in the list. */
 export interface IListed {
@@ -23,15 +27,10 @@ export interface ILists {
 /** Names a kernel by its session; null where there is none. */
 export type SessionOf = (kernelId: string) => { name: string; path: string } | null;
 
-/** Tell whether a kernel is at rest. */
-export function isResting(kernel: IKernel): boolean {
-  return kernel.rest === 'asleep' || (kernel.state === 'hibernated' && kernel.rest === '');
-}
-
 /** List the kernels, by their names. */
-export function list(kernels: readonly IKernel[], sessionOf: SessionOf, trans: ITranslate): ILists {
+export function list(store: LiveStore, sessionOf: SessionOf, trans: ITranslate): ILists {
   const lists: ILists = { running: [], resting: [] };
-  for (const kernel of kernels) {
+  for (const kernel of store.kernels) {
     const resting = isResting(kernel);
     if (!kernel.served && !(resting && !kernel.routed)) {
       continue;
@@ -42,7 +41,9 @@ export function list(kernels: readonly IKernel[], sessionOf: SessionOf, trans: I
       kernelId: kernel.kernel_id,
       name: session?.name ?? trans('Kernel %1', kernel.kernel_id.slice(0, 8)) + place,
       path: session?.path ?? '',
-      ...(resting ? { detail: trans('at rest'), title: kernel.kernel_id } : saidOf(kernel, trans))
+      ...(resting
+        ? { detail: trans('hibernated'), title: kernel.kernel_id }
+        : saidOf(store, kernel, sessionOf, trans))
     });
   }
   for (const one of [lists.running, lists.resting]) {
@@ -51,11 +52,17 @@ export function list(kernels: readonly IKernel[], sessionOf: SessionOf, trans: I
   return lists;
 }
 
-function saidOf(kernel: IKernel, trans: ITranslate): { detail: string; title: string } {
-  const well = kernel.replicas.filter(one => one.role === 'executor' || one.role === 'standby').length;
+function saidOf(
+  store: LiveStore,
+  kernel: IKernel,
+  sessionOf: SessionOf,
+  trans: ITranslate
+): { detail: string; title: string } {
+  const name = (kernelId: string): string => sessionOf(kernelId)?.name ?? '';
+  const { text } = notebookState(store, kernel.kernel_id, name, trans);
   const gpus = kernel.holdings.reduce((sum, held) => sum + held.gpus.length, 0);
-  const state = kernel.answers ? kernel.state || trans('starting') : trans('does not answer');
   const held = gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', gpus);
-  const parts = [state, well === 1 ? trans('1 replica') : trans('%1 replicas', well), held];
-  return { detail: gpus === 0 ? state : held, title: parts.join(' · ') };
+  const bytes = Math.max(0, ...kernel.replicas.map(replica => replica.state_bytes));
+  const parts = [text, replicasInWords(kernel, trans), held, formatBytes(bytes)];
+  return { detail: gpus === 0 ? text : held, title: parts.join(' · ') };
 }

@@ -7,7 +7,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { DisposableDelegate } from '@lumino/disposable';
 
 import { NotebookLines } from '../models/lines';
-import { isReplicated } from '../models/replicated';
+import { isReplicated, nameBySession } from '../models/replicated';
 import { ILive, ISettings } from '../tokens';
 
 class LinesExtension implements DocumentRegistry.IWidgetExtension<NotebookPanel, INotebookModel> {
@@ -37,6 +37,7 @@ function activate(
           live,
           settings,
           kernel => isReplicated(kernel, app.serviceManager.kernelspecs),
+          nameBySession(app.serviceManager),
           (message, ...values) => trans.__(message, ...values)
         )
     )

@@ -8,11 +8,11 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { hibernate, migrate, release, request, resume } from '../models/actions';
 import { readCellRequest, writeCellRequest } from '../models/cellRequest';
+import { mostGpus } from '../models/cluster';
 import { targets } from '../models/moves';
 import { isReplicated } from '../models/replicated';
 import { ILive } from '../tokens';
 
-const GPUS_MAX = 8;
 const SHOWN_MS = 6_000;
 
 type Act = (kernel: Kernel.IKernelConnection) => Promise<string>;
@@ -36,7 +36,9 @@ async function askForHost(
         ? []
         : targets(known, live.store.hosts, (message, ...values) => trans.__(message, ...values));
     if (hosts.length === 0) {
-      throw new Error(trans.__('No other host is up that a replica could be moved to.'));
+      throw new Error(
+        trans.__('Each host that is up has a replica already: start an agent on another host first.')
+      );
     }
     const { value } = await InputDialog.getItem({
       title: trans.__('Move a replica of this notebook to'),
@@ -49,28 +51,33 @@ async function askForHost(
   }
 }
 
-async function askForGpus(kernel: Kernel.IKernelConnection, trans: TranslationBundle): Promise<string> {
-  const title = trans.__('GPUs for each cell of this notebook (0: none)');
-  const { value } = await InputDialog.getNumber({ title, value: 1 });
-  return value === null ? '' : request(kernel, within(value), 0);
+async function askForGpus(
+  kernel: Kernel.IKernelConnection,
+  live: ILive,
+  trans: TranslationBundle
+): Promise<string> {
+  const holds = live.store.kernel(kernel.id);
+  const title = trans.__('GPUs for every cell of this notebook (0: none)');
+  const { value } = await InputDialog.getNumber({ title, value: holds?.default_gpus ?? 1 });
+  return value === null ? '' : request(kernel, within(value, live), holds?.default_vram_gb ?? 0);
 }
 
-async function askForCell(tracker: INotebookTracker, trans: TranslationBundle): Promise<string> {
+async function askForCell(tracker: INotebookTracker, live: ILive, trans: TranslationBundle): Promise<string> {
   const model = tracker.activeCell?.model;
   if (model?.type !== 'code') {
-    throw new Error(trans.__('The cell in front is no code cell.'));
+    throw new Error(trans.__('Select a code cell first: other cells use no GPUs.'));
   }
   const known = readCellRequest(model);
   const title = trans.__('GPUs for this cell (0: none)');
   const { value } = await InputDialog.getNumber({ title, value: known.gpus ?? 1 });
   if (value !== null) {
-    writeCellRequest(model, { gpus: within(value), vramGb: known.vramGb });
+    writeCellRequest(model, { gpus: within(value, live), vramGb: known.vramGb });
   }
   return '';
 }
 
-function within(gpus: number): number {
-  return Math.min(GPUS_MAX, Math.max(0, Math.round(gpus)));
+function within(gpus: number, live: ILive): number {
+  return Math.min(mostGpus(live.store.hosts), Math.max(0, Math.round(gpus)));
 }
 
 function activate(
@@ -83,7 +90,7 @@ function activate(
   const trans = (translator ?? nullTranslator).load('replkernel');
   const add = (id: string, label: string, act: Act): void => {
     app.commands.addCommand(id, {
-      label: trans.__('Replicated kernel: %1', label),
+      label: args => (args['isPalette'] ? trans.__('Replicated kernel: %1', label) : label),
       isEnabled: () => kernelInFront(app, tracker) !== null,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: async () => {
@@ -101,14 +108,14 @@ function activate(
         }
       }
     });
-    palette?.addItem({ command: id, category: trans.__('Kernel Operations') });
+    palette?.addItem({ command: id, args: { isPalette: true }, category: trans.__('Kernel Operations') });
   };
-  add('replkernel:hibernate', trans.__('hibernate'), hibernate);
-  add('replkernel:resume', trans.__('resume'), resume);
-  add('replkernel:release-gpus', trans.__('release GPUs'), release);
-  add('replkernel:migrate', trans.__('migrate to …'), kernel => askForHost(kernel, live, trans));
-  add('replkernel:request-gpus', trans.__('request GPUs …'), kernel => askForGpus(kernel, trans));
-  add('replkernel:set-cell-gpus', trans.__('set GPUs of this cell …'), () => askForCell(tracker, trans));
+  add('replkernel:request-gpus', trans.__('GPUs for Every Cell…'), kernel => askForGpus(kernel, live, trans));
+  add('replkernel:set-cell-gpus', trans.__('GPUs for This Cell…'), () => askForCell(tracker, live, trans));
+  add('replkernel:release-gpus', trans.__('Release GPUs'), release);
+  add('replkernel:hibernate', trans.__('Hibernate'), hibernate);
+  add('replkernel:resume', trans.__('Resume'), resume);
+  add('replkernel:migrate', trans.__('Move a Replica…'), kernel => askForHost(kernel, live, trans));
 }
 
 /** The commands. */

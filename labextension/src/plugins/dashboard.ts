@@ -7,7 +7,8 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Dashboard } from '../components/dashboard';
-import { replicasIcon } from '../components/panelIcon';
+import { gpuIcon } from '../components/panelIcon';
+import { ILive } from '../tokens';
 
 /** The command that shows the dashboard. */
 export const SHOW_DASHBOARD = 'replkernel:show-dashboard';
@@ -16,6 +17,7 @@ const ID = 'jp-replkernel-dashboard';
 
 function activate(
   app: JupyterFrontEnd,
+  live: ILive,
   rendermime: IRenderMimeRegistry,
   launcher: ILauncher | null,
   palette: ICommandPalette | null,
@@ -27,14 +29,14 @@ function activate(
   const tracker = new WidgetTracker<MainAreaWidget<Dashboard>>({ namespace: NAMESPACE });
 
   const make = (): MainAreaWidget<Dashboard> => {
-    const content = new Dashboard(app.serviceManager.serverSettings, rendermime, (message, ...values) =>
+    const content = new Dashboard(app.serviceManager.serverSettings, rendermime, live, (message, ...values) =>
       trans.__(message, ...values)
     );
     const widget = new MainAreaWidget({ content });
     widget.id = ID;
     widget.toolbar.hide();
     widget.title.label = trans.__('GPU cluster');
-    widget.title.icon = replicasIcon;
+    widget.title.icon = gpuIcon;
     widget.title.closable = true;
     content.node.setAttribute('aria-label', trans.__('GPU cluster'));
     return widget;
@@ -42,8 +44,8 @@ function activate(
 
   app.commands.addCommand(SHOW_DASHBOARD, {
     label: trans.__('GPU cluster'),
-    caption: trans.__('Show how the cluster’s GPUs were used in the last day'),
-    icon: replicasIcon,
+    caption: trans.__('See which GPUs are free now, and how all were used in the last day'),
+    icon: gpuIcon,
     describedBy: { args: { type: 'object', properties: {} } },
     execute: async () => {
       const widget = tracker.find(one => !one.isDisposed) ?? make();
@@ -57,7 +59,7 @@ function activate(
     }
   });
   palette?.addItem({ command: SHOW_DASHBOARD, category: trans.__('Kernel Operations') });
-  launcher?.add({ command: SHOW_DASHBOARD, category: trans.__('Other') });
+  launcher?.add({ command: SHOW_DASHBOARD, category: trans.__('GPUs'), rank: 1 });
   themes?.themeChanged.connect(() => {
     tracker.forEach(widget => {
       void widget.content.refresh();
@@ -73,7 +75,7 @@ export const dashboardPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:dashboard',
   description: 'A tab with charts of how the cluster’s GPUs were used.',
   autoStart: true,
-  requires: [IRenderMimeRegistry],
+  requires: [ILive, IRenderMimeRegistry],
   optional: [ILauncher, ICommandPalette, IThemeManager, ILayoutRestorer, ITranslator],
   activate
 };

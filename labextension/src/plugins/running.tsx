@@ -1,4 +1,4 @@
-// Two sections of the Running panel: replicated kernels, and those at rest. They listen only while they are seen.
+// Two sections of the Running panel: replicated kernels, and hibernated ones. They listen only while they are seen.
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IRunningSessionManagers, IRunningSessionSidebar } from '@jupyterlab/running';
 import type { IRunningSessions } from '@jupyterlab/running';
@@ -9,7 +9,7 @@ import { MessageLoop } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
-import { replicasIcon, restIcon } from '../components/panelIcon';
+import { gpuIcon, hibernateIcon } from '../components/panelIcon';
 import { RestingLabel } from '../components/restingLabel';
 import { KernelList } from '../models/kernelList';
 import { ILive } from '../tokens';
@@ -20,7 +20,7 @@ function runningSection(kernels: KernelList): IRunningSessions.IManager {
     name: trans('Replicated Kernels'),
     running: () =>
       kernels.lists.running.map(one => ({
-        icon: () => replicasIcon,
+        icon: () => gpuIcon,
         label: () => one.name,
         labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
         detail: () => one.detail,
@@ -47,24 +47,24 @@ function runningSection(kernels: KernelList): IRunningSessions.IManager {
     shutdownLabel: trans('Hibernate'),
     shutdownAllLabel: trans('Hibernate All'),
     shutdownAllConfirmationText: trans(
-      'All replicated kernels of this server are put to rest. Their variables stay; the next cell brings each back.'
+      'All replicated kernels of this server hibernate: their processes end, their variables stay. The next cell resumes each.'
     ),
-    shutdownItemIcon: restIcon
+    shutdownItemIcon: hibernateIcon
   };
 }
 
 function restingSection(kernels: KernelList): IRunningSessions.IManager {
   const { trans } = kernels;
   return {
-    name: trans('Kernels at Rest'),
+    name: trans('Hibernated Kernels'),
     running: () =>
       kernels.lists.resting.map(one => ({
-        icon: () => replicasIcon,
+        icon: () => gpuIcon,
         label: () => (
           <RestingLabel
             name={one.name}
             action={trans('Resume')}
-            title={trans('Bring %1 back with all its variables', one.name)}
+            title={trans('Resume %1 with all its variables', one.name)}
             resume={() => {
               kernels.resume(one);
             }}
@@ -85,7 +85,7 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
     shutdownLabel: trans('Delete'),
     shutdownAllLabel: trans('Delete All'),
     shutdownAllConfirmationText: trans(
-      'All variables of the kernels at rest are deleted for good. The notebooks themselves stay.'
+      'All variables of the hibernated kernels are deleted for good. The notebooks themselves stay.'
     ),
     shutdownItemIcon: deleteIcon
   };
@@ -115,7 +115,7 @@ function activate(
 /** The sections. */
 export const runningPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:running',
-  description: 'Lists replicated kernels, and those at rest, in the Running panel.',
+  description: 'Lists replicated kernels, and hibernated ones, in the Running panel.',
   autoStart: true,
   requires: [ILive, IRunningSessionManagers],
   optional: [IRunningSessionSidebar, ITranslator],

@@ -6,12 +6,12 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { replicasIcon } from '../components/panelIcon';
+import { gpuIcon } from '../components/panelIcon';
 import { Sidebar } from '../components/sidebar';
 import type { INotebookInFront } from '../components/sidebarBody';
 import { hibernate, migrate, release, request, resume } from '../models/actions';
-import { readCellRequest, writeCellRequest } from '../models/cellRequest';
-import { isReplicated } from '../models/replicated';
+import { gpuLine, readCellRequest, writeCellRequest } from '../models/cellRequest';
+import { isReplicated, nameBySession } from '../models/replicated';
 import { ILive } from '../tokens';
 
 /** The command that shows the panel. */
@@ -44,7 +44,9 @@ function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFr
         }
       }
     },
-    cell: cell ? { id: cell.id, ...readCellRequest(cell) } : null
+    cell: cell
+      ? { id: cell.id, written: gpuLine(cell.sharedModel.getSource()), ...readCellRequest(cell) }
+      : null
   };
 }
 
@@ -57,26 +59,18 @@ function activate(
   translator: ITranslator | null
 ): void {
   const trans = (translator ?? nullTranslator).load('replkernel');
-  const { sessions } = app.serviceManager;
   const panel = new Sidebar({
     connection: live,
     notebook: () => inFront(tracker, app),
-    nameKernel: kernelId => {
-      for (const session of sessions.running()) {
-        if (session.kernel?.id === kernelId) {
-          return session.name || session.path;
-        }
-      }
-      return '';
-    },
+    nameKernel: nameBySession(app.serviceManager),
     trans: (message, ...values) => trans.__(message, ...values)
   });
   panel.id = PANEL_ID;
-  panel.title.icon = replicasIcon;
-  panel.title.caption = trans.__('Replicas and GPUs');
+  panel.title.icon = gpuIcon;
+  panel.title.caption = trans.__('GPUs and replicas');
   panel.node.setAttribute('role', 'region');
-  panel.node.setAttribute('aria-label', trans.__('Replicas and GPUs'));
-  app.shell.add(panel, 'right', { rank: RANK, type: 'Replicas and GPUs' });
+  panel.node.setAttribute('aria-label', trans.__('GPUs and replicas'));
+  app.shell.add(panel, 'right', { rank: RANK, type: 'GPUs and replicas' });
   restorer?.add(panel, PANEL_ID);
   for (const signal of [tracker.currentChanged, tracker.activeCellChanged]) {
     signal.connect(() => {
@@ -85,21 +79,27 @@ function activate(
   }
 
   app.commands.addCommand(SHOW_PANEL, {
-    label: trans.__('Replicated kernel: show replicas and GPUs'),
-    caption: trans.__('Show the panel with this notebook’s replicas and the cluster’s GPUs'),
+    label: args =>
+      args['isPalette']
+        ? trans.__('Replicated kernel: show GPUs and replicas')
+        : trans.__('Show GPUs and Replicas'),
+    caption: trans.__('Show the panel with this notebook’s GPUs and replicas, and the cluster’s GPUs'),
     describedBy: { args: { type: 'object', properties: {} } },
     execute: () => {
       app.shell.activateById(PANEL_ID);
     }
   });
-  palette?.addItem({ command: SHOW_PANEL, category: trans.__('Kernel Operations') });
+  palette?.addItem({
+    command: SHOW_PANEL,
+    args: { isPalette: true },
+    category: trans.__('Kernel Operations')
+  });
 }
 
 /** The panel. */
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:sidebar',
-  description:
-    'A panel with the replicas of the notebook in front, the GPUs of the cluster, and one’s account.',
+  description: 'A panel with the GPUs and replicas of the notebook in front, the cluster, and one’s account.',
   autoStart: true,
   requires: [ILive, INotebookTracker],
   optional: [ILayoutRestorer, ICommandPalette, ITranslator],

@@ -13,6 +13,8 @@ import { FactsTable } from '../components/factsTable';
 import { StatusItem } from '../components/statusItem';
 import { describe, summary } from '../models/facts';
 import { kernelMark } from '../models/kernelMark';
+import { statusLine } from '../models/notebookState';
+import { nameBySession } from '../models/replicated';
 import { SessionWatcher } from '../models/watcher';
 import { ILive } from '../tokens';
 
@@ -46,6 +48,7 @@ function activate(
   const trans = (translator ?? nullTranslator).load('replkernel');
   const watchers = new WeakMap<NotebookPanel, SessionWatcher>();
   const item = new StatusItem();
+  const name = nameBySession(app.serviceManager);
   const activeChanged = new Signal<StatusItem, void>(item);
 
   const current = (): SessionWatcher | null => {
@@ -56,10 +59,12 @@ function activate(
   const refresh = (): void => {
     const facts = current()?.facts ?? null;
     const kernelId = tracker.currentWidget?.sessionContext.session?.kernel?.id ?? '';
+    const say = (message: string, ...values: (string | number)[]): string => trans.__(message, ...values);
+    const last = summary(facts, say);
     item.setText(
-      summary(facts, message => trans.__(message)),
-      live === null ? '' : kernelMark(live.store, kernelId, message => trans.__(message)),
-      trans.__('The replica that ran the last cell, its host, and whether what cells changed is durable')
+      live === null ? last : statusLine(live.store, kernelId, last, name, say),
+      live === null ? '' : kernelMark(live.store, kernelId, say),
+      trans.__('What this notebook does, where its last cell ran, and whether what cells changed is durable')
     );
     activeChanged.emit();
   };
@@ -71,7 +76,10 @@ function activate(
   };
 
   live?.changed.connect((_, touched) => {
-    if (touched.kernels.has(tracker.currentWidget?.sessionContext.session?.kernel?.id ?? '')) {
+    if (
+      touched.cluster ||
+      touched.kernels.has(tracker.currentWidget?.sessionContext.session?.kernel?.id ?? '')
+    ) {
       refresh();
     }
   });
@@ -92,13 +100,18 @@ function activate(
   });
 
   app.commands.addCommand(SHOW_STATUS, {
-    label: trans.__('Replicated kernel: show status'),
+    label: args =>
+      args['isPalette'] ? trans.__('Replicated kernel: show status') : trans.__('Kernel Status'),
     caption: trans.__('Show which replica ran the last cell, on which host'),
     isEnabled: () => tracker.currentWidget !== null,
     describedBy: { args: { type: 'object', properties: {} } },
     execute: () => showStatus(current(), trans)
   });
-  palette?.addItem({ command: SHOW_STATUS, category: trans.__('Kernel Operations') });
+  palette?.addItem({
+    command: SHOW_STATUS,
+    args: { isPalette: true },
+    category: trans.__('Kernel Operations')
+  });
 }
 
 /** The status bar item and the command. */

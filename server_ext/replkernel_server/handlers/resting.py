@@ -67,7 +67,7 @@ class RestingKernelHandler(ExtensionHandlerMixin, APIHandler):
         if record is None:
             raise web.HTTPError(404, f"No kernel {kernel_id} is known here.")
         if record.state != "hibernated":
-            raise web.HTTPError(409, f"Kernel {kernel_id} is not at rest.")
+            raise web.HTTPError(409, f"Kernel {kernel_id} is not hibernated.")
         if router_lives(record) and kernel_id not in self.kernel_manager:
             raise web.HTTPError(409, f"Kernel {kernel_id} is served by another server of yours.")
         return record

@@ -171,7 +171,7 @@ class StatusHandler(EffectHandler):
             hosts=(self._host(host, holder, others.get(host.name, [])) for host in view.hosts),
             leases=(self.lease_answer(held.lease) for held in view.leases if self._may_see(held.lease.user)),
             queue=(self._waits(entry) for entry in view.waiting if self._may_see(entry.request.user)),
-            counts=self.past.newest(),
+            counts=self.past.newest(waiting=len(view.waiting)),
             coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
         )
 

@@ -120,7 +120,7 @@ def refuse_kept(host: str, count: int) -> None:
     if count:
         raise LauncherFailed(
             f"Host {host} keeps replicas of {count} kernel{'s' if count > 1 else ''} that asked for no GPUs: "
-            "they end or go to rest by themselves, or stop the agent with `replkernel agent stop` there."
+            "they end or hibernate by themselves, or stop the agent with `replkernel agent stop` there."
         )
 
 

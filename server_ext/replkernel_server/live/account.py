@@ -49,11 +49,12 @@ def account_of(user: str, quotas: list[QuotaAnswer], sums: list[SumRow]) -> Acco
         return None
     quota = next((row for row in quotas if row.user == user), None)
     used = next((row for row in sums if row.user == user), None)
+    month = 0.0 if quota is None else quota.gpu_hours_used
     return Account(
         user=user,
-        gpu_hours=0.0 if used is None else used.gpu_hours,
+        gpu_hours=max(month, 0.0 if used is None else used.gpu_hours),  # Sums know only what has ended.
         saved_gpu_hours=0.0 if used is None else used.saved_gpu_hours,
-        gpu_hours_month=0.0 if quota is None else quota.gpu_hours_used,
+        gpu_hours_month=month,
         gpu_hours_month_quota=None if quota is None else quota.gpu_hours_month,
         gpus_held=0 if quota is None else quota.held,
         gpu_quota=None if quota is None else quota.gpu_quota,

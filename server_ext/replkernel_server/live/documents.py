@@ -74,6 +74,7 @@ class Kernel(msgspec.Struct, frozen=True):
     executor: str
     execution_count: int
     default_gpus: int
+    default_vram_gb: float
     scheduler_trouble: str
     checkpoint_trouble: str
     replicas: list[Replica]

@@ -79,6 +79,7 @@ class LiveState:
         self._clocks: dict[str, float] = {}
         self._mute: set[str] = set()
         self._served: frozenset[str] = frozenset()
+        self._document = StatusDocument()
         self._of_kernel: dict[str, dict[str, None]] = {}
 
     # -- what is heard ----------------------------------------------------------------------------------
@@ -86,6 +87,7 @@ class LiveState:
     def agents_told(self, document: StatusDocument, served: Iterable[str]) -> None:
         """Take the hosts, with their GPUs and leases, and the kernels; `served` are this server's own."""
         self._hosts.only({host.name: _host(host) for host in document.hosts[: told.HOSTS_MAX]})
+        self._document = document
         self._statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
         served = list(served)[: told.KERNELS_MAX]
         self._served = frozenset(served)
@@ -100,6 +102,7 @@ class LiveState:
         ]
         waiting = document.waiting[: told.QUEUE_MAX]
         self._set("leases", leases)
+        self._set("account", self._with_held(self._single["account"], document))
         queue = [
             told.Waiting(one.request, one.kernel_id, one.gpus, one.user, one.notebook, one.yours)
             for one in waiting
@@ -150,7 +153,15 @@ class LiveState:
     def account_told(self, account: told.Account | None) -> None:
         """Take what this user has used; while nobody tells, it stays as it was."""
         if account is not None:
-            self._set("account", account)
+            self._set("account", self._with_held(account, self._document))
+
+    @staticmethod
+    def _with_held(account: told.Account | None, document: StatusDocument) -> told.Account | None:
+        """Return an account with the GPUs that the grid shows as the user's: it is asked for less often."""
+        if account is None or document.scheduler is None or document.scheduler.trouble:
+            return account
+        held = sum(len(one.gpus) for one in document.leases if one.yours)
+        return msgspec.structs.replace(account, gpus_held=held)
 
     def unsettled(self, kernel_id: str) -> bool:
         """Tell whether an execution of a kernel is under way or not durable yet."""
@@ -205,6 +216,7 @@ class LiveState:
     def _show(self, kernel_id: str) -> None:
         answers = kernel_id not in self._mute
         shown = _kernel(
+            self._doubts_scheduler(kernel_id),
             kernel_id,
             self._statuses.get(kernel_id),
             self._answers.get(kernel_id),
@@ -213,6 +225,14 @@ class LiveState:
             kernel_id in self._served,
         )
         self._kernels.put(kernel_id, shown)
+
+    def _doubts_scheduler(self, kernel_id: str) -> bool:
+        """Tell whether a router's word that no scheduler answers counts: it looks only when a cell asks."""
+        asked = self._document.scheduler
+        if asked is None or asked.trouble:
+            return True
+        known = (self._executions.things[name] for name in self._of_kernel.get(kernel_id, ()))
+        return any(one.state == "waiting" and one.trouble for one in known)
 
     def _forget(self, kernel_id: str) -> None:
         self._kernels.drop(kernel_id)
@@ -244,6 +264,7 @@ def _host(host: HostStatus) -> told.Host:
 
 
 def _kernel(
+    doubts_scheduler: bool,
     kernel_id: str,
     status: KernelStatus | None,
     answer: ProgressAnswer | None,
@@ -266,7 +287,8 @@ def _kernel(
         executor="" if answer is None else answer.executor,
         execution_count=status.execution_count,
         default_gpus=0 if answer is None else answer.default_gpus,
-        scheduler_trouble="" if answer is None else answer.scheduler,
+        default_vram_gb=0.0 if answer is None else answer.default_vram_gb,
+        scheduler_trouble=answer.scheduler if answer is not None and doubts_scheduler else "",
         checkpoint_trouble="" if checkpoint is None else checkpoint.why,
         replicas=_replicas(status),
         holdings=[

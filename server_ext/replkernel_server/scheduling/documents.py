@@ -189,7 +189,7 @@ class ComingAnswer(msgspec.Struct):
 class Status(msgspec.Struct):
     """Hosts with their GPUs and those on their way; one's own leases and requests that wait (an admin: all).
 
-    `counts` is the whole cluster as it was a few seconds ago; nothing before the first look.
+    `counts` is the whole cluster: who waits now, all else as of a few seconds ago; nothing before that.
     """
 
     hosts: list[HostAnswer]

@@ -93,9 +93,9 @@ class PastKeeper:
         self._happenings.extend(Happening(wall, kind, count) for kind, count in self._moved.items())
         self._moved.clear()
 
-    def newest(self) -> list[Point]:
-        """Return the cluster as it was at the last look; nothing before the first."""
-        return [self._points[-1]] if self._points else []
+    def newest(self, waiting: int) -> list[Point]:
+        """Return the cluster as it was at the last look, with who waits now; nothing before the first."""
+        return [msgspec.structs.replace(self._points[-1], waiting=waiting)] if self._points else []
 
     def tell(self) -> Past:
         """Return the past, in no more points than a chart can show."""

@@ -116,4 +116,4 @@ def test_a_scheduler_address_must_be_http(url: str) -> None:
 
 def test_pretended_gpus_are_called_so() -> None:
     finding = examine(doctor.check_gpus, {"REPLKERNEL_FAKE_GPUS": "4"})
-    assert finding == note("4 pretended GPUs (REPLKERNEL_FAKE_GPUS)")
+    assert finding == note("4 simulated GPUs (REPLKERNEL_FAKE_GPUS)")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from replkernel.cli.status import describe, format_bytes
-from replkernel.leasing.standing import UNTOLD, Standing, ToldGpu, ToldHost, join
+from replkernel.leasing.standing import UNTOLD, WAITING, Standing, ToldGpu, ToldHost, join
 from replkernel.status import (
     ComingStatus,
     GpuStatus,
@@ -178,3 +178,12 @@ def test_an_empty_document_says_what_will_start_an_agent() -> None:
 )
 def test_sizes_read_well(size: int, text: str) -> None:
     assert format_bytes(size) == text
+
+
+def test_a_kernel_of_which_a_cell_waits_for_gpus_is_not_called_idle() -> None:
+    kernel = KernelStatus("k", "idle", 3)
+    told = Standing((), (), (WaitingStatus("w", "k", 1),))
+    document = join(StatusDocument(kernels=(kernel,)), SchedulerStatus("http://s"), told)
+    assert document.kernels[0].state == WAITING
+    assert any(line.startswith("kernel k: waiting for GPUs") for line in describe(document))
+    assert join(StatusDocument(kernels=(kernel,)), None, UNTOLD).kernels[0].state == "idle"

@@ -23,7 +23,7 @@ from replkernel.leasing.models import model_name
         ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 ADA GENERATION"),
         ("NVIDIA GH200 480GB", "GH200"),
         ("Tesla V100-SXM2-16GB", "V100"),
-        ("Pretended GPU", "PRETENDED"),
+        ("Simulated GPU", "SIMULATED"),
         ("80GB", "80GB"),
         ("", ""),
     ],

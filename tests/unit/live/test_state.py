@@ -20,6 +20,7 @@ from replkernel.status import (
     PinnedSection,
     RaftSection,
     ReplicaStatus,
+    SchedulerStatus,
     StatusDocument,
     WaitingStatus,
 )
@@ -169,7 +170,41 @@ def test_a_silent_router_is_told_until_it_answers() -> None:
 def test_the_account_is_ones_own() -> None:
     quotas = [QuotaAnswer("ann", 4, 100.0, 0, 1, 0, 12.5), QuotaAnswer("bob", None, None, 0, 0, 0, 0.0)]
     sums = [SumRow("ann", "", 3, 0.0, 0.0, 0.0, 2.0, 9.0, 7.0)]
-    assert account_of("ann", quotas, sums) == Account("ann", 2.0, 7.0, 12.5, 100.0, 1, 4)
+    assert account_of("ann", quotas, sums) == Account("ann", 12.5, 7.0, 12.5, 100.0, 1, 4)
     assert account_of("", quotas, sums) is None
     assert account_of("", quotas[:1], sums) == account_of("ann", quotas, sums)
     assert account_of("eve", quotas, sums) is None
+
+
+def test_hours_used_are_never_less_than_those_of_this_month() -> None:
+    quotas = [QuotaAnswer("ann", None, None, 0, 1, 0, 0.01)]
+    account = account_of("ann", quotas, [SumRow("ann", "", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)])
+    assert account is not None and account.gpu_hours == account.gpu_hours_month == 0.01
+
+
+def test_the_gpus_of_an_account_are_those_of_the_grid_beside_it() -> None:
+    state = LiveState()
+    leases = tuple(LeaseStatus(name, "k", "h1", (f"g{name}",)) for name in "ab")
+    document = StatusDocument(leases=leases, scheduler=SchedulerStatus("u"))
+    state.account_told(Account("ann", 0.0, 0.0, 0.0, None, 2, 4))
+    for held in (leases, leases[:1], ()):
+        state.agents_told(msgspec.structs.replace(document, leases=held), [])
+        account = state.snapshot(0).account
+        assert account is not None and account.gpus_held == len(held)
+    state.account_told(Account("ann", 0.0, 0.0, 0.0, None, 2, 4))
+    account = state.snapshot(0).account
+    assert account is not None and account.gpus_held == 0
+
+
+def test_a_router_that_has_not_looked_since_does_not_call_a_scheduler_away_that_answers() -> None:
+    state = LiveState()
+    away = answer(scheduler="There is no scheduler to lease GPUs from.")
+    state.agents_told(StatusDocument(), ["k"])
+    state.kernel_told("k", away, 0)
+    assert state.snapshot(0).kernels[0].scheduler_trouble
+    answers = StatusDocument(scheduler=SchedulerStatus("u"))
+    state.agents_told(answers, ["k"])
+    assert not state.snapshot(0).kernels[0].scheduler_trouble
+    waits = run(state="waiting", trouble="There is no scheduler to lease GPUs from.")
+    state.kernel_told("k", answer(waits, scheduler=waits.trouble), 0)
+    assert state.snapshot(0).kernels[0].scheduler_trouble == waits.trouble

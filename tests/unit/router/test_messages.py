@@ -117,6 +117,28 @@ def test_a_question_is_asked_elsewhere_when_its_turn_does_not_come() -> None:
     assert world.sent_to(question) == ["r2"]
 
 
+def test_after_a_question_that_is_answered_meanwhile_the_cell_says_that_it_still_runs() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.status("r1", cell, "busy")
+    question = world.request("complete_request")
+    world.wait(1.1)
+    world.status("r2", question, "busy")
+    world.output("r2", "complete_reply", question, {"status": "ok"}, "shell")
+    world.status("r2", question, "idle")
+    assert world.seen(question) == ["busy", "complete_reply:ok", "idle"]
+    assert world.seen(cell) == ["busy", "busy"]
+    world.request("comm_info_request")
+    world.wait(1.1)
+    assert world.seen(cell) == ["busy", "busy", "busy"]
+    world.finish("r1", cell)
+    assert world.seen(cell)[-1] == "idle"
+    later = world.request("complete_request")
+    world.status("r1", later, "busy")
+    world.status("r1", later, "idle")
+    assert world.seen(cell)[-1] == "idle"
+
+
 def test_a_question_waits_when_only_the_busy_executor_could_answer() -> None:
     world = World(replicas=1).up()
     cell = world.execute()

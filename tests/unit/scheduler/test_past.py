@@ -39,6 +39,14 @@ def test_a_look_counts_gpus_by_what_they_do_and_who_waits() -> None:
     assert point.ratio == 0.5
 
 
+def test_who_waits_is_told_as_of_now_beside_the_newest_look() -> None:
+    past = PastKeeper()
+    assert past.newest(waiting=2) == []
+    past.look(view(1, waiting=1), 100.0)
+    (point,) = past.newest(waiting=2)
+    assert (point.at, point.waiting) == (100.0, 2)
+
+
 def test_moves_and_hosts_that_come_and_go_are_happenings_and_waits_are_delays() -> None:
     past = PastKeeper()
     past.look(view(1), 0.0)

@@ -1,0 +1,86 @@
+// What a notebook's kernel does now: the one sentence that panel, status bar and Running panel show. Pure.
+// Law: what its cells do comes before what its replicas report, which is some seconds old.
+import type { IExecution, IKernel } from '../generated/live';
+import { holder } from './cluster.js';
+import type { NameKernel } from './cluster';
+import type { ITranslate } from './line';
+import { gpusInWords, waitingText } from './line.js';
+import type { LiveStore } from './live';
+
+/** What it does. */
+export type Doing =
+  'unknown' | 'silent' | 'hibernated' | 'hibernating' | 'starting' | 'waiting' | 'running' | 'idle';
+
+/** What it does, in words. */
+export interface INotebookState {
+  doing: Doing;
+  text: string;
+}
+
+/** Tell whether a kernel is hibernated. */
+export function isResting(kernel: IKernel): boolean {
+  return kernel.rest === 'asleep' || (kernel.state === 'hibernated' && kernel.rest === '');
+}
+
+/** Write what a kernel does. */
+export function notebookState(
+  store: LiveStore,
+  kernelId: string,
+  name: NameKernel,
+  trans: ITranslate
+): INotebookState {
+  const kernel = store.kernel(kernelId);
+  if (kernel === null) {
+    return { doing: 'unknown', text: '' };
+  }
+  if (isResting(kernel)) {
+    return { doing: 'hibernated', text: trans('Hibernated') };
+  }
+  if (!kernel.answers) {
+    return { doing: 'silent', text: trans('Its router does not answer') };
+  }
+  if (kernel.rest !== 'awake' && kernel.rest !== '') {
+    return { doing: 'hibernating', text: trans('Hibernating') };
+  }
+  const open = openCell(store, kernelId);
+  if (open !== null) {
+    return ofCell(store, open, name, trans);
+  }
+  return kernel.state === ''
+    ? { doing: 'starting', text: trans('Starting') }
+    : { doing: 'idle', text: trans('Idle') };
+}
+
+/** The cell that keeps the kernel busy: of several the one that is furthest. */
+function openCell(store: LiveStore, kernelId: string): IExecution | null {
+  const order: IExecution['state'][] = ['running', 'moving', 'waiting', 'queued'];
+  const open = [...store.cells(kernelId).values()].filter(one => one.state !== 'done');
+  open.sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
+  return open[0] ?? null;
+}
+
+function ofCell(store: LiveStore, cell: IExecution, name: NameKernel, trans: ITranslate): INotebookState {
+  switch (cell.state) {
+    case 'waiting':
+      return { doing: 'waiting', text: waitingText(cell, holder(store, cell.kernel_id, name, trans), trans) };
+    case 'running': {
+      const gpus = gpusInWords(cell.gpus, store.models, trans);
+      const parts = [trans('Running'), `${cell.replica} · ${cell.host}`, gpus];
+      return { doing: 'running', text: parts.filter(part => part !== '').join(' · ') };
+    }
+    default:
+      return { doing: 'running', text: trans('Getting ready') };
+  }
+}
+
+/** Write what the status bar says: what the notebook does, else `last`, where its last cell ran. */
+export function statusLine(
+  store: LiveStore,
+  kernelId: string,
+  last: string,
+  name: NameKernel,
+  trans: ITranslate
+): string {
+  const { doing, text } = notebookState(store, kernelId, name, trans);
+  return doing !== 'unknown' && doing !== 'idle' ? text : last;
+}

@@ -1,0 +1,19 @@
+// How a kernel's replicas are, in one line. Pure.
+import type { IKernel, IReplica } from '../generated/live';
+import type { ITranslate } from './line';
+
+/** Tell whether a replica can run cells. */
+export function isWell(replica: IReplica): boolean {
+  return replica.role === 'executor' || replica.role === 'standby';
+}
+
+/** Write how many replicas are healthy, and whether they are in sync. */
+export function replicasInWords(kernel: IKernel, trans: ITranslate): string {
+  const well = kernel.replicas.filter(isWell);
+  if (well.length === 0) {
+    return trans('none is ready yet');
+  }
+  const behind = well.filter(replica => replica.lag > 0).length;
+  const healthy = trans('%1 of %2 healthy', well.length, kernel.replicas.length);
+  return behind === 0 ? trans('%1, in sync', healthy) : trans('%1, %2 catching up', healthy, behind);
+}

@@ -1,0 +1,99 @@
+// The one sentence about a notebook that panel, status bar and Running panel show. Run by `npm test` on compiled code.
+import assert from 'node:assert/strict';
+import { register } from 'node:module';
+import { test } from 'node:test';
+
+register('./endings.mjs', import.meta.url);
+const { gpuLine, requestInWords } = await import('../lib/models/cellRequest.js');
+const { gpuChoices, mostGpus } = await import('../lib/models/cluster.js');
+const { bannerInWords } = await import('../lib/models/doubt.js');
+const { kernelMark } = await import('../lib/models/kernelMark.js');
+const { LiveStore } = await import('../lib/models/live.js');
+const { notebookState, statusLine } = await import('../lib/models/notebookState.js');
+
+const trans = (message, ...values) =>
+  values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
+const cell = (state, more = {}) => ({
+  kernel_id: 'k',
+  cell_id: 'c',
+  msg_id: 'm',
+  state,
+  safety: 'nothing',
+  replica: 'r1',
+  host: 'alpha',
+  gpus: [],
+  wanted: 1,
+  model: '',
+  trouble: '',
+  position: null,
+  estimate_s: null,
+  accepted_at: 1,
+  ...more
+});
+const kernel = { kernel_id: 'k', state: 'idle', rest: 'awake', answers: true, replicas: [], holdings: [] };
+const page = (executions = [], more = {}, others = {}) => {
+  const store = new LiveStore();
+  const rest = { hosts: [], leases: [], queue: [], account: null, scheduler: {}, ...others };
+  store.apply(
+    { type: 'snapshot', seq: 1, now: 0, kernels: [{ ...kernel, ...more }], executions, ...rest },
+    0
+  );
+  return store;
+};
+const said = store => notebookState(store, 'k', () => '', trans).text;
+const bar = store => statusLine(store, 'k', 'Replica r1 · alpha · 1 GPU', () => '', trans);
+
+test('a notebook that waits for GPUs is not idle, and says what panel, line and status bar say', () => {
+  const lease = { lease: 'l', kernel_id: 'j', gpus: ['g'], notebook: 'x/b.ipynb', user: '', yours: true };
+  const store = page([cell('waiting', { position: 1, estimate_s: 30 })], {}, { leases: [lease] });
+  assert.equal(said(store), 'Waiting for 1 GPU · next in line · about 30 s · held by b.ipynb');
+  assert.equal(bar(store), said(store));
+});
+
+test('a kernel whose cell runs is not idle, whatever was answered meanwhile', () => {
+  const store = page([cell('running'), cell('queued', { cell_id: 'd', msg_id: 'n' })]);
+  assert.equal(bar(store), 'Running · r1 · alpha');
+});
+
+test('of a hibernated kernel nothing else is said: no GPU, no mark', () => {
+  const store = page([cell('done', { safety: 'durable' })], { rest: 'asleep' });
+  assert.equal(bar(store), 'Hibernated');
+  assert.equal(kernelMark(store, 'k', trans), '');
+  assert.equal(said(page([], { state: 'hibernated', rest: '' })), 'Hibernated');
+});
+
+test('who is idle says where its last cell ran', () => {
+  const store = page([cell('done')]);
+  assert.equal(said(store), 'Idle');
+  assert.equal(bar(store), 'Replica r1 · alpha · 1 GPU');
+});
+
+test('one banner says that a cell keeps running while the page reconnects', () => {
+  assert.equal(bannerInWords('no connection', true, trans), 'Reconnecting: your cell keeps running');
+  assert.equal(bannerInWords('no connection', false, trans), 'Reconnecting… showing the last known state');
+  assert.equal(bannerInWords('', true, trans), '');
+});
+
+test('a cell with a request of its own has a badge, by its settings or by what it begins with', () => {
+  assert.equal(gpuLine('# train\n%%time\n%%gpu 2 --vram 20\nx'), '%%gpu 2 --vram 20');
+  assert.equal(gpuLine('x = 1\n%%gpu 2'), '');
+  assert.equal(gpuLine('%%gpus'), '');
+  const badge = (gpus, vramGb, written = '') => requestInWords({ gpus, vramGb }, written, trans);
+  assert.deepEqual(
+    [
+      badge(2, 0),
+      badge(1, 20),
+      badge(0, 0),
+      badge(null, 0),
+      badge(null, 0, '%%gpu 2'),
+      badge(2, 0, '%%gpu 1')
+    ],
+    ['2 GPUs', '1 GPU of 20 GiB or more', 'No GPU', '', '%%gpu 2', '2 GPUs']
+  );
+});
+
+test('as many GPUs are offered as one host has', () => {
+  assert.equal(mostGpus([{ gpus: [1, 2] }, { gpus: [1] }]), 2);
+  assert.equal(mostGpus([{ gpus: [] }]), 8);
+  assert.deepEqual(gpuChoices(4, 2), [0, 1, 2, 4]);
+});
