@@ -16,6 +16,7 @@ from tests.paper.report import Course, Row, number
 
 PLACE = Path(__file__).parents[2] / "docs" / "understand" / "papers"
 FIGURES = PLACE / "figures.json"
+PLACES = re.compile(r"(<!-- picture: (\S+) (.*?) -->\n).*?(<!-- end of picture -->)", re.DOTALL)
 MARKS = re.compile(r"(<!-- figures: (.*?) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
@@ -93,14 +94,22 @@ def filled(text: str, kept: Kept) -> str:
             return match[0]
         return f"{match[1]}\n{section(kept.rows[suite], prefix, pattern)}\n\n{match[3]}"
 
-    return MARKS.sub(fill, text)
+    def place(match: re.Match[str]) -> str:
+        shown = f"\n![{match[3]}]({match[2]}.svg)\n\n" if _suite(match[2]) in kept.rows else ""
+        return f"{match[1]}{shown}{match[4]}"
+
+    return PLACES.sub(place, MARKS.sub(fill, text))
 
 
 def pages(kept: Kept) -> dict[Path, str]:
     """Return all pages and pictures as they should be; a suite that was never run has none yet."""
     written = {path: filled(path.read_text(), kept) for path in sorted(PLACE.glob("*.md"))}
-    drawn = {name: draw for name, draw in PICTURES.items() if name.partition("-")[0] in kept.rows}
+    drawn = {name: draw for name, draw in PICTURES.items() if _suite(name) in kept.rows}
     return written | {PLACE / f"{name}.svg": draw(kept) for name, draw in drawn.items()}
+
+
+def _suite(picture: str) -> str:
+    return picture.partition("-")[0]
 
 
 def _beside(kept: Kept, suite: str, subjects: Mapping[str, Sequence[str]]) -> dict[str, list[float | None]]:
