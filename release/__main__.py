@@ -36,7 +36,7 @@ def _ran(*command: str) -> str:
 
 def distributions() -> str:
     """Return what twine finds wrong with wheel and sdist."""
-    found = [str(path) for path in sorted(DIST.glob("replkernel-*"))]
+    found = [str(path) for kind in ("*.whl", "*.tar.gz") for path in DIST.glob(kind)]
     if len(found) != 2:
         return f"dist has {found}: `make dist` first"
     return _ran(sys.executable, "-m", "twine", "check", "--strict", *found)
