@@ -55,18 +55,16 @@ def explained(page: str) -> list[re.Pattern[str]]:
 
 def said(path: Path) -> Iterator[str]:
     """Yield the sentences of a module that are no documentation, no help and no line of a log."""
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     silent: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr | ast.Assert):
-            silent |= {id(part) for part in ast.walk(node)} if not _call(node) else set()
-        elif isinstance(node, ast.keyword) and node.arg in ("help", "description", "summary", "doc"):
-            silent |= {id(part) for part in ast.walk(node.value)}
+    for node in nodes:
+        if isinstance(node, ast.Expr):
+            silent.add(id(node.value))
         elif isinstance(node, ast.JoinedStr):
             silent |= {id(part) for part in node.values}
-        elif isinstance(node, ast.Call) and re.match(r"(self\.)?_?log(ger)?\.", ast.unparse(node.func)):
+        elif isinstance(node, ast.Assert) or _is_help(node) or _is_logged(node):
             silent |= {id(part) for part in ast.walk(node)}
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in silent:
             continue
         text = ""
@@ -79,8 +77,15 @@ def said(path: Path) -> Iterator[str]:
             yield text
 
 
-def _call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
+def _is_help(node: ast.AST) -> bool:
+    return isinstance(node, ast.keyword) and node.arg in ("help", "description", "summary", "doc")
+
+
+def _is_logged(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    owner = node.func.value
+    return getattr(owner, "attr", getattr(owner, "id", "")).strip("_") in ("log", "logger")
 
 
 @cache
