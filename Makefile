@@ -1,5 +1,5 @@
 # The verbs of the project; `make help` lists them. Everything runs in .venv, which is made on first use.
-# A fresh machine needs python3 (3.11 or newer) and make; node 20 or newer as well for the lab extension.
+# A fresh machine needs python3 (3.11 to 3.13) and make; node 20 or newer as well for the lab extension.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz docs lock audit dist clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz docs lock audit dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -25,8 +25,8 @@ help: ## list the verbs
 	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "replkernel needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	  || { echo "replkernel needs Python 3.11 to 3.13 (newer ones are untried): run make PYTHON=/path/to/python3.13"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 ifdef LOCKED
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
@@ -113,8 +113,8 @@ bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 gpu: $(STAMP) ## on a machine with a GPU: its tests, and its figures into replkernel/gpu/README.md
 	$(BIN)/python -m tests.bench.gpu
 
-sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; writes build/sim/paper.md (SHORT=1: seconds)
-	$(BIN)/python -m tests.paper $(if $(SHORT),--short)
+sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; written into their pages (SUITES=; SHORT=1: seconds, compared)
+	$(BIN)/python -m tests.paper $(if $(SHORT),--short) $(SUITES)
 
 conformance: $(STAMP) ## the official kernel test, and ipykernel's own suite, against this kernel
 	$(BIN)/python -m tests.conformance
@@ -147,6 +147,13 @@ audit: .venv/upkeep ## known vulnerabilities of the lock and of the lab extensio
 dist: $(STAMP) ## build wheel and sdist into dist/ (needs node)
 	rm -rf dist
 	$(BIN)/python -m build
+
+release: .venv/release ## what is published, checked: dist by twine, npm package, conda recipe, workflows (after make dist)
+	$(BIN)/python -m release
+
+.venv/release: $(STAMP)
+	$(BIN)/python -m pip install --quiet --quiet --editable ".[release]"
+	touch $@
 
 clean: ## remove what was built, but not .venv and node_modules
 	rm -rf build dist labextension/lib $(BUNDLE) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "labextension/README.md": "extend/lab-extension.md",
     "CONTRIBUTING.md": "extend/contributing.md",
     "requirements/README.md": "extend/requirements.md",
+    "release/README.md": "extend/release.md",
     "tests/README.md": "extend/tests.md",
     "CHANGELOG.md": "reference/changelog.md",
     "docs/deployments/README.md": "run/deployments.md",

@@ -1,4 +1,4 @@
-"""The wheel in an empty environment without node: kernel, server extension and lab extension are there."""
+"""Wheel and sdist in empty environments without node: the kernel and both extensions are there."""
 
 from __future__ import annotations
 
@@ -43,25 +43,27 @@ class Installation:
         return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from the sources."""
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def distribution(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel, or the sdist, from the sources."""
     out = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    how = [f"--{request.param}", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    build = [sys.executable, "-m", "build", *how]
     done = subprocess.run(build, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = out.glob("replkernel-*.whl")
+    (found,) = out.glob("replkernel-*")
     return found
 
 
 @pytest.fixture(scope="module")
-def directory(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel and JupyterLab into an empty environment."""
+def directory(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install it and JupyterLab into an empty environment, where pip finds no node to build with either."""
     made = tmp_path_factory.mktemp("installed")
     venv.create(made, with_pip=True)
-    needs = [str(wheel), "jupyterlab>=4.6,<5", "nbclient"]
+    needs = [str(distribution), "jupyterlab>=4.6,<5", "nbclient"]
     pip = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet", "--quiet", *needs]
-    subprocess.run(pip, check=True, timeout=400)
+    places = [place for place in os.environ["PATH"].split(os.pathsep) if not shutil.which("node", path=place)]
+    subprocess.run(pip, check=True, timeout=400, env=os.environ | {"PATH": os.pathsep.join(places)})
     return made
 
 

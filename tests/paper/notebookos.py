@@ -8,10 +8,12 @@ paper's workload template, in which one session of seven wants none (its cells a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.mix import TEMPLATE, Mix, remixed
+from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.records import Record, Session
@@ -19,7 +21,7 @@ from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import RunSummary, Spread
 from replkernel_scheduler.sim.trace_file import TraceFile
 
-from tests.paper.report import Row
+from tests.paper.report import Course, Row
 from tests.paper.traces import trace
 
 PAPER = "NotebookOS"
@@ -54,24 +56,42 @@ TCT_WHY = "paper: a curve like Reservation's, slightly above from p38 to p90"
 DELAY_WHY = "paper: a curve without figures; ours follow from the costs of the simulator"
 
 
-def rows(short: bool) -> Iterator[Row]:
+def rows(short: bool) -> Iterator[Row | Course]:
     """Yield all rows; with `short` those of the 17.5 h."""
     for mix_name, mix in MIXES.items():
-        runs = _runs("adobe_sensei/adobe_17h5_reconstructed.csv", WINDOW_PLAN, mix, WINDOW_S)
+        runs, pictures = _runs("adobe_sensei/adobe_17h5_reconstructed.csv", WINDOW_PLAN, mix, WINDOW_S)
         yield from _of_window(f"17.5 h, {mix_name}", runs)
+        if mix is None:
+            yield from _courses(pictures)
     for mix_name, mix in {} if short else MIXES.items():
-        runs = _runs("adobe_sensei/sensei_june_60sec.csv", JUNE_PLAN, mix)
+        runs, _ = _runs("adobe_sensei/sensei_june_60sec.csv", JUNE_PLAN, mix)
         yield from _of_june(f"June, {mix_name}", runs)
 
 
-def _runs(path: str, plan: Plan, mix: Mix | None, open_until: float = 0.0) -> dict[str, RunSummary]:
+def _runs(
+    path: str, plan: Plan, mix: Mix | None, open_until: float = 0.0
+) -> tuple[dict[str, RunSummary], dict[str, Picture]]:
     """Play all policies on one trace with one mix."""
     records = staying(forms.read(TraceFile(trace(path))), open_until)
+    runs: dict[str, RunSummary] = {}
+    pictures: dict[str, Picture] = {}
     with Spool(remixed(records, mix, plan.seed)) as spool:
-        return {
-            name: play(spool, any_way_named(policy), _cluster(plan, name))
-            for name, policy in POLICIES.items()
-        }
+        for name, policy in POLICIES.items():
+            pictured = partial(pictures.__setitem__, name)
+            runs[name] = play(spool, any_way_named(policy), _cluster(plan, name), pictured=pictured)
+    return runs, pictures
+
+
+def _courses(pictures: dict[str, Picture]) -> Iterator[Course]:
+    """Yield the GPUs that sessions reserve, those of NotebookOS's hosts, and those that cells compute on."""
+    step_s = pictures["oracle"].step_s
+    for what, of, values in (
+        ("Reservation", "Reservation", pictures["Reservation"].reserved),
+        ("NotebookOS", "NotebookOS", pictures["NotebookOS"].provisioned),
+        ("cells that run", "oracle", pictures["oracle"].committed),
+    ):
+        assert pictures[of].step_s == step_s, "Runs of one trace end within a step of each other."
+        yield Course(PAPER, what, step_s, tuple(values[: int(WINDOW_S / step_s)]))
 
 
 def staying(records: Iterable[Record], until: float) -> Iterator[Record]:

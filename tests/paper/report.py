@@ -1,13 +1,12 @@
-"""A row of the suite, its table, its file."""
+"""A row of the suite, a course over time, and the table that is printed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
-BUILD = Path(__file__).parents[2] / "build" / "sim"
+COURSE_STEPS = 128
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,29 @@ class Row:
             return f"{self.ours - self.published:+.1f} pt"
         return f"{(self.ours / self.published - 1) * 100:+.1f} %" if self.published else f"{self.ours:+g}"
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Return what is kept of it: digits beyond the sixth say nothing."""
+        return asdict(self) | {"ours": float(f"{self.ours:.6g}")}
+
+
+@dataclass(frozen=True)
+class Course:
+    """A quantity over a run, for a picture: means by steps of `step_s`."""
+
+    paper: str
+    what: str
+    step_s: float
+    values: tuple[float, ...]
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Return what is kept of it: at most COURSE_STEPS values, of one digit behind the point."""
+        times = -(-len(self.values) // COURSE_STEPS)
+        groups = [self.values[start : start + times] for start in range(0, len(self.values), times)]
+        values = [round(sum(group) / len(group), 1) for group in groups]
+        return asdict(self) | {"step_s": self.step_s * times, "values": values}
+
 
 def number(value: float | None) -> str:
     """Return a figure with four digits at most behind the first."""
@@ -47,13 +69,3 @@ def table(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     return "\n".join(lines)
-
-
-def write(rows: Sequence[Row], skipped: Sequence[str]) -> Path:
-    """Write paper.json and paper.md, and return where the table is."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    document = {"rows": [asdict(row) | {"difference": row.difference} for row in rows], "skipped": [*skipped]}
-    (BUILD / "paper.json").write_text(json.dumps(document, indent=2) + "\n")
-    path = BUILD / "paper.md"
-    path.write_text(table(rows) + "\n" + "".join(f"\nskipped: {line}" for line in skipped) + "\n")
-    return path

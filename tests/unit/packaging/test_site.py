@@ -108,3 +108,11 @@ def spoken() -> list[str]:
 def test_a_message_that_troubleshooting_explains_is_one_of_the_product(message: str) -> None:
     for part in filter(None, map(str.strip, message.split("…"))):
         assert any(part in text for text in spoken()), part
+
+
+def test_the_reasons_in_the_table_by_library_are_the_products() -> None:
+    table = (ROOT / "docs/use/variables.md").read_text().partition("## By library")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 15
+    for row in rows:
+        assert any(row[2].strip("`") in text for text in spoken()), row[2]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.paper.report import Row, table
+from xml.etree import ElementTree
+
+from tests.paper.bars import bars, courses
+from tests.paper.pages import PLACE, Kept, filled, pages
+from tests.paper.report import Course, Row, number, table
 
 
 def test_shares_differ_in_points_and_all_else_in_percent() -> None:
@@ -15,3 +19,47 @@ def test_shares_differ_in_points_and_all_else_in_percent() -> None:
 def test_the_table_has_a_line_for_each_row_with_its_reason() -> None:
     text = table([Row("AO", "makespan", 2138.0, 2139.5, "h", "a reason")])
     assert text.splitlines()[2] == "| AO | makespan (h) | 2,138 | 2,140 | +0.1 % | a reason |"
+
+
+def test_the_pages_say_what_the_last_run_has_shown() -> None:
+    for path, text in pages(Kept.read()).items():
+        assert path.read_text() == text, f"{path.name}: run `make sim`, and look at what has changed"
+
+
+def test_every_published_figure_stands_on_a_page() -> None:
+    written = "".join(path.read_text() for path in PLACE.glob("*.md"))
+    for rows in Kept.read().rows.values():
+        for row in rows:
+            if row.published is not None:
+                told = (
+                    f"{number(row.published)} {row.unit} | {number(row.ours)} {row.unit} | {row.difference}"
+                )
+                assert f"| {told.replace('-', '−')} |" in written, row.what
+
+
+def test_a_mark_chooses_its_rows_and_the_rest_of_a_page_is_left_alone() -> None:
+    rows = [
+        Row("AO", "set 1, a: makespan", 2.0, 1.0, "h", "x"),
+        Row("AO", "set 2, a: makespan", None, 1.0, "h"),
+    ]
+    page = 'A\n<!-- figures: ao "set 1" "makespan" -->\nold\n<!-- end of figures -->\nB\n'
+    made = filled(page, Kept({"ao": rows}, {}))
+    assert "| a: makespan | 2 h | 1 h | −50.0 % | x |" in made.replace("set 1", "")
+    assert "old" not in made and made.startswith("A\n") and made.endswith("\nB\n")
+    assert filled(made, Kept({"ao": rows}, {})) == made
+    assert filled(page, Kept({}, {})) == page
+
+
+def test_what_is_kept_is_compared_to_the_digits_that_pages_show() -> None:
+    kept = Kept({"ao": [Row("AO", "a", None, 1234.0, "h"), Row("AO", "b", None, 1.0, "h")]}, {})
+    assert kept.differing([Row("AO", "a", None, 1234.4, "h")]) == []
+    assert len(kept.differing([Row("AO", "b", None, 1.1, "h"), Row("AO", "c", None, 1.0, "h")])) == 2
+
+
+def test_pictures_are_well_formed_and_say_their_figures_in_words() -> None:
+    drawn = bars("A & B", "h", ("published", "ours"), {"<x>": [2.0, 1.0], "y": [None, 3.0]})
+    ElementTree.fromstring(drawn)
+    assert "published 2 h, ours 1 h" in drawn and drawn.count("<rect") == 1 + 2 + 3
+    line = Course("N", "x", 60.0, tuple(map(float, range(300)))).kept
+    assert line["step_s"] == 180.0 and len(line["values"]) == 100
+    ElementTree.fromstring(courses("G", "GPUs", 180.0, {"x": line["values"]}))

@@ -1,0 +1,1 @@
+"""What a release needs beside wheel and sdist: npm package, conda recipe, version, checks."""

@@ -1,0 +1,99 @@
+"""Pictures of figures as SVG: bars of what is published beside ours, and courses over time.
+
+Law: the same figures give the same bytes, on every machine; texts are text, never markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH = 760
+LEFT, RIGHT, TOP = 190, 70, 46
+BAR, GAP, APART = 13, 3, 14
+COURSE_HEIGHT = 240
+COLOURS = ("#9aa5b1", "#f37726", "#2f7fb8", "#57a773", "#8e5ea2")
+"""Published first, in grey; ours after it. They are told apart by eyes that see no red or green, too."""
+STYLE = "text{fill:#1f2933;font-size:12px}.b{font-weight:bold;font-size:14px}.s{fill:#52606d;font-size:11px}"
+
+
+def short(value: float) -> str:
+    """Return a figure as the pictures have it."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def bars(title: str, unit: str, series: Sequence[str], groups: Mapping[str, Sequence[float | None]]) -> str:
+    """Return bars in groups: of each group one for each series, None where there is no figure."""
+    most = max((value for values in groups.values() for value in values if value is not None), default=1.0)
+    scale = (WIDTH - LEFT - RIGHT) / (most or 1.0)
+    parts, y = _legend(series), TOP
+    for name, values in groups.items():
+        drawn = [(place, value) for place, value in enumerate(values) if value is not None]
+        height = len(drawn) * (BAR + GAP) - GAP
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y + height / 2 + 4:.1f}" text-anchor="end">{escape(name)}</text>'
+        )
+        for place, value in drawn:
+            width = max(value * scale, 1.0)
+            parts.append(
+                f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" fill="{COLOURS[place]}"/>'
+                f'<text class="s" x="{LEFT + width + 5:.1f}" y="{y + BAR - 2}">{short(value)}</text>'
+            )
+            y += BAR + GAP
+        y += APART
+    told = "; ".join(
+        f"{name}: "
+        + ", ".join(
+            f"{of} {short(value)} {unit}"
+            for of, value in zip(series, values, strict=True)
+            if value is not None
+        )
+        for name, values in groups.items()
+    )
+    return _document(f"{title} ({unit})", told, y, parts)
+
+
+def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[float]]) -> str:
+    """Return what several quantities were over hours, each a mean by steps of `step_s`."""
+    longest = max(len(values) for values in lines.values())
+    most = max(max(values) for values in lines.values())
+    across, up = (WIDTH - LEFT / 3 - RIGHT) / longest, COURSE_HEIGHT / most
+    left, floor = LEFT / 3, TOP + COURSE_HEIGHT
+    parts = _legend(list(lines), 1)
+    for part in range(5):
+        value, y = most * part / 4, floor - COURSE_HEIGHT * part / 4
+        parts.append(f'<path d="M{left:.0f} {y:.1f}H{WIDTH - RIGHT}" stroke="#d9e2ec" fill="none"/>')
+        parts.append(
+            f'<text class="s" x="{left - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{short(value)}</text>'
+        )
+    for hour in range(0, int(longest * step_s / 3600) + 1, 2):
+        x = left + hour * 3600 / step_s * across
+        parts.append(f'<text class="s" x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{hour} h</text>')
+    for place, values in enumerate(lines.values(), 1):
+        points = "".join(
+            f"{'L' if step else 'M'}{left + step * across:.1f} {floor - value * up:.1f}"
+            for step, value in enumerate(values)
+        )
+        parts.append(f'<path d="{points}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"/>')
+    told = "; ".join(f"{name}: at most {short(max(values))} {unit}" for name, values in lines.items())
+    return _document(f"{title} ({unit})", told, floor + 28, parts)
+
+
+def _legend(series: Sequence[str], first: int = 0) -> list[str]:
+    parts, x = [], WIDTH / 40
+    for place, name in enumerate(series, first):
+        parts.append(f'<rect x="{x:.0f}" y="27" width="11" height="11" fill="{COLOURS[place]}"/>')
+        parts.append(f'<text x="{x + 16:.0f}" y="37">{escape(name)}</text>')
+        x += 34 + 6.6 * len(name)
+    return parts
+
+
+def _document(title: str, told: str, height: float, parts: Sequence[str]) -> str:
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" '
+        f'height="{height:.0f}" role="img" aria-labelledby="t d" font-family="Helvetica, sans-serif">\n'
+        f'<title id="t">{escape(title)}</title>\n<desc id="d">{escape(told)}</desc>\n<style>{STYLE}</style>\n'
+        f'<rect width="{WIDTH}" height="{height:.0f}" fill="#ffffff"/>\n'
+        f'<text class="b" x="{WIDTH / 40:.0f}" y="18">{escape(title)}</text>\n{body}\n</svg>\n'
+    )

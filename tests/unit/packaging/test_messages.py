@@ -1,0 +1,129 @@
+"""Whatever sentence the product says to people, troubleshooting has a place for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from docs.build_site import ROOT
+
+PACKAGES = ("replkernel", "server_ext/replkernel_server")
+SENTENCE = re.compile(r"[A-Z…`].*[.]", re.DOTALL)
+WORDS_MIN = 8
+"""Shorter ones are parts of others, or explain themselves."""
+
+NOT_FOR_PEOPLE = {
+    "replkernel/namespace/": "parts of sentences that name what pins a notebook: its own page has them",
+    "replkernel/cli/": "a command's own answer, read where it was typed",
+    "replkernel/replication/": "refusals between the members of a group; people see what follows from them",
+    "replkernel/agent/router_door.py": "between agent and router",
+    "replkernel/agent/bundle.py": "between agents",
+    "replkernel/agent/membership.py": "tried again without anybody's help",
+    "replkernel/gpu/": "parts of sentences that name what cannot leave a GPU",
+    "replkernel/loaders.py": "between releases: a payload that a newer one wrote",
+    "replkernel/provisioner.py": "help of traits",
+    "replkernel/kernel/asking.py": "answers of magics, read where they were typed",
+    "replkernel/kernel/magics.py": "answers of magics, read where they were typed",
+    "replkernel/kernel/gpu_magics.py": "answers of magics, read where they were typed",
+    "replkernel/router/gpu_answers.py": "answers of magics, read where they were typed",
+    "replkernel/router/kernelinfo.py": "the banner",
+    "replkernel/router/mid_cell.py": "what a cell's own line says",
+    "replkernel_server/handlers/": "answers of the REST API, each with its status",
+    "replkernel_server/loadtest/": "a command's own answer",
+    "replkernel_server/scheduling/desk": "refusals of the scheduler's channel, which routers and agents read",
+    "replkernel_server/scheduling/router_desk": "refusals of the scheduler's channel, which routers read",
+    "replkernel_server/scheduling/metrics.py": "help of metrics",
+    "replkernel_server/scheduling/openapi": "descriptions of the REST API",
+    "replkernel_server/scheduling/settings.py": "SettingError, which names the setting and what to write",
+    "replkernel/settings.py": "SettingError, which names the setting and what to write",
+    "replkernel/spelling.py": "SettingError, which names the setting and what to write",
+    "replkernel/gpu_request": "what a request must look like, with an example",
+}
+"""Places whose sentences need no entry, by the beginning or a part of their path, and why."""
+
+
+def explained(page: str) -> list[re.Pattern[str]]:
+    """Return the messages of a page's headings and tables; an ellipsis stands for what varies."""
+    found = re.findall(r"^(?:### |\| )`(.+?)`(?: \||$)", page, re.MULTILINE)
+    return [
+        re.compile(".*".join(re.escape(part.strip()) for part in one.split("…")), re.DOTALL) for one in found
+    ]
+
+
+def said(path: Path) -> Iterator[str]:
+    """Yield the sentences of a module that are no documentation, no help and no line of a log."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    silent: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Expr):
+            silent.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            silent |= {id(part) for part in node.values}
+        elif isinstance(node, ast.Assert) or _is_help(node) or _is_logged(node):
+            silent |= {id(part) for part in ast.walk(node)}
+    for node in nodes:
+        if id(node) in silent:
+            continue
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = re.sub(r"{\w*}", "…", node.value)
+        text = " ".join(text.split())
+        if SENTENCE.fullmatch(text) and len(text.split()) >= WORDS_MIN:
+            yield text
+
+
+def _is_help(node: ast.AST) -> bool:
+    return isinstance(node, ast.keyword) and node.arg in ("help", "description", "summary", "doc")
+
+
+def _is_logged(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    owner = node.func.value
+    return getattr(owner, "attr", getattr(owner, "id", "")).strip("_") in ("log", "logger")
+
+
+@cache
+def sentences() -> list[tuple[str, str]]:
+    """Return where each sentence for people stands, and the sentence."""
+    found = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            place = str(path.relative_to(ROOT))
+            if not any(part in place for part in NOT_FOR_PEOPLE):
+                found += [(place, text) for text in said(path)]
+    return found
+
+
+def test_every_sentence_for_people_has_a_place_in_troubleshooting() -> None:
+    patterns = explained((ROOT / "docs/run/troubleshooting.md").read_text())
+    assert len(sentences()) > 100
+    absent = [
+        f"{place}: {text}"
+        for place, text in sentences()
+        if not any(pattern.search(text) for pattern in patterns)
+    ]
+    assert not absent, "\n".join(absent)
+
+
+def test_no_table_explains_what_nobody_says() -> None:
+    page = (ROOT / "docs/run/troubleshooting.md").read_text()
+    tables = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
+    stale = [
+        pattern.pattern
+        for pattern in explained(tables)
+        if not any(pattern.search(text) for _, text in sentences())
+    ]
+    assert not stale
+
+
+def test_every_error_has_a_place_in_troubleshooting() -> None:
+    page = (ROOT / "docs/run/troubleshooting.md").read_text()
+    tree = ast.parse((ROOT / "replkernel/errors.py").read_text())
+    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} - {"ReplkernelError"}
+    assert {name for name in names if f"`{name}" not in page} == set()
