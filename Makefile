@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz docs lock audit dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -34,8 +34,8 @@ endif
 	$(BIN)/python -m pip install --quiet --quiet --editable ".[dev]"
 	touch $@
 
-run: $(STAMP) lab ## open JupyterLab with the kernel and the demo notebook
-	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/examples/demo.ipynb $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
+run: $(STAMP) lab ## open JupyterLab with the tour, on two pretended GPUs (GPUS=0: none)
+	$(BIN)/python examples/run.py $(if $(GPUS),--gpus $(GPUS)) $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
 	  $(if $(filter 0,$(shell id -u)),--allow-root)
 
 ifdef NODE
@@ -106,6 +106,9 @@ soak: $(STAMP) ## a day of a notebook in minutes, beside a stock kernel: faults,
 
 ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 	$(PYTEST) tests/ui
+
+pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
+	$(BIN)/python -m tests.ui.pictures
 
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench

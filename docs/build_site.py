@@ -42,6 +42,12 @@ FOLDERS = {"replkernel/*/README.md": "understand/{}.md", "tests/**/README.md": "
 """READMEs of folders, by pattern, and the places that they have by the folder's name."""
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+PICTURE = re.compile(
+    r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
+)
+BY_THEME = r"![\3](\2){.only-light}\n![\3](\1){.only-dark}"
+"""A picture in dark and light, as code hosts choose it; the site has a theme of its own, so it gets both."""
+
 FENCED = re.compile(r"(^```+.*?^```+$)", re.MULTILINE | re.DOTALL)
 
 
@@ -75,7 +81,7 @@ def turned(text: str, document: str, known: dict[str, str]) -> tuple[str, set[st
         return f"{picture}[{words}]({os.path.relpath(f'{FILES}/{full}', here or '.')})"
 
     parts = FENCED.split(text)
-    parts[::2] = [LINK.sub(link, part) for part in parts[::2]]
+    parts[::2] = [LINK.sub(link, PICTURE.sub(BY_THEME, part)) for part in parts[::2]]
     return "".join(parts), files
 
 

@@ -8,6 +8,7 @@ project_copyright = f"2026, {author}"
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["attrs_inline"]  # A picture for light pages and one for dark ones.
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 default_role = "literal"

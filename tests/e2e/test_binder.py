@@ -1,4 +1,4 @@
-"""`binder/` builds the environment that its files describe, in a clean directory, and the demo runs in it.
+"""`binder/` builds the environment that its files describe, in a clean directory, and the tour runs in it.
 
 The packages are pip's here, under their conda names: where there is conda, Binder does the same with it.
 """
@@ -78,11 +78,11 @@ def run(command: list[str], place: Path, env: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
-def test_binder_builds_its_environment_and_the_demo_runs_in_it(tmp_path: Path) -> None:
+def test_binder_builds_its_environment_and_the_tour_runs_in_it(tmp_path: Path) -> None:
     place = checkout(tmp_path)
     with built(place, tmp_path / "environment") as env:
         assert not (place / "node_modules").exists(), "the image is not to carry what only its build needs"
         assert "replkernel " in run(["jupyter", "kernelspec", "list"], place, env)
         said = run(["jupyter", "labextension", "list"], place, env)
         assert "OK" in next(line for line in said.splitlines() if "@replkernel/labextension" in line)
-        run(["jupyter", "execute", "--kernel_name=replkernel", DEMO], place, env)
+        run(["bash", "binder/start", "jupyter", "execute", "--kernel_name=replkernel", DEMO], place, env)

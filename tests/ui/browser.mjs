@@ -222,8 +222,8 @@ const commands = {
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
     }, query);
   },
-  async open({ page: name, url, cells, height = 1000, deaf = false, user = '' }) {
-    const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
+  async open({ page: name, url, cells, width = 1280, height = 1000, deaf = false, user = '' }) {
+    const page = await (await browser.newContext({ viewport: { width, height } })).newPage();
     const notes = { asked: [], errors: [], requests: 0, heard: 0 };
     pages.set(name, { page, notes });
     listen(page, notes);
@@ -299,9 +299,11 @@ const commands = {
     const { page, notes } = pages.get(name);
     return { ...notes, dirty: (await page.locator('.lm-DockPanel-tabBar .jp-mod-dirty').count()) > 0 };
   },
-  async screenshot({ page: name, path }) {
-    await pages.get(name)?.page.waitForTimeout(700); // What moves in comes to rest.
-    await pages.get(name)?.page.screenshot({ path });
+  /** Take a picture of a page; `query`: of that part of it. */
+  async screenshot({ page: name, path, query }) {
+    const page = pages.get(name)?.page;
+    await page?.waitForTimeout(700); // What moves in comes to rest.
+    await (query === undefined ? page : page?.locator(query).first())?.screenshot({ path });
   }
 };
 

@@ -42,11 +42,11 @@ IN_BROWSER = [
 
 
 class Lab:
-    """A JupyterLab (or a Notebook) on a port of its own, with a token that stays the same."""
+    """A JupyterLab (or a Notebook, or `make run`) on a port of its own, with a token that stays the same."""
 
-    def __init__(self, directory: Path, program: str = "jupyterlab") -> None:
+    def __init__(self, directory: Path, *program: str) -> None:
         self.directory = directory
-        self._program = program
+        self._program = program or ("-m", "jupyterlab")
         self.log = directory / "lab.log"
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -54,7 +54,7 @@ class Lab:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = [sys.executable, "-m", self._program, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+        command = [sys.executable, *self._program, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
         command += [f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.directory}"]
         with self.log.open("ab") as sink:
@@ -173,9 +173,9 @@ class Browser:
 
 
 @contextlib.contextmanager
-def lab_in_browser(directory: Path, program: str = "jupyterlab") -> Iterator[tuple[Lab, Browser]]:
+def lab_in_browser(directory: Path, *program: str) -> Iterator[tuple[Lab, Browser]]:
     """Run JupyterLab and a browser; end both, and the kernels, after."""
-    lab = Lab(directory, program)
+    lab = Lab(directory, *program)
     lab.start()
     try:
         browser = Browser()

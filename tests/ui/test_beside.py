@@ -22,7 +22,7 @@ SLOW = "import time\nfor number in range(20):\n    print(number, flush=True)\n  
 @pytest.fixture
 def notebook(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
     SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path, program="notebook") as (lab, browser):
+    with lab_in_browser(tmp_path, "-m", "notebook") as (lab, browser):
         yield lab, browser
 
 

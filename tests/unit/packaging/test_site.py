@@ -80,6 +80,12 @@ def test_a_link_is_turned_to_where_the_page_or_file_is_on_the_site() -> None:
         "[b](../run/b.md), [e](https://example.org), f",
         set(),
     )
+    source = '<source media="(a: b)" srcset="LICENSE">'
+    pictures = f'<picture>\n  {source}\n  <img src="SECURITY.md" alt="a p">\n</picture>'
+    assert turned(pictures, "A.md", known) == (
+        "![a p](../files/SECURITY.md){.only-light}\n![a p](../files/LICENSE){.only-dark}",
+        {"LICENSE", "SECURITY.md"},
+    )
     fenced = "```python\nx[0](A.md)\n```\n"
     assert turned(fenced, "A.md", known) == (fenced, set())
 
