@@ -133,7 +133,12 @@ async def serve(
     url = f"http{'s' if tls is not None else ''}://{host}:{sockets[0].getsockname()[1]}"
     if tls is not None:
         os.environ.setdefault(URL, url)  # For agents that a launcher starts on other machines.
-    hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal, launcher=launcher)
+    try:
+        hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal, launcher=launcher)
+    except ServerError:
+        for each in sockets:
+            each.close()
+        raise
     server = answering(hosted, sockets, tls=tls)
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +26,11 @@ pytestmark = pytest.mark.timeout(120)
 BUCKET = "replkernel-bad-input"
 BIG = "import os; big = os.urandom(200_000); check = sum(big)"
 """Too large for the log: it is durable only once a store has it."""
+
+
+def repeats(*case: str) -> Any:
+    """Return a case that differs by its text alone from one beside it, which is played every time."""
+    return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def is_one_sentence(text: str, *parts: str) -> bool:
@@ -65,11 +69,13 @@ def applied_everywhere(**settings: str) -> bool:
             "fastest",
             "known are sticky, rotate, random; set REPLKERNEL_EXECUTOR=sticky",
         ),
-        ("REPLKERNEL_REPLICAS", "many", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
-        ("REPLKERNEL_REPLICAS", "0", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
-        ("REPLKERNEL_DURABLE", "maybe", "known are async, before_reply; set REPLKERNEL_DURABLE=async"),
-        ("REPLKERNEL_INLINE_BYTES_MAX", "70000", "from 0 to 65536; set REPLKERNEL_INLINE_BYTES_MAX=16384"),
-        ("REPLKERNEL_ORPHAN_GRACE_S", "soon", "from 0 to 86400; set REPLKERNEL_ORPHAN_GRACE_S=30"),
+        repeats("REPLKERNEL_REPLICAS", "many", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
+        repeats("REPLKERNEL_REPLICAS", "0", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
+        repeats("REPLKERNEL_DURABLE", "maybe", "known are async, before_reply; set REPLKERNEL_DURABLE=async"),
+        repeats(
+            "REPLKERNEL_INLINE_BYTES_MAX", "70000", "from 0 to 65536; set REPLKERNEL_INLINE_BYTES_MAX=16384"
+        ),
+        repeats("REPLKERNEL_ORPHAN_GRACE_S", "soon", "from 0 to 86400; set REPLKERNEL_ORPHAN_GRACE_S=30"),
         ("REPLKERNEL_HOSTS", "two words", "use 1 to 64 letters"),
         pytest.param(
             "REPLKERNEL_SOCKET_DIR",
@@ -106,56 +112,6 @@ def test_a_misspelt_setting_is_told_once_and_the_cells_run(tmp_path: Path) -> No
         assert is_one_sentence(live.terminal, "did you mean REPLKERNEL_REPLICAS?")
 
 
-def run_router(file: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "replkernel.router", "-f", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    return done.returncode, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (None, "does not exist: start the kernel through Jupyter"),
-        ("{", "is not JSON: have Jupyter write it again"),
-        ('{"ip": "127.0.0.1"}', "lacks shell_port"),
-    ],
-)
-def test_a_connection_file_that_is_no_use_ends_the_kernel_with_a_sentence(
-    tmp_path: Path, text: str | None, told: str
-) -> None:
-    file = tmp_path / "kernel-x.json"
-    if text is not None:
-        file.write_text(text)
-    code, shown = run_router(file)
-    assert code == 1
-    assert is_one_sentence(shown, str(file), told)
-
-
-def test_a_connection_file_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "kernel-x.json").mkdir()
-    code, shown = run_router(tmp_path / "kernel-x.json")
-    assert code == 1
-    assert is_one_sentence(shown, "cannot be read", "make it readable")
-
-
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        fields = dict.fromkeys(("stdin_port", "control_port", "iopub_port", "hb_port"), 0)
-        file = tmp_path / "kernel-x.json"
-        file.write_text(json.dumps({**fields, "shell_port": port, "ip": "127.0.0.1", "key": "k"}))
-        code, shown = run_router(file)
-    assert code == 2
-    assert is_one_sentence(shown, f"127.0.0.1:{port}", "stop that process")
-
-
 # -- the scheduler ----------------------------------------------------------------------------------
 
 
@@ -177,7 +133,9 @@ def test_a_scheduler_that_is_not_there_is_told_and_cells_run(tmp_path: Path) -> 
         assert live.value("print(x)") == "1"
 
 
-@pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://host", "http://127.0.0.1:many"])
+@pytest.mark.parametrize(
+    "url", ["nonsense", *map(repeats, ("http://", "ftp://host", "http://127.0.0.1:many"))]
+)
 def test_a_scheduler_address_that_is_none(tmp_path: Path, url: str) -> None:
     with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL=url, REPLKERNEL_REPLICAS="1") as live:
         ran = live.run("x = 1")
@@ -202,8 +160,8 @@ def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: 
     ("url", "told"),
     [
         ("nonsense", "not a URL; write file:///path"),
-        ("/plain/path", "write file:///plain/path"),
-        ("gopher://host/x", "unknown scheme 'gopher'; known are file://"),
+        repeats("/plain/path", "write file:///plain/path"),
+        repeats("gopher://host/x", "unknown scheme 'gopher'; known are file://"),
         ("file:///proc/nowhere/store", "name a directory that can be made and written"),
         ("redis://no-such-host.invalid:6379/0", "the name of its server does not resolve"),
         ("redis://127.0.0.1:9/0", "check the address"),

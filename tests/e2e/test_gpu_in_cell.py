@@ -85,7 +85,7 @@ def test_a_cell_that_reaches_a_gpu_gets_a_lease_and_goes_on(
     assert displays[0]["metadata"]["replkernel"]["waiting"]["position"] == 1
     (tmp_path / "b" / "goes").touch()
     shown(one, message, "Resumed: 3.91 KiB back on")
-    reply = one.client.get_shell_msg(timeout=60)
+    reply = one.reply(message)
     assert reply["content"]["status"] == "ok", reply["content"]
     assert reply["metadata"]["replkernel"]["resumed_bytes"] == 4000
     assert holds
@@ -100,7 +100,7 @@ def test_waiting_in_a_cell_ends_with_an_interrupt_and_the_place_in_the_queue_wit
     message = one.client.execute(UNSEEN)
     shown(one, message, "number 1 in the queue")
     os.kill(pid, signal.SIGINT)
-    reply = one.client.get_shell_msg(timeout=60)
+    reply = one.reply(message)
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "KeyboardInterrupt")
     shown(one, message, "does not wait")
     (tmp_path / "b" / "goes").touch()

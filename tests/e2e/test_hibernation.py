@@ -12,9 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 
@@ -25,59 +23,18 @@ from replkernel.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel
+from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids, runs
 
 pytestmark = pytest.mark.timeout(180)
 
-VARIABLES = """
-import numpy, random
-small, text, many = 7, "t" * 3_000, [{"n": n} for n in range(200)]
-alias = many
-middle = bytes(range(256)) * 400
-generator = numpy.random.default_rng(1)
-large = generator.integers(0, 255, 20_000_000, dtype="uint8")
-total = int(large.sum())
-def double(value):
-    return 2 * value
-"""
-CHECK = (
-    "print(small, len(text), len(many), alias is many, middle == bytes(range(256)) * 400, "
-    "int(large.sum()) == total, large.nbytes, double(small))"
-)
 NEWS_S = 0.5
 """The news of a death takes this long at most to whom it concerns."""
-CHECKED = "7 3000 200 True True True 20000000 14"
 
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
     with kernel(tmp_path) as running:
         yield running
-
-
-def replica_pids() -> set[int]:
-    """Return the processes of replicas, as the agents know them."""
-    known = ask_agents(os.environ).kernels
-    return {replica.kernel_pid for one in known for replica in one.replicas if replica.kernel_pid}
-
-
-def runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def checkpoints() -> list[Path]:
-    return sorted((data_dir(os.environ) / "store").glob("kernels/*/checkpoint-*"))
-
-
-def hibernate(live: Live) -> set[int]:
-    """Have the kernel hibernate; return the processes that it had."""
-    had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
-    assert "hibernates" in live.value("%replkernel hibernate")
-    eventually(lambda: not any(map(runs, had)), "the end of all replicas")
-    eventually(lambda: not replica_pids(), "no replica in the status")
-    return had
 
 
 def kill_everything() -> None:
@@ -97,66 +54,6 @@ def kill_everything() -> None:
     began = time.monotonic()
     eventually(lambda: replica_pids() - pids, "another replica")
     print(f"another replica after {time.monotonic() - began:.2f} s")
-
-
-def test_a_kernel_that_hibernates_has_no_process_and_all_its_variables(live: Live) -> None:
-    live.value(VARIABLES)
-    had = hibernate(live)
-    began = time.monotonic()
-    ran = live.run(CHECK)
-    assert ran.status == "ok", ran.error
-    assert ran.out.strip() == CHECKED
-    assert ran.err == ""
-    assert ran.reply["content"]["execution_count"] == 3
-    print(f"woken in {time.monotonic() - began:.2f} s")
-    assert not replica_pids() & had
-    assert live.value("many.append(1); print(len(alias))") == "201"
-
-
-def test_a_module_of_the_users_that_was_edited_since_is_after_a_rest_what_was_imported(
-    live: Live, tmp_path: Path
-) -> None:
-    module = tmp_path / "edited_while_in_use.py"
-    module.write_text("def version(): return 1\n")
-    live.value(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import edited_while_in_use")
-    live.value("from edited_while_in_use import version")
-    module.write_text("def version(): return 'the second'\n")
-    hibernate(live)
-    is_it = "sys.modules['edited_while_in_use'] is edited_while_in_use"
-    assert live.value(f"print(version(), edited_while_in_use.version(), {is_it})") == "1 1 True"
-    reload = "import importlib; importlib.reload(edited_while_in_use)"
-    assert live.value(f"{reload}; print(edited_while_in_use.version(), version())") == "the second 1"
-
-
-def test_the_first_question_after_a_rest_sees_the_variables(live: Live) -> None:
-    live.value("import types; box = types.SimpleNamespace(remembered_value=41); remembered_name = 42")
-    for wakes in ("complete", "inspect", "history"):
-        hibernate(live)
-        if wakes == "complete":
-            asked = live.client.complete("remembered_")
-        elif wakes == "inspect":
-            asked = live.client.inspect("box")
-        else:
-            asked = live.client.history(hist_access_type="tail", n=9, session=0)
-        content = answer(live, asked)
-        assert "remembered_" in str(content), content
-
-
-def answer(live: Live, asked: str) -> dict[str, Any]:
-    """Return the content of the reply to a question."""
-    while True:
-        reply = live.client.get_shell_msg(timeout=60)
-        if reply["parent_header"]["msg_id"] == asked:
-            return dict(reply["content"])
-
-
-def test_a_kernel_hibernates_again_and_again(live: Live) -> None:
-    live.value("values = []")
-    for number in range(3):
-        live.value(f"values.append({number})")
-        hibernate(live)
-    assert live.value("print(values)") == "[0, 1, 2]"
-    assert len(checkpoints()) <= 3
 
 
 def test_agents_replicas_and_their_disks_are_lost_and_nothing_of_the_state(live: Live) -> None:
@@ -209,17 +106,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(live: Liv
     assert "is damaged" in ran.err
     assert newer.name in ran.err
     assert "as of cell [1]" in ran.err
-
-
-def test_a_value_that_cannot_travel_keeps_a_kernel_awake_and_is_named(live: Live) -> None:
-    live.value("import socket; line = socket.socket()")
-    had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
-    live.value("%replkernel hibernate")
-    eventually(lambda: "does not hibernate" in live.terminal, "the refusal")
-    assert replica_pids() == had
-    ran = live.run("print(line.fileno() > 0)")
-    assert ran.out.strip() == "True"
-    assert "`line`" in ran.err
 
 
 def test_a_kernel_that_is_not_used_hibernates_by_itself(tmp_path: Path) -> None:
@@ -354,14 +240,6 @@ def test_the_command_line_hibernates_and_forgets(live: Live, capsys: pytest.Capt
     assert not blobs()
     assert main(["forget", kernel_id]) == 1
     assert "No kernel" in capsys.readouterr().err
-
-
-def test_a_live_kernel_is_not_forgotten(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    live.value("x = 1")
-    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
-    assert main(["forget", kernel_id]) == 1
-    assert "is live" in capsys.readouterr().err
-    assert live.value("print(x)") == "1"
 
 
 def test_hosts_that_never_come_back_are_given_up_on_demand(

@@ -6,7 +6,6 @@ import importlib.metadata
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import nbformat
@@ -59,10 +58,16 @@ def test_kernel_session_variables_and_process_are_the_same_after_a_restart_of_th
             before = page.run(f"x = 42; {WHO}")
             assert before.startswith("42 ")
             remembered(life, session)
-            page.send("import time; time.sleep(10); y = 'ready'")
-            time.sleep(1)
+            began, end = tmp_path / "began", tmp_path / "end"
+            page.send(
+                f"import pathlib, time; pathlib.Path({str(began)!r}).touch()\n"
+                f"while not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)\n"
+                "y = 'ready'"
+            )
+            eventually(began.exists, "a cell that runs")
             life.restart(how)
         assert life.sessions() == [(session, "a.ipynb", kernel_id)]
+        end.touch()
         with life.page(kernel_id) as page:
             assert page.run("print(y)") == "ready"
             assert page.run(WHO) == before

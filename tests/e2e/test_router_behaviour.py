@@ -16,7 +16,9 @@ import pytest
 from jupyter_client import BlockingKernelClient
 
 from tests.support.live import Live, eventually, kernel
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
 
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 pytestmark = pytest.mark.timeout(120)
 
 REPLY_S = 30.0
@@ -24,10 +26,17 @@ SLEEP = "[time.sleep(0.1) for _ in range(600)]"
 """Sleeps that an interrupt ends: of one that comes right before a sleep Python learns when that is over."""
 
 
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Live]:
-    with kernel(tmp_path) as running:
+@pytest.fixture(scope=shared_scope)
+def shared(place: Path) -> Iterator[Live]:
+    with kernel(place) as running:
         yield running
+
+
+@pytest.fixture
+def live(shared: Live) -> Iterator[Live]:
+    """Return the kernel that most tests share, idle and without variables."""
+    yield shared
+    tidy(shared)
 
 
 def replies_to(
@@ -103,9 +112,17 @@ def test_questions_are_answered_while_a_cell_runs(live: Live, tmp_path: Path) ->
     assert reply_to(client, cell)["content"]["status"] == "ok"
 
 
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Live]:
+    """Return a kernel whose processes have imported nothing yet."""
+    with kernel(tmp_path) as running:
+        yield running
+
+
 def test_a_long_cell_has_a_standby_import_what_answers_need_before_anybody_asks(
-    live: Live, tmp_path: Path
+    fresh: Live, tmp_path: Path
 ) -> None:
+    live = fresh
     importers = tmp_path / "importers"
     (tmp_path / "slow_library.py").write_text(
         f"import os\nwith open({str(importers)!r}, 'a') as out: out.write(f'{{os.getpid()}}\\n')\n"
@@ -152,14 +169,14 @@ def test_each_request_has_one_busy_input_reply_and_idle(live: Live, code: str) -
 
 
 def test_the_same_request_twice_runs_once_and_is_answered_twice(live: Live) -> None:
-    live.value("runs = 0; print()")
+    count = live.run("runs = 0").reply["content"]["execution_count"]
     message = live.client.session.msg(
         "execute_request",
         {"code": "runs += 1", "silent": False, "store_history": True, "user_expressions": {}},
     )
     for _ in range(3):
         live.client.shell_channel.send(message)
-        assert reply_to(live.client, message["header"]["msg_id"])["content"]["execution_count"] == 2
+        assert reply_to(live.client, message["header"]["msg_id"])["content"]["execution_count"] == count + 1
     assert live.value("print(runs)") == "1"
 
 
@@ -193,12 +210,13 @@ def test_a_silent_cell_shows_nothing_and_does_not_count(live: Live) -> None:
     assert "execute_result" not in silent.kinds
     after = live.run("quiet")
     counts = [ran.reply["content"]["execution_count"] for ran in (before, after)]
-    assert counts == [1, 2]
+    assert counts[1] == counts[0] + 1
 
 
 def test_an_error_aborts_the_cells_that_wait_but_not_those_that_do_not_care(live: Live) -> None:
     client = live.client
-    failing = client.execute("import time; time.sleep(0.5); 1 / 0")
+    live.value("import time; print()")
+    failing = client.execute("time.sleep(0.5); 1 / 0")
     waiting = [client.execute("print('no')") for _ in range(3)]
     assert reply_to(client, failing)["content"]["ename"] == "ZeroDivisionError"
     assert [reply_to(client, msg_id)["content"]["status"] for msg_id in waiting] == ["aborted"] * 3
@@ -211,16 +229,24 @@ def test_an_error_aborts_the_cells_that_wait_but_not_those_that_do_not_care(live
 # -- input and interrupts ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["sticky", "rotate"])
-def test_input_reaches_the_cell_that_asked(tmp_path: Path, policy: str) -> None:
-    with kernel(tmp_path, REPLKERNEL_EXECUTOR=policy) as live:
-        for answer in ("first", "second"):
-            msg_id = live.client.execute("given = input('who? '); print(given)", allow_stdin=True)
-            asked = live.client.get_stdin_msg(timeout=REPLY_S)
-            assert asked["content"]["prompt"] == "who? "
-            live.client.input(answer)
-            assert reply_to(live.client, msg_id)["content"]["status"] == "ok"
-            assert live.value("print(given)") == answer
+@pytest.fixture(scope=shared_scope)
+def rotating(place: Path) -> Iterator[Live]:
+    """Return a kernel that runs each cell on another replica."""
+    with kernel(place, REPLKERNEL_EXECUTOR="rotate") as running:
+        yield running
+
+
+@pytest.mark.parametrize("policy", ["shared", "rotating"])
+def test_input_reaches_the_cell_that_asked(request: pytest.FixtureRequest, policy: str) -> None:
+    live: Live = request.getfixturevalue(policy)
+    for answer in ("first", "second"):
+        msg_id = live.client.execute("given = input('who? '); print(given)", allow_stdin=True)
+        asked = live.client.get_stdin_msg(timeout=REPLY_S)
+        assert asked["content"]["prompt"] == "who? "
+        live.client.input(answer)
+        assert reply_to(live.client, msg_id)["content"]["status"] == "ok"
+        assert live.value("print(given)") == answer
+    tidy(live)
 
 
 def test_a_running_cell_is_interrupted_and_variables_stay(live: Live) -> None:
@@ -244,22 +270,21 @@ def test_an_interrupt_aborts_the_cells_that_wait(live: Live) -> None:
     assert live.value("print(ran)") == "[]"
 
 
-def test_a_cell_can_be_interrupted_at_any_moment_of_its_start(tmp_path: Path) -> None:
-    with kernel(tmp_path) as live:
-        client = live.client
-        for number in range(30):
-            msg_id = client.execute(f"print({number})")
-            time.sleep(number * 0.0004)
-            interrupt = client.session.msg("interrupt_request", {})
-            client.control_channel.send(interrupt)
-            content = reply_to(client, msg_id)["content"]
-            assert content["status"] == "ok" or content["ename"] == "KeyboardInterrupt"
-            # One that comes late is not to meet a later cell than the next.
-            reply_to(client, interrupt["header"]["msg_id"], channel="control")
+def test_a_cell_can_be_interrupted_at_any_moment_of_its_start(live: Live) -> None:
+    client = live.client
+    for number in range(30):
+        msg_id = client.execute(f"print({number})")
+        time.sleep(number * 0.0004)
+        interrupt = client.session.msg("interrupt_request", {})
+        client.control_channel.send(interrupt)
+        content = reply_to(client, msg_id)["content"]
+        assert content["status"] == "ok" or content["ename"] == "KeyboardInterrupt"
+        # One that comes late is not to meet a later cell than the next.
+        reply_to(client, interrupt["header"]["msg_id"], channel="control")
+    again = live.run("print('alive')", timeout=20)
+    if again.error.startswith("KeyboardInterrupt"):
         again = live.run("print('alive')", timeout=20)
-        if again.error.startswith("KeyboardInterrupt"):
-            again = live.run("print('alive')", timeout=20)
-        assert again.out == "alive\n"
+    assert again.out == "alive\n"
 
 
 # -- restart ----------------------------------------------------------------------------------------
@@ -319,11 +344,10 @@ def test_executions_on_the_control_channel_are_answered_there_in_their_order(liv
     ]
     for message in sent:
         live.client.control_channel.send(message)
-    replies = [live.client.get_control_msg(timeout=30) for _ in sent]
-    assert [reply["parent_header"]["msg_id"] for reply in replies] == [
-        message["header"]["msg_id"] for message in sent
-    ]
-    assert [reply["content"]["status"] for reply in replies] == ["ok"] * 3
+    asked = [message["header"]["msg_id"] for message in sent]
+    replies = replies_to(live.client, *asked, channel="control")
+    assert list(replies) == asked, "in their order"
+    assert [reply["content"]["status"] for reply in replies.values()] == ["ok"] * 3
     assert live.value("print(ran)") == "[0.2, 0.1, 0.0]"
 
 
@@ -353,15 +377,14 @@ def test_fifty_megabytes_of_output_arrive_whole(live: Live) -> None:
 # -- policies ---------------------------------------------------------------------------------------
 
 
-def test_rotate_runs_each_cell_on_another_replica(tmp_path: Path) -> None:
-    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
-        live.value("trail = []; import os; print()")
-        time.sleep(2)
-        ran = [live.run("trail.append(os.getpid())") for _ in range(6)]
-        replicas = [each.replica for each in ran]
-        assert all(one != other for one, other in itertools.pairwise(replicas)), replicas
-        assert set(replicas) == {"r1", "r2", "r3"}
-        assert live.value("print(len(trail), len(set(trail)))") == "6 3"
+def test_rotate_runs_each_cell_on_another_replica(rotating: Live) -> None:
+    rotating.value("trail = []; import os; print()")
+    time.sleep(2)
+    ran = [rotating.run("trail.append(os.getpid())") for _ in range(6)]
+    replicas = [each.replica for each in ran]
+    assert all(one != other for one, other in itertools.pairwise(replicas)), replicas
+    assert set(replicas) == {"r1", "r2", "r3"}
+    assert rotating.value("print(len(trail), len(set(trail)))") == "6 3"
 
 
 def test_one_replica_alone(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ def client_of(file: Path) -> BlockingKernelClient:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "does not exist"),
-        ("no json", "is not JSON"),
+        (None, "does not exist: start the kernel through Jupyter"),
+        ("{", "is not JSON: have Jupyter write it again"),
         ("[]", "is not a JSON object"),
         ('{"shell_port": 0}', "lacks stdin_port, control_port, iopub_port, hb_port"),
     ],
@@ -79,11 +79,22 @@ def test_a_connection_file_that_is_no_use_is_one_sentence(
     path = tmp_path / "kernel-x.json"
     if text is not None:
         path.write_text(text)
-    process = launch(path)
+    assert sentence in told_of(launch(path), path)
+
+
+def test_a_connection_file_that_cannot_be_read_is_one_sentence(launch: Launch, tmp_path: Path) -> None:
+    path = tmp_path / "kernel-x.json"
+    path.mkdir()
+    told = told_of(launch(path), path)
+    assert "cannot be read" in told and "make it readable" in told
+
+
+def told_of(process: subprocess.Popen[str], file: Path) -> str:
+    """Return the one sentence about its connection file with which a router ends."""
     _, told = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
-    assert sentence in told
-    assert len(told.splitlines()) == 1
+    assert len(told.splitlines()) == 1 and str(file) in told, told
+    return told
 
 
 @pytest.mark.parametrize(
@@ -113,7 +124,7 @@ def test_a_port_in_use_is_named_with_the_fix(launch: Launch, tmp_path: Path) -> 
         process = launch(connection_file(tmp_path, control_port=port))
         _, told = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 2
-    assert f"Port 127.0.0.1:{port} (control_port of" in told
+    assert f"Port 127.0.0.1:{port} (control_port of" in told and "stop that process" in told
     assert len(told.splitlines()) == 1
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.breadth import each_fifth
 from tests.support.scheduler_service import (
     Service,
     no_gpu_was_ever_leased_twice,
     refused,
+    refused_process,
     scheduler_files,
     serving,
 )
@@ -157,7 +161,7 @@ def test_the_journal_is_private_and_its_place_too() -> None:
 
 def test_a_second_scheduler_on_the_same_journal_is_refused_in_one_sentence() -> None:
     with serving() as first:
-        said = refused()
+        said = refused_process()
         assert "is used by another scheduler that runs" in said
         assert "REPLKERNEL_SCHEDULER_DB" in said
         assert len(said.splitlines()) == 1
@@ -171,34 +175,48 @@ def change(statement: str) -> None:
     database.close()
 
 
-@pytest.mark.parametrize(
-    ("statement", "expected"),
-    [
-        ("UPDATE replkernel_head SET version = 99", "of version 99"),
-        ("UPDATE replkernel_head SET document = '{}'", "damaged: its head"),
-        ("DELETE FROM replkernel_head", "damaged: its head is missing"),
-        ("DELETE FROM replkernel_event WHERE number = 2", "event 2 is missing"),
-        ("UPDATE replkernel_event SET event = '{' WHERE number = 2", "event 2 does not fit"),
-        ("UPDATE replkernel_event SET at = at + 0.1 WHERE number = 2", "damaged at event 2"),
-        ("UPDATE replkernel_event SET event = replace(event, 'r0', 'r9')", "damaged at event"),
-        ("DROP TABLE replkernel_event", "damaged"),
-    ],
-)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the files of a scheduler that was killed with leases, for tests to take copies of."""
+    directory = tmp_path_factory.mktemp("filled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(directory))
+        with serving() as service:
+            fill(service)
+            service.kill()
+        return scheduler_files()
+
+
+DAMAGES = {
+    "UPDATE replkernel_head SET version = 99": "of version 99",
+    "UPDATE replkernel_head SET document = '{}'": "damaged: its head",
+    "DELETE FROM replkernel_head": "damaged: its head is missing",
+    "DELETE FROM replkernel_event WHERE number = 2": "event 2 is missing",
+    "UPDATE replkernel_event SET event = '{' WHERE number = 2": "event 2 does not fit",
+    "UPDATE replkernel_event SET at = at + 0.1 WHERE number = 2": "damaged at event 2",
+    "UPDATE replkernel_event SET event = replace(event, 'r0', 'r9')": "damaged at event",
+    "DROP TABLE replkernel_event": "damaged",
+}
+
+
+@pytest.mark.parametrize("statement", DAMAGES)
 def test_a_journal_that_is_damaged_or_of_another_version_is_refused_by_name(
-    statement: str, expected: str
+    filled: Path, statement: str
 ) -> None:
-    with serving() as service:
-        fill(service)
-        service.kill()
+    shutil.copytree(filled, scheduler_files())
     change(statement)
     said = refused()
-    assert expected in said and "--new-journal" in said and "REPLKERNEL_SCHEDULER_DB" in said
+    assert DAMAGES[statement] in said and "--new-journal" in said and "REPLKERNEL_SCHEDULER_DB" in said
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("statement", each_fifth(DAMAGES))
+def test_a_journal_that_was_refused_is_set_aside_for_a_new_one(filled: Path, statement: str) -> None:
+    shutil.copytree(filled, scheduler_files())
+    change(statement)
     with serving("--new-journal") as service:
         assert nothing_in(status(service))
-    assert (
-        len([path for path in scheduler_files().iterdir() if path.name.startswith("journal.sqlite.2")]) >= 1
-    )
+    assert any(path.name.startswith("journal.sqlite.2") for path in scheduler_files().iterdir())
 
 
 @pytest.mark.parametrize(

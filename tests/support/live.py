@@ -104,6 +104,20 @@ class Live:
         assert ran.status == "ok", ran.error
         return ran.out.strip()
 
+    def reply(self, asked: str, within_s: float = CELL_S) -> dict[str, Any]:
+        """Return the reply on the shell channel to one request."""
+        return reply_to(self.client, asked, within_s)
+
+
+def reply_to(client: BlockingKernelClient, asked: str, within_s: float = CELL_S) -> dict[str, Any]:
+    """Return the reply on the shell channel to one request; those to others before it are dropped."""
+    deadline = time.monotonic() + within_s
+    while True:
+        left_s = max(0.01, deadline - time.monotonic())
+        message: dict[str, Any] = client.get_shell_msg(timeout=left_s)
+        if message["parent_header"].get("msg_id") == asked:
+            return message
+
 
 @contextlib.contextmanager
 def kernel(directory: Path, manager: KernelManager | None = None, **settings: str) -> Iterator[Live]:

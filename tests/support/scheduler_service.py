@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from replkernel_scheduler.events import Event
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.recovery import make_core
+from replkernel_server.service import main
 
 from tests.support.lab import Server
 
@@ -65,7 +67,20 @@ def serving(*options: str) -> Iterator[Service]:
 
 
 def refused(*options: str) -> str:
-    """Start a service that must not start; return the sentence that it says."""
+    """Have a service refuse to start, in this process; return the sentence that it says.
+
+    One that starts after all ends by itself, for nobody comes.
+    """
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = main(["--port", "0", "--idle", "0.5", *options])
+    assert code == 1, said.getvalue()
+    assert "Traceback" not in said.getvalue()
+    return said.getvalue().strip()
+
+
+def refused_process(*options: str) -> str:
+    """Start a process of the service that must not start; return the sentence that it says."""
     done = subprocess.run(
         [*PROGRAM, "--port", "0", *options], capture_output=True, text=True, timeout=60, check=False
     )

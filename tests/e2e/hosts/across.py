@@ -32,6 +32,7 @@ ACROSS = (
     "tests/e2e/test_moves.py",
     "tests/e2e/test_lost_hosts.py",
     "tests/e2e/test_hibernation.py",
+    "tests/e2e/test_repeated_rest.py",
     "tests/e2e/test_restore_order.py",
     "tests/e2e/test_router_behaviour.py",
     "tests/e2e/test_large_state.py",
