@@ -6,6 +6,9 @@ import importlib
 import importlib.metadata
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from replkernel import loaders
 from tests.golden.payloads import Golden, files, load, read
 from tests.support.move import Mover
 
+ROOT = Path(__file__).parents[2]
 OWN_PLACES = re.compile(rb"replkernel\.(?:namespace|state|gpu)\.[a-z_.]+")
 NAMED_BY_PLACE = {b"replkernel.gpu.batches"}
 """Where the few classes stand whose objects payloads hold."""
@@ -61,3 +65,47 @@ def test_each_module_that_is_named_for_a_topic_brings_loaders(topic: str) -> Non
         here = set(map(id, vars(found).values()))
         brought = {name.partition(":")[0] for name, value in vars(loaders).items() if id(value) in here}
         assert topic in brought
+
+
+READS = """
+import sys, tempfile
+from pathlib import Path
+from tests.golden.payloads import files, load, read
+from tests.support.move import Mover
+
+with tempfile.TemporaryDirectory() as home:
+    mover = Mover(Path(home), 1)
+    for golden in load(files()[-1]):
+        if golden.name in sys.argv[1:]:
+            answer = read(mover, golden.deltas, golden.last)
+            assert (answer.failed, answer.output) == ((), golden.output), golden.name
+            print(golden.name)
+    mover.close()
+"""
+
+
+def test_stored_notebooks_stay_readable_when_a_file_is_renamed(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    stored = ["pandas_frames: categoricals", "pandas_frames: index kinds"]
+    if not GOLDEN:
+        pytest.skip("no release wrote any under this Python")
+    for part in ("replkernel", "tests/golden", "tests/support"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    home = tmp_path / "replkernel" / "state" / "libraries" / "pandas"
+    (home / "frames.py").rename(home / "named_anew.py")
+    for path in (tmp_path / "replkernel").rglob("*.py"):
+        text = path.read_text()
+        if "libraries.pandas.frames" in text:
+            path.write_text(text.replace("libraries.pandas.frames", "libraries.pandas.named_anew"))
+
+    read_there = subprocess.run(
+        [sys.executable, "-c", READS, *stored],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert sorted(read_there.stdout.splitlines()) == stored, read_there.stderr

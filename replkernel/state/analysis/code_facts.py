@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import dis
 import inspect
+import re
 from collections import OrderedDict
 from types import CodeType
 
 import msgspec
-
-from replkernel.state.analysis.gpu_marks import GPU_NAMES, is_gpu_text
 
 CACHED_MAX = 4_096
 
@@ -133,3 +132,20 @@ def global_names(code: CodeType) -> tuple[set[str], set[str], set[str], bool]:
                 star = star or operation == _STAR or argument == _INTRINSIC_STAR
         high = 0
     return loads, stores, deletes, star
+
+
+# The marks of GPU use in names and text constants.
+
+
+GPU_NAMES = frozenset({
+    "cuda", "cupy", "cudf", "cuml", "cugraph", "pycuda", "DataParallel", "DistributedDataParallel",
+})  # fmt: skip
+"""Attributes, modules and variables whose mention means that a GPU is wanted."""
+
+_DEVICE_TEXT = re.compile(r"/?(?:device:)?(?:cuda|gpu)(?::\d+)?", re.IGNORECASE)
+DEVICE_TEXT_MAX = 24
+
+
+def is_gpu_text(text: str) -> bool:
+    """Tell whether a text constant names a GPU: ``cuda``, ``cuda:1``, ``/GPU:0``, ``gpu``."""
+    return len(text) <= DEVICE_TEXT_MAX and _DEVICE_TEXT.fullmatch(text) is not None

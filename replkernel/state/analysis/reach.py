@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from replkernel.gpu.torch_state import lives_on_gpu
 from replkernel.state.analysis.cell_text import OPEN_ENDED
-from replkernel.state.analysis.code_facts import code_facts
-from replkernel.state.analysis.gpu_marks import is_gpu_text
+from replkernel.state.analysis.code_facts import code_facts, is_gpu_text
 from replkernel.state.python.paths import instance_dict
 
 OBJECTS_MAX = 4_000

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from typing import Any
 
-from replkernel.state.analysis.gpu_marks import GPU_NAMES, is_gpu_text
+from replkernel.state.analysis.code_facts import GPU_NAMES, is_gpu_text
 
 CALLS_MAX = 50
 FUNCTIONS_MAX = 50

@@ -124,7 +124,7 @@ OPTIONAL = {
     "tqdm.std": "replkernel.state.libraries.tqdm",
     "scipy.spatial.transform": "replkernel.state.libraries.scipy.rotations",
     "scipy.spatial._ckdtree": "replkernel.state.libraries.scipy.search_trees",
-    "polars": "replkernel.state.libraries.polars.frames",
+    "polars": "replkernel.state.libraries.polars",
     "pyarrow": "replkernel.state.libraries.pyarrow.buffers",
     "pyarrow.lib": "replkernel.state.libraries.pyarrow.streams",
     "pyarrow.compute": "replkernel.state.libraries.pyarrow.compute",

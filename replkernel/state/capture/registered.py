@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
 from replkernel.state import hooks
-from replkernel.state.capture import registered_loads
 from replkernel.state.capture.outcomes import CannotTravel, Endless, Reducer
 from replkernel.state.python import paths
 from replkernel.state.python.class_registry import qualname_of
+from replkernel.state.restore import loading
 from replkernel.state.tombstone import is_tombstone
 
 if TYPE_CHECKING:
     from replkernel.state.capture.pickling import CapturePickler
+
 
 ERROR_CHARS_MAX = 120
 ASKED_MAX = 2
@@ -138,7 +139,7 @@ def _loaded(load: Any, state: Any) -> Any:
 @loader("registered:load_registered")
 def load_registered(load: Any, state: Any, cls: Any = None) -> Any:
     """Rebuild an object by what was registered for its class (called by payloads, older ones without it)."""
-    return registered_loads.loaded(partial(_loaded, load, state), cls, registered=True)
+    return loaded(partial(_loaded, load, state), cls, registered=True)
 
 
 @loader("registered:load_child")
@@ -147,7 +148,7 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 
     Its dump would look the same whichever of the classes was made, so no proof could tell.
     """
-    made = registered_loads.loaded(partial(_loaded, load, state), cls, registered=True, inherited=True)
+    made = loaded(partial(_loaded, load, state), cls, registered=True, inherited=True)
     if type(made) is not cls and not is_tombstone(made):
         name = paths.type_name(made)
         raise TypeError(
@@ -159,6 +160,40 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 @loader("registered:load_by_class")
 def load_by_class(cls: Any, state: Any) -> Any:
     """Rebuild an object by its class's own hook (called by payloads)."""
-    return registered_loads.loaded(
-        lambda: _loaded(getattr(cls, hooks.LOAD_METHOD), state), cls, registered=False
-    )
+    return loaded(lambda: _loaded(getattr(cls, hooks.LOAD_METHOD), state), cls, registered=False)
+
+
+# What a user's own way to load an object makes, and what stands for the object where that is of no use.
+#
+# Law: a load fails as the user's code does, until it is tried leniently: then a tombstone says how it failed.
+
+
+def loaded(load: Callable[[], Any], cls: type | None, *, registered: bool, inherited: bool = False) -> Any:
+    """Return what `load` makes; in a lenient load, a tombstone where that is no instance of `cls`.
+
+    `registered` tells that it was given to `replkernel.register`, `inherited` that it was for a parent.
+    """
+    if cls is None or not loading.is_lenient():
+        return load()
+    try:
+        made = load()
+    except loading.NotInHand:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".rstrip(".: ")
+        what = f"{_named(cls, registered, inherited)} failed: {said}. Mend it and run the cell again."
+    else:
+        if type(made) is cls:
+            return made
+        what = f"{_named(cls, registered, inherited)} makes a {paths.type_name(made)}, no {qualname_of(cls)}"
+        what += ": register that as well." if registered else "."
+    return loading.absent("", paths.name_of(cls), "", what)
+
+
+def _named(cls: type, registered: bool, inherited: bool) -> str:
+    name = qualname_of(cls)
+    if inherited:
+        return f"The load function that `{name}` inherits (`replkernel.register`)"
+    if registered:
+        return f"The load function that is registered for `{name}` (`replkernel.register`)"
+    return f"`{name}.{hooks.LOAD_METHOD}`"

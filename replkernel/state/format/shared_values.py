@@ -2,30 +2,94 @@
 
 The name is the same on every replica. Components are joined by mutable objects alone, so a text or a date
 that a variable and a list of another one hold would become two. A unit that holds such values defines them in
-front of its stream, and takes them from its memo.
-Law: a name stands for one object as long as a process has it; interned text is named by itself.
+front of its stream, and takes them from its memo. A date, a path or a fraction is told by the call that makes
+it. Law: a name stands for one object as long as a process has it; interned text is named by itself; only
+values of exactly these types are asked, and no code of the notebook runs.
 """
 
 from __future__ import annotations
 
 import ctypes
+import datetime
+import decimal
+import fractions
 import functools
+import pathlib
 import pickle
 import secrets
 import struct
 import sys
+import types
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from replkernel.loaders import loader
-from replkernel.state.format import plain_calls
 from replkernel.state.format.frozen_order import made, way_of
+from replkernel.state.python.codes import call_of_code
 from replkernel.state.python.kinds import key_of, kind_of
 from replkernel.state.restore import loading
 from replkernel.state.seeds import SEED_TOKENS
 
+Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def _reduced(value: Any) -> Call | None:
+    made = value.__reduce_ex__(4)
+    return made if type(made) is tuple and len(made) == 2 and made[0] is type(value) else None
+
+
+def _complex(value: complex) -> Call:
+    return complex, (value.real, value.imag)
+
+
+def _range(value: range) -> Call:
+    return range, (value.start, value.stop, value.step)
+
+
+def _uuid(value: uuid.UUID) -> Call | None:
+    return (uuid.UUID, (value.hex,)) if value.is_safe is uuid.SafeUUID.unknown else None
+
+
+def _timezone(value: datetime.timezone) -> Call:
+    return datetime.timezone, value.__getinitargs__()  # type: ignore[attr-defined]
+
+
+_CALLS: dict[type, Callable[[Any], Call | None]] = {
+    complex: _complex,
+    range: _range,
+    uuid.UUID: _uuid,
+    datetime.timezone: _timezone,
+    types.CodeType: call_of_code,
+    **dict.fromkeys(
+        (
+            datetime.date,
+            datetime.datetime,
+            datetime.time,
+            datetime.timedelta,
+            decimal.Decimal,
+            fractions.Fraction,
+            pathlib.PosixPath,
+            pathlib.PurePosixPath,
+            pathlib.PureWindowsPath,
+        ),
+        _reduced,
+    ),
+}
+CALLED = frozenset(_CALLS)
+
+
+def call_of(value: Any) -> Call | None:
+    """Return the type of a value, and the arguments that make it; None where its name stands for another."""
+    kind = type(value)
+    if kind is types.CodeType:
+        return call_of_code(value)
+    there = vars(sys.modules[kind.__module__]).get(kind.__name__)
+    return _CALLS[kind](value) if there is kind else None
+
+
 Value: TypeAlias = Any
-"""Text, bytes, a tuple or a frozenset, or a value of `plain_calls`."""
+"""Text, bytes, a tuple or a frozenset, or a value that a call makes."""
 
 Name: TypeAlias = str | bytes
 """Six random bytes; an interned text goes by itself."""
@@ -39,7 +103,7 @@ SIZE_MAX = 64 * 1024
 MEMBERS_MAX = 100
 """A tuple of more values than this, those in its tuples included, is copied."""
 _GROUPS = frozenset({tuple, frozenset})
-KINDS = frozenset({str, bytes, *_GROUPS, *plain_calls.KINDS})
+KINDS = frozenset({str, bytes, *_GROUPS, *CALLED})
 _TEXTS = frozenset({str, bytes})
 _PLAIN = frozenset({*_TEXTS, int, float, bool, type(None)})
 
@@ -173,8 +237,8 @@ def _is_plain(value: tuple[Any, ...]) -> bool:
             kind = kind_of(member)
             if kind in _GROUPS:
                 left.append(member)
-            elif kind in plain_calls.KINDS:
-                call = plain_calls.call_of(member)
+            elif kind in CALLED:
+                call = call_of(member)
                 if call is None:
                     return False
                 left.append(call[1])
@@ -227,7 +291,7 @@ def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
         )
         end = pickle.TUPLE if type(value) is tuple else pickle.FROZENSET
         return pickle.MARK + b"".join(members) + end
-    if kind_of(value) in plain_calls.KINDS and (call := plain_calls.call_of(value)) is not None:
+    if kind_of(value) in CALLED and (call := call_of(value)) is not None:
         return _call(*call, places)
     if not isinstance(value, (str, bytes)):
         return pickle.dumps(value, 2)[2:-1]

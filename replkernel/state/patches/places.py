@@ -25,16 +25,12 @@ from replkernel.state.python.paths import instance_dict
 
 PREFIX = "library "
 """The names of places begin with it; no variable's does."""
-
 ATTRIBUTE, SETTING, ITEM, ENTRY = "attribute", "setting", "item", "entry"
 """An attribute; one behind a descriptor; an entry of a dictionary by a plain key, or by a class."""
-
 CONTENT, DISPATCH, VIRTUAL = "content", "dispatch", "virtual"
 """A whole list or set; a function for a type; a virtual subclass."""
-
 FIGURES, LOGGER, ADAPTER, GIVEN = "figures", "logger", "adapter", "given"
-"""The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class; what a
-library was given by a call, and keeps out of reach."""
+"""The open figures of pyplot; what loggers were given; what `sqlite3` makes of a class; what calls gave."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 

@@ -5,6 +5,7 @@ Garbage collection is left out: it changes speed only, and a capture may switch 
 
 from __future__ import annotations
 
+import locale
 import sys
 from typing import Any
 
@@ -45,3 +46,29 @@ class InterpreterPart(Part[tuple[Any, ...]]):
             sys.tracebacklimit = traceback_limit
         elif hasattr(sys, "tracebacklimit"):
             del sys.tracebacklimit
+
+
+# ``@locale``: the C library's locale, once the notebook changed it.
+
+
+class LocalePart(Part[str]):
+    """``locale.setlocale``; a host without that locale keeps its own and says so."""
+
+    cid = ComponentId("@locale")
+
+    def look(self) -> str:
+        """Return the locale of all categories."""
+        return locale.setlocale(locale.LC_ALL)
+
+    def pack(self, seen: str) -> bytes:
+        """Write the locale's name."""
+        return seen.encode()
+
+    def apply(self, data: bytes) -> None:
+        """Set the locale of all categories."""
+        try:
+            locale.setlocale(locale.LC_ALL, data.decode())
+        except locale.Error:
+            self.trouble = (
+                f"The locale {data.decode()} is not installed on this host; install it or use another."
+            )

@@ -11,47 +11,42 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
-from replkernel.state.libraries.ipython.config import InlineBackendPart, ShellConfigPart
+from replkernel.state.libraries.ipython.config import InlineBackendPart, ShellConfigPart, ShellTraitsPart
 from replkernel.state.libraries.ipython.extensions import ExtensionsPart
 from replkernel.state.libraries.ipython.hooks import HooksPart
 from replkernel.state.libraries.ipython.magics import MagicsPart
-from replkernel.state.libraries.ipython.traits import ShellTraitsPart
-from replkernel.state.libraries.matplotlib.colour_names import ColourNamesPart
 from replkernel.state.libraries.matplotlib.figure_formats import FigureFormatsPart
-from replkernel.state.libraries.matplotlib.settings import MatplotlibPart
+from replkernel.state.libraries.matplotlib.settings import ColourNamesPart, MatplotlibPart
 from replkernel.state.libraries.nest_asyncio import NestAsyncioPart
 from replkernel.state.libraries.numpy.global_generator import NumpyRandomPart, reseed_numpy
 from replkernel.state.libraries.numpy.options import NumpyOptionsPart
 from replkernel.state.libraries.pandas.options import PandasOptionsPart
 from replkernel.state.libraries.seaborn import SeabornPart
-from replkernel.state.libraries.sklearn.ids import SklearnIdsPart
-from replkernel.state.libraries.sklearn.options import SklearnOptionsPart
-from replkernel.state.libraries.torch.options import TorchOptionsPart
-from replkernel.state.libraries.torch.random import TorchCudaRandomPart, TorchRandomPart
-from replkernel.state.libraries.torch.warned_once import WarnedOncePart
+from replkernel.state.libraries.sklearn import SklearnIdsPart, SklearnOptionsPart
+from replkernel.state.libraries.torch import (
+    TorchCudaRandomPart,
+    TorchOptionsPart,
+    TorchRandomPart,
+    WarnedOncePart,
+)
 from replkernel.state.names import Names
 from replkernel.state.patches.book import book
 from replkernel.state.process import pins
-from replkernel.state.process.cwd import WorkingDirectoryPart
 from replkernel.state.process.decimal_context import DecimalPart
-from replkernel.state.process.environ import EnvironPart
+from replkernel.state.process.environment import EnvironPart, SysPathPart, WorkingDirectoryPart
 from replkernel.state.process.hints import HintsPart
-from replkernel.state.process.interpreter import InterpreterPart
+from replkernel.state.process.interpreter import InterpreterPart, LocalePart
 from replkernel.state.process.library_counters import CountersPart
 from replkernel.state.process.library_patches import PatchesPart
-from replkernel.state.process.locale import LocalePart
-from replkernel.state.process.modules import ModulesPart
+from replkernel.state.process.modules import ModulesPart, OwnModulesPart
 from replkernel.state.process.odd_names import OddNamesPart
-from replkernel.state.process.own_modules import OwnModulesPart
 from replkernel.state.process.own_streams import OwnStreamsPart
 from replkernel.state.process.part import Part
 from replkernel.state.process.random import RandomPart
 from replkernel.state.process.same_values import SameValuesPart
 from replkernel.state.process.seldom_settings import SeldomPart
 from replkernel.state.process.signals import SignalsPart
-from replkernel.state.process.sys_path import SysPathPart
-from replkernel.state.process.warnings_filters import WarningsPart
-from replkernel.state.process.warnings_shown import WarningsShownPart
+from replkernel.state.process.warnings import WarningsPart, WarningsShownPart
 from replkernel.state.python.asyncio import callbacks as loop_callbacks
 from replkernel.state.python.logging.config import LoggingPart
 from replkernel.state.wording import part_in_words

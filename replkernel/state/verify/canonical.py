@@ -8,7 +8,7 @@ which mutable objects are one object, the order of a dictionary, the type of a n
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,6 @@ from replkernel.state.verify.canonical_rules import (
     normalise,
 )
 from replkernel.state.verify.colour_refinement import UNORDERED, Undecided, colours_of
-from replkernel.state.verify.graph_paths import LIBRARYS, OURS, Path, at_key, in_library, text_of
 
 DIFFERENCES_MAX = 50
 """No more differences between two dumps are told."""
@@ -289,3 +288,44 @@ def _has_identity(node: Node) -> bool:
 def _atoms_differ(one: Any, other: Any) -> str:
     both_atoms = type(one) is tuple and type(other) is tuple
     return "its value" if both_atoms and one[0] == other[0] else "its type"
+
+
+# Paths into the values of a dump, as a user would write them, marked with who answers for what lies below.
+#
+# Pure. Law: a path costs one step to extend, however deep it is; its text is made when somebody asks.
+
+
+Path: TypeAlias = "tuple[Any, str] | None"
+
+KEY_CHARS_MAX = 60
+
+OURS, LIBRARYS = "\0ours", "\0library's"
+"""Marks in a path: what lies below was loaded by our code or the notebook's, or in a library's own way."""
+
+
+def at_key(path: Path, key: Value, attributes: bool) -> Path:
+    if isinstance(key, Node):
+        return (path, "[…]")
+    value = key[1] if len(key) > 1 else None
+    text = value.decode("utf-8", "replace") if key[0] == "t" and isinstance(value, bytes) else None
+    if attributes and text is not None:
+        return (path, text if path is None else f".{text}")
+    shown = repr(text if text is not None else value)
+    return (path, f"[{shown}]" if len(shown) <= KEY_CHARS_MAX else f"[{shown[:KEY_CHARS_MAX]}…]")
+
+
+def text_of(path: Path) -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        if step not in (OURS, LIBRARYS):
+            steps.append(step)
+    return "".join(reversed(steps))
+
+
+def in_library(path: Path) -> bool:
+    while path is not None:
+        path, step = path
+        if step in (OURS, LIBRARYS):
+            return step == LIBRARYS
+    return False

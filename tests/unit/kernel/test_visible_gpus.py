@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from replkernel.kernel.visible_gpus import NONE, TORCH_LOOKS, VARIABLE, VisibleGpus
-from replkernel.state.process.environ import is_own
+from replkernel.state.process.environment import is_own
 
 
 class Torch:

@@ -25,19 +25,18 @@ from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.state.libraries.matplotlib import open_figures as pyplot
-from replkernel.state.libraries.matplotlib.colour_names import ColourNamesPart
-from replkernel.state.libraries.matplotlib.settings import MatplotlibPart
+from replkernel.state.libraries.matplotlib.settings import ColourNamesPart, MatplotlibPart
 from replkernel.state.libraries.numpy.options import NumpyOptionsPart
 from replkernel.state.libraries.pandas.options import PandasOptionsPart
 from replkernel.state.libraries.seaborn import SeabornPart
-from replkernel.state.libraries.torch.options import TorchOptionsPart
+from replkernel.state.libraries.torch import TorchOptionsPart
 from replkernel.state.patches import given
 from replkernel.state.patches.registries import changed_places
 from replkernel.state.process.decimal_context import DecimalPart
 from replkernel.state.process.library_counters import CountersPart
 from replkernel.state.process.part import Part
 from replkernel.state.process.signals import SignalsPart
-from replkernel.state.process.warnings_filters import WarningsPart
+from replkernel.state.process.warnings import WarningsPart
 from replkernel.state.python.logging import places as loggers
 from replkernel.state.python.logging.config import LoggingPart
 

@@ -7,12 +7,9 @@ import sys
 
 import pytest
 
-from replkernel.state.process.cwd import WorkingDirectoryPart
-from replkernel.state.process.environ import EnvironPart
-from replkernel.state.process.interpreter import InterpreterPart
-from replkernel.state.process.locale import LocalePart
+from replkernel.state.process.environment import EnvironPart, SysPathPart, WorkingDirectoryPart
+from replkernel.state.process.interpreter import InterpreterPart, LocalePart
 from replkernel.state.process.plain import decode_plain
-from replkernel.state.process.sys_path import SysPathPart
 
 
 @pytest.mark.parametrize(

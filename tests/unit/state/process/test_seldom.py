@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from replkernel.state.libraries.torch.warned_once import WarnedOncePart
+from replkernel.state.libraries.torch import WarnedOncePart
 from replkernel.state.process.seldom_settings import SeldomPart
-from replkernel.state.process.warnings_shown import WarningsShownPart
+from replkernel.state.process.warnings import WarningsShownPart
 
 
 @pytest.fixture(autouse=True)

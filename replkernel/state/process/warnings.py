@@ -1,12 +1,11 @@
-"""``@warnings_shown``: which warnings of libraries were shown, so that no replica shows them once more.
+"""``@warnings``: the list of warning filters, in order.
 
-Python notes that in a registry of each module, and forgets all of it when any filter changes.
-Law: a cell that shows no warning costs two comparisons. This part is settled last: what else is set may
-change filters for a moment.
+Which warnings were shown already is `warnings_shown`'s.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import warnings
@@ -16,7 +15,77 @@ from typing import Any
 from replkernel.records import ComponentId
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
-from replkernel.state.process.warnings_filters import category_named
+
+
+class WarningsPart(Part[list[Any]]):
+    """``warnings.filters``.
+
+    A category is told by its module and name; where it is not (yet) imported, its filter waits for `settle`.
+    """
+
+    cid = ComponentId("@warnings")
+
+    def __init__(self) -> None:
+        self._unresolved = False
+        super().__init__()
+
+    def look(self) -> list[Any]:
+        """Return the filters: tuples that compare by identity first."""
+        return list(warnings.filters)
+
+    def pack(self, seen: list[Any]) -> bytes:
+        """Write action, message, category, module and line of each filter."""
+        return encode_plain([_told(entry) for entry in seen])
+
+    def apply(self, data: bytes) -> None:
+        """Replace the filters."""
+        filters: list[Any] = []
+        self._unresolved = False
+        for action, message, (module_name, class_name), module, line in decode_plain(data):
+            category = category_named(module_name, class_name)
+            if category is None:
+                self._unresolved = True
+            else:
+                filters.append((action, _matched(message), category, _matched(module), line))
+        warnings.filters[:] = filters  # type: ignore[index]
+        with warnings.catch_warnings():
+            pass  # leaving it makes Python forget which warnings it has decided to pass over
+
+    def settle(self) -> bool:
+        """Resolve categories whose modules have been imported since `load`, unless the filters changed."""
+        if self._unresolved and not self._waiting and self._data is not None and self.look() == self._seen:
+            self._waiting = True
+        return super().settle()
+
+
+def _told(entry: Any) -> tuple[Any, ...]:
+    action, message, category, module, line = entry
+    return action, _pattern(message), (category.__module__, category.__qualname__), _pattern(module), line
+
+
+def _pattern(pattern: Any) -> Any:
+    """Return what a filter matches: None for all, text literally, or a compiled expression with its flags."""
+    return pattern if pattern is None or isinstance(pattern, str) else (pattern.pattern, pattern.flags)
+
+
+def _matched(told: Any) -> Any:
+    return re.compile(*told) if isinstance(told, list) else told
+
+
+def category_named(module_name: str, class_name: str) -> type[Warning] | None:
+    """Return an imported category of warnings by its names."""
+    found: Any = sys.modules.get(module_name)
+    for part in class_name.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, Warning) else None
+
+
+# ``@warnings_shown``: which warnings of libraries were shown, so that no replica shows them once more.
+#
+# Python notes that in a registry of each module, and forgets all of it when any filter changes.
+# Law: a cell that shows no warning costs two comparisons. This part is settled last: what else is set may
+# change filters for a moment.
+
 
 REGISTRY, VERSION = "__warningregistry__", "version"
 ENTRIES_MAX = 2_000
@@ -114,14 +183,14 @@ def _entries(version: int) -> Iterator[list[Any]]:
     for name, registry in _registries():
         if registry.get(VERSION) != version:
             continue
-        shown = [_told(key) for key in registry if type(key) is tuple and len(key) == 3]
+        shown = [_shown_key(key) for key in registry if type(key) is tuple and len(key) == 3]
         told = [entry for entry in shown if entry is not None]
         count += len(told)
         if told and count <= ENTRIES_MAX:
             yield [name, told]
 
 
-def _told(key: tuple[Any, ...]) -> list[Any] | None:
+def _shown_key(key: tuple[Any, ...]) -> list[Any] | None:
     text, category, line = key
     if type(text) is not str or not isinstance(category, type) or type(line) is not int:
         return None

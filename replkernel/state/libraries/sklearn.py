@@ -1,13 +1,37 @@
-"""``@sklearn_ids``: the numbers that scikit-learn gave to the estimators it has displayed."""
+"""scikit-learn: ``@sklearn_options``, what was set, and ``@sklearn_ids``, which estimators take."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from replkernel.records import ComponentId
-from replkernel.state.process.part import Part
+from replkernel.state.process.part import OptionsPart, Part
 from replkernel.state.process.plain import decode_plain, encode_plain
+
+
+class SklearnOptionsPart(OptionsPart):
+    """scikit-learn's configuration of the main thread."""
+
+    cid = ComponentId("@sklearn_options")
+    library = "sklearn._config"
+
+    def look(self) -> dict[str, Any]:
+        """Return the configuration."""
+        return dict(sys.modules["sklearn._config"].get_config())
+
+    def reference(self) -> Mapping[str, Any]:
+        """Return the configuration of a fresh process."""
+        return dict(sys.modules["sklearn._config"]._global_config)
+
+    def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Set the configuration."""
+        sys.modules["sklearn._config"].set_config(**changed)
+
+
+# ``@sklearn_ids``: the numbers that scikit-learn gave to the estimators it has displayed.
+
 
 COUNTERS = ("_CONTAINER_ID_COUNTER", "_ESTIMATOR_ID_COUNTER")
 

@@ -1,1 +1,0 @@
-"""torch's settings and generators; its objects are in `replkernel.gpu`."""

@@ -1,0 +1,149 @@
+"""``@environ``: what the user changed in ``os.environ`` since the process was born, removals as well.
+
+What belongs to one process or one host (our own variables, Jupyter's, the leased GPUs, the terminal) stays.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from replkernel.records import ComponentId
+from replkernel.state.process.part import OptionsPart, Part
+from replkernel.state.process.plain import decode_plain, encode_plain
+
+OWN_PREFIXES = ("REPLKERNEL_", "JPY_", "JUPYTERHUB_", "PYDEVD_", "__KMP_", "SLURM_", "NVIDIA_", "_PYDEV")
+OWN_NAMES = frozenset({
+    "CUDA_VISIBLE_DEVICES", "PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "HOSTNAME", "TERM",
+    "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "XDG_RUNTIME_DIR", "JUPYTER_DATA_DIR",
+    "JUPYTER_RUNTIME_DIR", "MPLBACKEND", "WINDOWID", "PYTORCH_NVML_BASED_CUDA_CHECK",
+})  # fmt: skip
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a variable belongs to one process or host rather than to the notebook."""
+    return name in OWN_NAMES or name.startswith(OWN_PREFIXES)
+
+
+class EnvironPart(OptionsPart):
+    """The environment's difference from its birth."""
+
+    cid = ComponentId("@environ")
+
+    def look(self) -> dict[str, Any]:
+        """Return a copy of the environment as the system spells it (bytes by bytes on Unix)."""
+        return dict(_raw_environ())
+
+    def pack(self, seen: dict[str, Any]) -> bytes | None:
+        """Write the variables that the notebook owns, as text by bytes."""
+        return super().pack(_notebooks(seen))
+
+    def reference(self) -> Mapping[str, Any]:
+        """Return the environment at birth, by text names."""
+        return _notebooks(self._birth)
+
+    def to_plain(self, name: str, value: Any) -> Any:
+        """Return the value as bytes, so that any spelling survives."""
+        return os.fsencode(value)
+
+    def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Set and remove variables; a changed time zone takes effect."""
+        for name, value in changed.items():
+            if not is_own(name):
+                os.environ[name] = os.fsdecode(value)
+        for name in removed:
+            if not is_own(name):
+                os.environ.pop(name, None)
+        if "TZ" in changed or "TZ" in removed:
+            time.tzset()
+
+
+def _notebooks(raw: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the variables that the notebook owns, by text names."""
+    named = {os.fsdecode(name): value for name, value in raw.items()}
+    return {name: value for name, value in named.items() if not is_own(name)}
+
+
+def _raw_environ() -> Mapping[Any, Any]:
+    """Return the mapping under ``os.environ``: comparing it costs no decoding."""
+    raw = getattr(os.environ, "_data", None)
+    return raw if isinstance(raw, dict) else dict(os.environ)
+
+
+# ``@cwd``: the working directory, once the notebook left the one it was born in.
+
+
+_getcwd, _chdir = os.getcwd, os.chdir
+"""Taken here: a notebook may put a mock in their places, which would count our calls."""
+
+
+class WorkingDirectoryPart(Part[str]):
+    """The working directory; on a host that lacks it the process stays where it is and says so."""
+
+    cid = ComponentId("@cwd")
+
+    def look(self) -> str | None:
+        """Return the working directory; the last one known when it has been removed under us."""
+        try:
+            return _getcwd()
+        except FileNotFoundError:
+            return getattr(self, "_seen", None)
+
+    def pack(self, seen: str) -> bytes:
+        """Write the path by its bytes."""
+        return os.fsencode(seen)
+
+    def apply(self, data: bytes) -> None:
+        """Change into the directory."""
+        try:
+            _chdir(data)
+        except OSError as error:
+            path = os.fsdecode(data)
+            self.trouble = (
+                f"The working directory {path} cannot be entered on this host ({error.strerror}); "
+                "put the notebook's files on a file system that every host shares, or use os.chdir()."
+            )
+
+
+# ``@sys_path``: what the notebook did to ``sys.path``, told relative to the path at birth.
+#
+# Law: an entry that was there at birth is told by its place, so that other hosts keep theirs.
+
+
+class SysPathPart(Part[list[str]]):
+    """The import path."""
+
+    cid = ComponentId("@sys_path")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._birth = _text_entries()
+
+    def look(self) -> list[str]:
+        """Return the path's text entries: the import system passes over all others."""
+        return _text_entries()
+
+    def pack(self, seen: list[str]) -> bytes:
+        """Write how long the path was at birth, and then each entry: its place at birth, or its text."""
+        places = {entry: place for place, entry in reversed(list(enumerate(self._birth)))}
+        return encode_plain((len(self._birth), [places.get(entry, entry) for entry in seen]))
+
+    def apply(self, data: bytes) -> None:
+        """Rebuild the path from this process's own entries of birth and the told ones."""
+        length, told = decode_plain(data)
+        path: list[str] = []
+        for entry in told:
+            if isinstance(entry, str):
+                path.append(entry)
+            elif entry < len(self._birth):
+                path.append(self._birth[entry])
+        path.extend(self._birth[length:])
+        if path != _text_entries():
+            sys.path[:] = path
+
+
+def _text_entries() -> list[str]:
+    return [entry for entry in sys.path if type(entry) is str]
