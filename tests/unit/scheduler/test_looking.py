@@ -15,11 +15,12 @@ from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.way import way_named
 from replkernel_scheduler.types import HostName, KernelId, Lease
 
+from tests.bench.scheduler_core import Day
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
 LOAD = 2.0
 MEAN_S = 600.0
-CELLS_A_SESSION = 20
+CELLS_A_SESSION = 8
 WIDTHS = (1, 1, 1, 1, 2, 2, 4)
 
 
@@ -92,6 +93,15 @@ def test_it_goes_as_soon_as_its_replica_may_leave() -> None:
     assert start.host == "d"
 
 
+def test_nobody_who_looks_is_overlooked_on_a_full_day() -> None:
+    day, looking = Day(8, 60, "full"), 0
+    for event in day.events(600):
+        day.feed(event)
+        looking += bool(day.core._parts.migrations.looking)
+        day.core.check_invariants()
+    assert looking > 100, "some look for a host"
+
+
 def test_under_twice_the_load_there_are_hardly_more_tries_than_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: Counter[str] = Counter()
 
@@ -111,5 +121,5 @@ def test_under_twice_the_load_there_are_hardly_more_tries_than_cells(monkeypatch
         too_much(cells, 128), 0.0, way_named("notebook"), Plan(hosts=16, gpus_per_host=8, seed=1)
     ).run()
     assert figures.outcomes["done"] == cells
-    assert tries["_begin"] > 50, "cells move"
+    assert tries["_begin"] > 50, f"cells move: {tries}"
     assert tries["_try"] <= cells, tries
