@@ -53,11 +53,14 @@ def named_in(code: str) -> str:
     return str(ast.literal_eval(found[1])) if found else ""
 
 
-def how_it_starts(link: NotebookLink | None, opener: Opener, now: float) -> Start:
-    """Tell whether a notebook begins new, goes on again, or is restarted: by the same opener, at once."""
+def how_it_starts(link: NotebookLink | None, opener: Opener, began: float) -> Start:
+    """Tell whether a notebook begins new, goes on again, or is restarted: by the same opener, at once.
+
+    `began` is the wall clock's time at which the opener started it, however long that took.
+    """
     if link is None:
         return "new"
-    restarted = link.closed and link.opener == opener and now - link.closed < RESTART_S
+    restarted = link.closed and link.opener == opener and began - link.closed < RESTART_S
     return "restart" if restarted else "again"
 
 

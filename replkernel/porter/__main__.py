@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import time
 from typing import NoReturn
 
 LOG_BYTES_MAX = 1024 * 1024
@@ -20,7 +21,7 @@ def main(argv: list[str]) -> int:
     from replkernel.router.__main__ import read_arguments
 
     name, _ = read_arguments(argv)
-    opener = os.getppid()
+    opener, began = os.getppid(), time.time()
     ours, theirs = os.pipe(), os.pipe()
     first = os.fork()
     if not first:
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
             os._exit(0)
         os.close(ours[1])
         os.close(theirs[0])
-        _serve(name, opener, ours[0])
+        _serve(name, opener, began, ours[0])
     os.close(ours[0])
     os.close(theirs[1])
     os.waitpid(first, 0)
@@ -58,7 +59,7 @@ def _log_path() -> str:
     return os.path.join(data_place(os.environ), "logs", "doors.log")
 
 
-def _serve(name: str, opener: int, alive: int) -> NoReturn:
+def _serve(name: str, opener: int, began: float, alive: int) -> NoReturn:
     """Be the door, away from the front end's terminal and pipes."""
     path = _log_path()
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -72,7 +73,7 @@ def _serve(name: str, opener: int, alive: int) -> NoReturn:
     try:
         import asyncio
 
-        asyncio.run(_open(name, opener, alive))
+        asyncio.run(_open(name, opener, began, alive))
         code = 0
     except BaseException:
         import traceback
@@ -82,7 +83,7 @@ def _serve(name: str, opener: int, alive: int) -> NoReturn:
     os._exit(code)
 
 
-async def _open(name: str, opener: int, alive: int) -> None:
+async def _open(name: str, opener: int, began: float, alive: int) -> None:
     import asyncio
 
     from replkernel.agent.death import start_time
@@ -93,7 +94,7 @@ async def _open(name: str, opener: int, alive: int) -> None:
     file = read_connection_file(find_connection_file(name, os.environ))
     closed = asyncio.Event()
     asyncio.get_running_loop().add_reader(alive, closed.set)
-    await Door(file, Opener(opener, start_time(opener)), dict(os.environ)).serve(closed)
+    await Door(file, Opener(opener, start_time(opener)), began, dict(os.environ)).serve(closed)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from replkernel.porter.inner import Inner
 
 LOOK_S = 1.0
-LOCK_S = 2.0
+LOCK_S = 5.0
 """So long a door waits for the one before, which has just been told to end, to let go of the notebook."""
 _KINDS = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopub": zmq.PUB}
 
@@ -44,8 +44,9 @@ _KINDS = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopu
 class Door:
     """Serves one start of one notebook."""
 
-    def __init__(self, file: ConnectionFile, opener: Opener, env: Mapping[str, str]) -> None:
-        """Bind the front end's ports; raises zmq.ZMQError when one is taken."""
+    def __init__(self, file: ConnectionFile, opener: Opener, began: float, env: Mapping[str, str]) -> None:
+        """Bind the ports of the front end, which `began` then; raises zmq.ZMQError when one is taken."""
+        self._began = began
         self._opener = opener
         self._env = env
         self._outer = Signer(file.key, file.signature_scheme)
@@ -133,7 +134,7 @@ class Door:
             return
         self._place = place
         link = read_link(place)
-        start = how_it_starts(link, self._opener, time.time())
+        start = how_it_starts(link, self._opener, self._began)
         if link is not None:
             former = self._kernel(link.kernel_id)
             if start == "restart" and former.is_known():
