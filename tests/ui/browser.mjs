@@ -289,9 +289,6 @@ const commands = {
   async value({ page: name, query }) {
     return pages.get(name).page.locator(query).first().inputValue();
   },
-  async size({ page: name, width, height }) {
-    await pages.get(name).page.setViewportSize({ width, height });
-  },
   async cells({ page: name }) {
     return shown(pages.get(name).page);
   },

@@ -145,6 +145,7 @@ def test_a_cluster_of_500_hosts_and_200_cell_updates_a_second(desk: tuple[Lab, B
     seen = browser.do("flood", "a", hosts=500, cells=40, seconds=4)
     (SHOTS / "frames.json").write_text(json.dumps(seen))
     assert seen["rows"] < 60
+    press(browser, "Replicas:")
     browser.wait("a", lambda: "host499" in panel(browser))
     shoot(browser, "panel-500-hosts")
     assert browser.do("state", "a")["errors"] == []
