@@ -16,7 +16,7 @@ WORDS_MIN = 8
 """Shorter ones are parts of others, or explain themselves."""
 
 NOT_FOR_PEOPLE = {
-    "replkernel/namespace/": "parts of sentences that name what pins a notebook: its own page has them",
+    "replkernel/state/": "parts of sentences that name what pins a notebook: its own page has them",
     "replkernel/cli/": "a command's own answer, read where it was typed",
     "replkernel/replication/": "refusals between the members of a group; people see what follows from them",
     "replkernel/agent/router_door.py": "between agent and router",
