@@ -22,6 +22,7 @@ FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 README_WORDS_MAX = 1000
 SENTENCE_WORDS_MAX = 30
+PICTURE_BYTES_MAX, FILM_BYTES_MAX = 200_000, 1_500_000
 PAGES = [path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md")]
 
 
@@ -34,6 +35,17 @@ def anchors(document: Path) -> set[str]:
         name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
         found[name] = found.get(name, -1) + 1
     return {name if not n else f"{name}-{n}" for name, most in found.items() for n in range(most + 1)}
+
+
+def test_pictures_in_the_documents_are_there_and_are_small() -> None:
+    shown = set()
+    for document in DOCUMENTS:
+        for place in re.findall(r'(?:src|srcset)="([^"]+)"', FENCED.sub("", document.read_text())):
+            shown.add((document.parent / place).resolve())
+    taken = set((ROOT / "docs" / "pictures").iterdir())
+    assert shown == taken, "run `make pictures`, or delete what is shown nowhere"
+    for picture in taken:
+        assert picture.stat().st_size <= (PICTURE_BYTES_MAX if picture.suffix == ".png" else FILM_BYTES_MAX)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
