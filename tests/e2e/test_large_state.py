@@ -17,6 +17,8 @@ pytestmark = pytest.mark.timeout(240)
 
 ITEMS = 1_000_000
 NEWS_S = 0.5
+ENDS_WITHIN_S = 10.0
+"""Long enough for a loaded machine; a sync that went on would make its cell durable."""
 STATE = "%replkernel state"
 
 
@@ -52,10 +54,10 @@ def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named
     last = live.run("pass").reply["content"]["execution_count"]
     assert durability(live, "big").startswith("not checked since cell ")
     # What is left to be checked is not while a cell runs.
-    live.client.execute("import time; time.sleep(600)")
+    long = live.client.execute("import time; time.sleep(600)")
     time.sleep(NEWS_S)
     os.kill(pid, signal.SIGKILL)
-    assert live.client.get_shell_msg(timeout=60)["content"]["ename"] == "ExecutorLost"
+    assert live.reply(long)["content"]["ename"] == "ExecutorLost"
     after = live.run("print([small, big[0]])", 120)
     assert after.out.strip() == "[1, [0]]"
     said = re.findall(
@@ -116,8 +118,7 @@ def test_an_interrupt_ends_a_sync_and_says_so(live: Live) -> None:
     time.sleep(NEWS_S)
     live.manager.interrupt_kernel()
     began = time.monotonic()
-    reply = live.client.get_shell_msg(timeout=60)
-    assert reply["parent_header"]["msg_id"] == request
-    assert time.monotonic() - began < 1.0
+    reply = live.reply(request)
+    assert time.monotonic() - began < ENDS_WITHIN_S
     assert reply["metadata"]["replkernel"]["durable"] is False
     assert live.value("print(len(big))", 120).strip() == str(3 * ITEMS)

@@ -124,7 +124,7 @@ class Cell:
         while not self.over:
             assert time.monotonic() < deadline, f"the cell has not ended; it showed {self.shown}"
             self._look(0.5)
-        return dict(self._live.client.get_shell_msg(timeout=10))
+        return self._live.reply(self._message["header"]["msg_id"], 10)
 
 
 def said(reply: dict[str, Any]) -> dict[str, Any]:

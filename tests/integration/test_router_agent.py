@@ -21,7 +21,7 @@ from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
 from replkernel.settings import data_dir
 from tests.support import conversation
-from tests.support.live import eventually
+from tests.support.live import eventually, reply_to
 
 KERNELSPEC = Path(__file__).parents[2] / "replkernel" / "kernelspec" / "kernel.json"
 TIMEOUT_S = 60.0
@@ -88,8 +88,7 @@ def test_an_agent_that_dies_in_a_cell_is_replaced_and_the_cell_goes_on(manager: 
     agent = find_agent("here", os.environ)
     assert agent is not None
     os.kill(agent.pid, signal.SIGKILL)
-    reply = client.get_shell_msg(timeout=TIMEOUT_S)
-    assert (reply["parent_header"]["msg_id"], reply["content"]["status"]) == (cell, "ok")
+    assert reply_to(client, cell)["content"]["status"] == "ok"
     assert say(client, "print(x)") == "[1, 2]"
     eventually(lambda: (other := find_agent("here", os.environ)) and other.pid != agent.pid, "another agent")
     client.stop_channels()
@@ -101,13 +100,13 @@ def test_a_process_that_dies_while_its_agent_is_away_is_lost_for_a_reason(
     monkeypatch.setenv("REPLKERNEL_DURABLE", "before_reply")
     client = connect(manager)
     pid = int(say(client, "import os; x = 1; print(os.getpid())"))
-    client.execute("import time; print('begun', flush=True); time.sleep(60)")
+    cell = client.execute("import time; print('begun', flush=True); time.sleep(60)")
     wait_for_output(client)
     agent = find_agent("here", os.environ)
     assert agent is not None
     os.kill(agent.pid, signal.SIGKILL)
     os.kill(pid, signal.SIGABRT)
-    reply = client.get_shell_msg(timeout=TIMEOUT_S)["content"]
+    reply = reply_to(client, cell)["content"]
     assert reply["ename"] == "ExecutorLost"
     assert reply["evalue"].startswith("killed by SIGABRT (aborted) while its host agent was away;")
     assert say(client, "print(x)") == "1"
@@ -164,8 +163,7 @@ def test_one_session_speaks_until_the_kernel_is_restarted(
 ) -> None:
     monkeypatch.setenv("REPLKERNEL_EXECUTOR", "rotate")
     client = connect(manager)
-    client.kernel_info()
-    first = client.get_shell_msg(timeout=TIMEOUT_S)["header"]["session"]
+    first = reply_to(client, client.kernel_info())["header"]["session"]
     pids: set[str] = set()
     deadline = time.monotonic() + TIMEOUT_S
     while len(pids) < 3:

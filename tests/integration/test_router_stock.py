@@ -18,6 +18,8 @@ import pytest
 import zmq
 from jupyter_client import BlockingKernelClient, KernelManager
 
+from tests.support.live import reply_to
+
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "support" / "stock_replicas.py"
 TIMEOUT_S = 30.0
@@ -86,10 +88,7 @@ def collect(client: BlockingKernelClient, msg_id: str) -> tuple[dict[str, Any], 
         outputs.append(message)
         if message["content"].get("execution_state") == "idle":
             break
-    while True:
-        reply = client.get_shell_msg(timeout=TIMEOUT_S)
-        if reply["parent_header"].get("msg_id") == msg_id:
-            return reply, outputs
+    return reply_to(client, msg_id), outputs
 
 
 def text_of(outputs: list[dict[str, Any]]) -> str:
@@ -211,9 +210,7 @@ def test_the_same_message_again_is_answered_and_not_run_again(start: Start) -> N
     message = client.session.msg("execute_request", {"code": "n += 1; print(n)", "silent": False})
     for _ in range(2):
         client.shell_channel.send(message)
-        reply = client.get_shell_msg(timeout=TIMEOUT_S)
-        assert reply["parent_header"]["msg_id"] == message["header"]["msg_id"]
-        assert reply["content"]["execution_count"] == 2
+        assert reply_to(client, message["header"]["msg_id"])["content"]["execution_count"] == 2
     assert text_of(run(client, "print(n)")[1]) == "1\n"
 
 

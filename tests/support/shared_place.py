@@ -1,6 +1,7 @@
 """Directories, and with them agents, that the tests of one module share: import all of its fixtures into it.
 
-Law: a test leaves the kernels that it shares as it found them; across machines each has its own site as ever.
+Law: a test leaves the kernels that it shares as it found them, and kills none of their processes: one that
+dies young again and again is born later each time. Across machines each test has its own site.
 """
 
 from __future__ import annotations
