@@ -17,7 +17,7 @@ from replkernel.agent.lookup import find_agent
 from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
 from replkernel.leasing.finding import find_scheduler
-from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.request import GpuRequest, in_words
 from replkernel.records import KernelId
 from replkernel.settings import host_name
 
@@ -77,7 +77,10 @@ def choose_hosts(
         return (host_name(env),), f"{HERE} {why}." if why else _nobody(len(placed))
     hosts = tuple(found[: replicas + SPARES])
     on = ", ".join(hosts[:replicas])
-    return hosts, f"{AUTO} this kernel, which asks for {_words(wanted)}, begins on {on} all the same: {why}."
+    return (
+        hosts,
+        f"{AUTO} this kernel, which asks for {in_words(wanted)}, begins on {on} all the same: {why}.",
+    )
 
 
 def _taken(took: list[str], others: list[str], replicas: int) -> tuple[tuple[str, ...], str]:
@@ -96,13 +99,6 @@ def _nobody(named: int) -> str:
         f"{HERE} the scheduler {had} an agent that is found from here: start them as this user, "
         "who shares his home with them, or name hosts with their addresses (REPLKERNEL_HOSTS)."
     )
-
-
-def _words(wanted: GpuRequest) -> str:
-    parts = [f"{wanted.gpus} GPU{'' if wanted.gpus == 1 else 's'}"]
-    parts += [f"{wanted.cpu:g} cores"] if wanted.cpu else []
-    parts += [f"{wanted.memory_gib:g} GiB of memory"] if wanted.memory_gib else []
-    return ", ".join(parts)
 
 
 class _Unasked(Exception):

@@ -53,6 +53,20 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_gib: float = 0.0
 
 
+def in_words(wanted: GpuRequest) -> str:
+    """Return ``2 H100 GPUs of at least 20 GiB, 4 cores and 32 GiB of memory``."""
+    of = f" of at least {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
+    cores = f"{wanted.cpu:g} core{'' if wanted.cpu == 1 else 's'}" if wanted.cpu else ""
+    memory = f"{wanted.memory_gib:g} GiB of memory" if wanted.memory_gib else ""
+    beside = " and ".join(part for part in (cores, memory) if part)
+    return f"{gpus_in_words(wanted.gpus, wanted.model)}{of}{f', {beside}' if beside else ''}"
+
+
+def gpus_in_words(count: int, model: str = "") -> str:
+    """Return ``2 H100 GPUs``."""
+    return f"{count} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
+
+
 METADATA_NAME = b'"replkernel'
 """Without this in its metadata a cell says nothing there about GPUs."""
 _META_FORM = '{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}'

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.request import GpuRequest, gpus_in_words, in_words
 from replkernel.router.holdings import Held
 from replkernel.router.leases import Leases
-from replkernel.router.waiting_cell import gpus_in_words
 
 
 def status(leases: Leases, cell: str, now: float) -> str:
@@ -30,27 +29,14 @@ def standing(wanted: GpuRequest | None) -> str:
     """Return what the cells of the notebook ask for."""
     if wanted is None:
         return "Cells of this notebook get no GPU unless they ask for one."
-    return f"Every cell of this notebook gets {_wanted(wanted)} unless it asks for a different number."
-
-
-def _wanted(wanted: GpuRequest) -> str:
-    of = f" of at least {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
-    return f"{gpus_in_words(wanted.gpus, wanted.model)}{of}{beside(wanted)}"
-
-
-def beside(wanted: GpuRequest) -> str:
-    """Return what is asked for beside GPUs, as the end of a phrase: `, 4 cores and 32 GiB of memory`."""
-    cores = f"{wanted.cpu:g} core{'' if wanted.cpu == 1 else 's'}" if wanted.cpu else ""
-    memory = f"{wanted.memory_gib:g} GiB of memory" if wanted.memory_gib else ""
-    said = " and ".join(part for part in (cores, memory) if part)
-    return f", {said}" if said else ""
+    return f"Every cell of this notebook gets {in_words(wanted)} unless it asks for a different number."
 
 
 def preferred(wanted: GpuRequest | None, trouble: str) -> str:
     """Return the answer to a new default."""
     if wanted is None:
         return "From the next cell on, cells get no GPU unless they ask for one."
-    gets = f"every cell gets {_wanted(wanted)} unless it asks for a different number."
+    gets = f"every cell gets {in_words(wanted)} unless it asks for a different number."
     return " ".join(filter(None, [f"From the next cell on, {gets}", trouble]))
 
 

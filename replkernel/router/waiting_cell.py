@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from replkernel.leasing.request import gpus_in_words
 from replkernel.router import answers
 from replkernel.router.events import ClientRequest, Effect, Publish
 from replkernel.router.wire import pack
@@ -38,11 +39,6 @@ def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> st
 def display_of(msg_id: str) -> str:
     """Return the id of the display that shows a cell to wait."""
     return f"replkernel-waits-{msg_id}"
-
-
-def gpus_in_words(count: int, model: str = "") -> str:
-    """Return ``2 H100 GPUs``."""
-    return f"{count} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

@@ -593,7 +593,7 @@ def test_a_question_waits_until_it_is_known_whether_there_is_a_scheduler() -> No
     assert world.of(events.Remember, world.all) == []
     assert ask(world, "off") == {}
     world.feed(events.SchedulerUp())
-    assert "without GPUs" in answer(world)["text"]
+    assert "get no GPU unless they ask" in answer(world)["text"]
 
 
 def test_a_question_that_does_not_fit_is_answered_all_the_same() -> None:
