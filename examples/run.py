@@ -1,6 +1,6 @@
 """Opens the tour (demo.ipynb) in JupyterLab with a scheduler and a host agent of its own: `make run`.
 
-The agent offers pretended GPUs, so the tour shows leases on any machine. Laws: your own kernels, agents and
+The agent offers simulated GPUs, so the tour shows leases on any machine. Laws: your own kernels, agents and
 schedulers are left alone, for all data lie in a directory of their own; what was started here ends here;
 kernels go to rest first, so that their variables are there when the tour is opened again.
 """
@@ -75,7 +75,7 @@ def main() -> int:
     """Read the command line, run it, and return JupyterLab's exit code."""
     parser = argparse.ArgumentParser(description="Open the tour in JupyterLab, with a cluster of its own.")
     parser.add_argument(
-        "--gpus", type=int, default=2, help="how many GPUs are pretended (0: none; default: 2)"
+        "--gpus", type=int, default=2, help="how many GPUs are simulated (0: none; default: 2)"
     )
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "run", help="where its data lie")
     chosen, options = parser.parse_known_args()

@@ -262,7 +262,7 @@ def test_the_notebook_s_default_outlives_its_router_and_off_ends_it(leased: Call
     one.kernel.kill()
     one.kernel.start()
     assert one.run(SEEN)[0] == "here-0,here-1"
-    assert "without GPUs" in one.run(ASK.format(question="'off'"))[0]
+    assert "get no GPU unless they ask" in one.run(ASK.format(question="'off'"))[0]
     one.scheduler.wait(lambda: not one.scheduler.leases, "the return of all GPUs")
     assert one.run(SEEN)[0] == "-1"
 

@@ -14,7 +14,7 @@ from replkernel.leasing import wire
 from replkernel.leasing.finding import find_scheduler
 from tests.support.lab import Server, running
 from tests.support.scheduler_client import Client, close_all, offer
-from tests.support.scheduler_service import refused, serving
+from tests.support.scheduler_service import refused_process, serving
 
 EXTENSION = "--ServerApp.jpserver_extensions=replkernel_server=True"
 
@@ -52,7 +52,7 @@ async def test_leases_outlive_a_server_and_the_next_one_hosts_them_at_the_same_p
             assert scheduler.url.startswith("http://127.0.0.1:")
             assert scheduler.get("status", token="wrong")[0] == 401
             started(second, tmp_path, "second")
-            said = refused()
+            said = refused_process()
             assert "a Jupyter Server hosts one too" in said and len(said.splitlines()) == 1
             url = scheduler.url.removesuffix("/api/v1/")
             agent = await Client.hello(url, scheduler.token, "agent", "a")

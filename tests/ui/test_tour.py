@@ -58,7 +58,7 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     run(browser, BUTTON)
     browser.wait("a", lambda: browser.line("a", BUTTON).endswith(" durable"))
     press(browser, "Kill the executor")
-    browser.wait("a", lambda: "was lost" in " ".join(browser.do("text", "a", query=".Toastify__toast")))
+    browser.wait("a", lambda: "died. Its variables are safe" in " ".join(browser.do("text", "a", query=".Toastify__toast")))
     assert run(browser, AFTER) == f"({mean}, 100000)"
     assert all(replica in run(browser, STATUS) for replica in ("r1", "r2", "r3"))
 
@@ -69,13 +69,13 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     browser.do("run", "a", cell=BOTH)
     browser.wait("a", lambda: "Running" in browser.line("a", BOTH))
     browser.do("run", "a", cell=RIVALS)
-    browser.wait("a", lambda: "Waiting for 1 GPU: number 1 in the queue" in browser.line("a", RIVALS))
+    browser.wait("a", lambda: "next in line" in browser.line("a", RIVALS))
     browser.do("screenshot", "a", path=str(SHOTS / "tour-light.png"))
     browser.wait("a", lambda: browser.line("a", RIVALS).startswith("▸ Done"))
     assert browser.text("a", RIVALS).count("GPU-fake") == 1
 
     browser.do("run", "a", cell=REST)
-    browser.wait("a", lambda: "At rest" in panel(browser))
+    browser.wait("a", lambda: "Hibernated" in panel(browser))
     assert run(browser, BACK) == f"(100001, {mean})"
     assert browser.do("state", "a")["errors"] == []
 
