@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -21,15 +22,26 @@ def is_forked(process: psutil.Process) -> bool:
     return False
 
 
+def started_with(mark: str) -> list[psutil.Process]:
+    """Return what has the mark in its environment: agents are nobody's children."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("STARTED_BY") == mark:
+                found.append(process)
+    return found
+
+
 def test_the_terminal_of_a_measurement_that_is_ended_is_closed() -> None:
     command = [sys.executable, "-m", "tests.bench", "survival_agent"]
-    bench = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    env = os.environ | {"STARTED_BY": f"test_bench_end of {os.getpid()}"}
+    bench = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
     started: list[psutil.Process] = []
     deadline = time.monotonic() + PATIENCE_S
     while sum(map(is_forked, started)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-        started = psutil.Process(bench.pid).children(recursive=True)
+        started = started_with(env["STARTED_BY"])
     bench.terminate()
     try:
         bench.communicate(timeout=PATIENCE_S)

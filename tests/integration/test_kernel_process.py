@@ -311,7 +311,10 @@ def test_greeting_a_new_agent_with_what_was_not_acknowledged(stage: Stage) -> No
     seen = len(stage.agent.log)
     stage.agent.listen()
     hello = stage.agent.await_message("r1", KernelHello, after=seen)
-    assert [delta.seq for delta in hello.unacknowledged] == [2, 3]
+    unacknowledged = [delta.seq for delta in hello.unacknowledged]
+    assert unacknowledged in ([2], [2, 3]), "the last one may be captured a moment later"
+    if unacknowledged == [2]:
+        stage.agent.await_delta("r1", 3)
     assert hello.applied == 3
     stage.agent.send("r1", DeltaCommitted(Seq(3)))
     router.run("x = 4", needs=3)
