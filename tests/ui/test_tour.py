@@ -63,7 +63,8 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
         lambda: "died. Its variables are safe" in " ".join(browser.do("text", "a", query=".Toastify__toast")),
     )
     assert run(browser, AFTER) == f"({mean}, 100000)"
-    assert all(replica in run(browser, STATUS) for replica in ("r1", "r2", "r3"))
+    said = run(browser, STATUS)
+    assert all(replica in said for replica in ("r1", "r2", "r3"))
 
     assert run(browser, ONE).count("GPU-fake") == 1
     browser.wait("a", lambda: "1 free, 1 kept between cells" in panel(browser))
