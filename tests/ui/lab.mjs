@@ -55,7 +55,10 @@ try {
   seen.first = await run(page, replicated, 1, 'values = [1, 2, 3]; print("sum", sum(values))');
   seen.second = await run(page, replicated, 2, 'values.append(4); values');
   await page.locator(STATUS, { hasText: 'r' }).waitFor({ timeout: 10000 });
-  await page.waitForFunction(query => document.querySelector(query)?.textContent?.startsWith('Replica r'), STATUS);
+  await page.waitForFunction(
+    query => document.querySelector(query)?.textContent?.startsWith('Replica r'),
+    STATUS
+  );
   seen.status = await page.locator(STATUS).innerText();
   await page.screenshot({ path: `${shots}/notebook.png` });
 
