@@ -272,7 +272,19 @@ export class NotebookLines implements ILineSource {
       line = new CellLine(cell.model.id, this);
       this._lines.set(cell, line);
       const layout = cell.layout as PanelLayout;
-      layout.insertWidget(Math.max(0, layout.widgets.length - 1), line); // Above the cell's footer.
+      const made = line;
+      const place = () => {
+        layout.insertWidget(Math.max(0, layout.widgets.length - 1), made); // Above the cell's footer.
+      };
+      place();
+      if (cell.isPlaceholder()) {
+        // Input and output come when the cell is first seen, below what is there then.
+        void cell.ready.then(() => {
+          if (!made.isDisposed && !cell.isDisposed) {
+            place();
+          }
+        });
+      }
       const { node } = line;
       this._observer.observe(node);
       cell.disposed.connect(() => {
