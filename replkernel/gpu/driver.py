@@ -190,11 +190,13 @@ class DriverCheckpoint:
         threads, mappings = seen.thread_names(), seen.uvm_mappings()
         size += sum(each.bytes for each in relatives)
         why = refusal(Facts(gpus, size, free_bytes(), mappings, threads, seen.shared_storages()))
-        for each in () if why else relatives:
+        if why:
+            return why
+        for each in relatives:
             facts = Facts(uvm_mappings=seen.uvm_mappings(each.pid), threads=seen.thread_names(each.pid))
-            if found := refusal(facts):
-                return f"{each} is in the way: {found}"
-        return why
+            if why := refusal(facts):
+                return f"{each} is in the way: {why}"
+        return ""
 
     def _say(self, what: str, error: Exception, more: str = "") -> str:
         text = f"{what} ({' '.join(str(error).split()) or type(error).__name__})"

@@ -12,19 +12,20 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from replkernel.agent.death import start_time, stat_fields
 from replkernel.gpu import seen
 from replkernel.gpu.who_holds import Holds, Known, child_verdict
 
 PROCESSES_MAX = 10_000
-_PARENT, _SESSION, _BEGAN = 1, 3, 19
-"""Places in `/proc/<pid>/stat`, counted from the state."""
+_SESSION = 3
+"""The session's place in `/proc/<pid>/stat`, counted from the state."""
 
 
 class Relative(msgspec.Struct, frozen=True):
     """A process that this one has started, and what it holds."""
 
     pid: int
-    began: str
+    began: int
     name: str
     bytes: int = 0
 
@@ -48,15 +49,14 @@ def that_hold(*, orphans: bool = True) -> tuple[Relative, ...]:
 
 def lives(relative: Relative) -> bool:
     """Tell whether it is still there."""
-    found = _stat(relative.pid)
-    return found is not None and found[_BEGAN] == relative.began and found[0] != "Z"
+    return start_time(relative.pid) == relative.began != 0
 
 
 def bytes_by_gpu(relatives: Iterable[Relative]) -> dict[str, int]:
     """Return the bytes that this process and these have on each GPU, as far as NVML tells."""
-    found = dict(seen.bytes_by_gpu() or {})
-    for relative in relatives:
-        for gpu, count in (seen.bytes_by_gpu(relative.pid) or {}).items():
+    by_nvml, found = seen.bytes_by_process() or {}, dict[str, int]()
+    for pid in (os.getpid(), *(each.pid for each in relatives)):
+        for gpu, count in by_nvml.get(pid, {}).items():
             found[gpu] = found.get(gpu, 0) + count
     return found
 
@@ -69,17 +69,16 @@ def _relative(pid: int, holds: Holds) -> Relative:
     name = "?"
     with contextlib.suppress(OSError):
         name = (seen.PROC / str(pid) / "comm").read_text(errors="replace").strip()
-    found = _stat(pid)
-    return Relative(pid, "" if found is None else found[_BEGAN], name, holds.bytes)
+    return Relative(pid, start_time(pid), name, holds.bytes)
 
 
 def _descendants(pid: int) -> Iterator[int]:
     """Yield the processes below one, the older before the younger."""
     waiting, count = [pid], 0
     while waiting and count < PROCESSES_MAX:
-        with contextlib.suppress(OSError, ValueError):
-            for thread in (seen.PROC / str(waiting.pop()) / "task").iterdir():
-                for child in map(int, (thread / "children").read_text().split()):
+        for path in (seen.PROC / str(waiting.pop()) / "task").glob("*/children"):
+            with contextlib.suppress(OSError):  # A thread that has ended meanwhile.
+                for child in map(int, path.read_text().split()):
                     yield child
                     waiting.append(child)
                     count += 1
@@ -90,15 +89,7 @@ def _orphans() -> Iterator[int]:
     mine = os.getpid()
     if os.getsid(0) != mine:
         return
-    with contextlib.suppress(OSError):
-        for name in os.listdir(seen.PROC):
-            found = _stat(int(name)) if name.isdecimal() and int(name) != mine else None
-            if found is not None and found[_SESSION] == str(mine):
+    for name in os.listdir(seen.PROC):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if int(name) != mine and int(stat_fields(int(name))[_SESSION]) == mine:
                 yield int(name)
-
-
-def _stat(pid: int) -> list[str] | None:
-    with contextlib.suppress(OSError, IndexError):
-        words = (seen.PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        return words if len(words) > _BEGAN else None
-    return None

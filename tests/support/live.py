@@ -147,8 +147,7 @@ def _await_ready(client: BlockingKernelClient, terminal: Path) -> None:
     except RuntimeError as error:
         raise AssertionError(f"{error}; its terminal shows:\n{terminal.read_text()}") from error
     last = client.kernel_info()
-    while client.get_shell_msg(timeout=START_S)["parent_header"].get("msg_id") != last:
-        pass
+    reply_to(client, last, START_S)
     while (message := client.get_iopub_msg(timeout=START_S))["content"].get("execution_state") != "idle" or (
         message["parent_header"].get("msg_id") != last
     ):

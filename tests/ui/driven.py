@@ -27,6 +27,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "ui"
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+PANEL = "#jp-replkernel-sidebar"
 TOKEN = "a-token-of-the-tests"
 START_S = 60.0
 ANSWER_S = 120.0
@@ -207,3 +208,8 @@ def write_notebook(path: Path, kernel: str, *sources: str, gpus: int = 0) -> Non
     kernelspec = {"name": kernel, "display_name": kernel, "language": "python"}
     notebook = {"cells": cells, "metadata": {"kernelspec": kernelspec}, "nbformat": 4, "nbformat_minor": 5}
     path.write_text(json.dumps(notebook))
+
+
+def panel(browser: Browser) -> str:
+    """Return what the panel *GPUs and replicas* says in page `a`."""
+    return " ".join(browser.do("text", "a", query=PANEL))

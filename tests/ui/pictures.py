@@ -16,12 +16,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.ui.driven import ROOT, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import PANEL, ROOT, Browser, Lab, lab_in_browser, panel, write_notebook
 
 INTO = ROOT / "docs" / "pictures"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 REPLICATED = "Python 3 (replicated)"
-PANEL = "#jp-replkernel-sidebar"
 TOAST = ".Toastify__toast"
 WIDTH, HEIGHT = 1100, 900
 """Large enough for notifications to cover nothing, and for the whole panel."""
@@ -95,11 +94,6 @@ def checked(path: Path, bytes_max: int) -> None:
     print(f"{path.relative_to(ROOT)}: {size // 1000} kB")
     if size > bytes_max:
         raise ValueError(f"{path} has {size} bytes, which is more than {bytes_max}")
-
-
-def panel(browser: Browser) -> str:
-    """Return what the panel says."""
-    return " ".join(browser.do("text", "a", query=PANEL))
 
 
 def run(browser: Browser, cell: int) -> None:

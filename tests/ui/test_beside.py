@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, lab_in_browser, panel, write_notebook
 
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
-PANEL = "#jp-replkernel-sidebar"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 OTHERS = ("jupyter_collaboration", "jupyterlab_execute_time", "jupyterlab_nvdashboard")
 SLOW = "import time\nfor number in range(20):\n    print(number, flush=True)\n    time.sleep(0.5)"
@@ -24,10 +23,6 @@ def notebook(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
     SHOTS.mkdir(parents=True, exist_ok=True)
     with lab_in_browser(tmp_path, "-m", "notebook") as (lab, browser):
         yield lab, browser
-
-
-def panel(browser: Browser) -> str:
-    return " ".join(browser.do("text", "a", query=PANEL))
 
 
 @pytest.mark.skipif(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import hub as running
 from tests.support.shared_hub import HOSTS, SPAWNED, SharedHub, offering, shared_hub
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, write_notebook
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, panel, write_notebook
 
 pytestmark = [
     *IN_BROWSER,
@@ -24,7 +24,6 @@ pytestmark = [
 ]
 
 REPLICATED = "Python 3 (replicated)"
-PANEL = "#jp-replkernel-sidebar"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 TOAST = ".Toastify__toast"
 WAIT = "import time\nfrom pathlib import Path\nwhile not Path('told').exists():\n    time.sleep(0.2)"
@@ -46,10 +45,6 @@ def desk(short_dir: Path) -> Iterator[tuple[SharedHub, Path, Browser]]:
         browser = Browser()
         stack.callback(browser.end)
         yield hub, home, browser
-
-
-def panel(browser: Browser) -> str:
-    return " ".join(browser.do("text", "a", query=PANEL))
 
 
 def shoot(browser: Browser, name: str) -> None:

@@ -15,18 +15,13 @@ import pytest
 from tests.support.group import replicas
 from tests.support.ports import free_port
 from tests.support.scheduler_service import serving
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, lab_in_browser, panel, write_notebook
 
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
-PANEL = "#jp-replkernel-sidebar"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 TOAST = ".jp-toastContainer .Toastify__toast, .Toastify__toast"
-
-
-def panel(browser: Browser) -> str:
-    return " ".join(browser.do("text", "a", query=PANEL))
 
 
 def toasts(browser: Browser) -> str:

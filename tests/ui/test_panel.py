@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, lab_in_browser, panel, write_notebook
 
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
-PANEL = "#jp-replkernel-sidebar"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 CHOOSER = ".jp-replkernel-chooser select"
 
@@ -27,10 +26,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab,
     SHOTS.mkdir(parents=True, exist_ok=True)
     with lab_in_browser(tmp_path) as (lab, browser):
         yield lab, browser
-
-
-def panel(browser: Browser) -> str:
-    return " ".join(browser.do("text", "a", query=PANEL))
 
 
 def replicas(browser: Browser) -> str:

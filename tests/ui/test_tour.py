@@ -13,12 +13,11 @@ from replkernel.agent.lookup import find_agent
 from replkernel.kernel_record import read_record
 from replkernel.places import own_host
 from replkernel.settings import data_dir
-from tests.ui.driven import IN_BROWSER, ROOT, SHOTS, Browser, Lab, lab_in_browser
+from tests.ui.driven import IN_BROWSER, ROOT, SHOTS, Browser, Lab, lab_in_browser, panel
 
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
-PANEL = "#jp-replkernel-sidebar"
 STATE, BUTTON, AFTER, STATUS, ONE, BOTH, REST, BACK = range(1, 9)
 RIVALS = BACK + 1
 """The cell of the notebook beside: the browser counts those of all that it shows."""
@@ -31,10 +30,6 @@ def tour(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
     run = (str(ROOT / "examples" / "run.py"), "--data", os.environ["JUPYTER_DATA_DIR"])
     with lab_in_browser(tmp_path, *run) as (lab, browser):
         yield lab, browser
-
-
-def panel(browser: Browser) -> str:
-    return " ".join(browser.do("text", "a", query=PANEL))
 
 
 def press(browser: Browser, text: str) -> None:

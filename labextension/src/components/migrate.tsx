@@ -5,14 +5,17 @@ import type { IHost, IKernel } from '../generated/live';
 import type { ITranslate } from '../models/line';
 import { moveInWords, moves, targets } from '../models/moves';
 
-/** The form; where there is nowhere to go it says so. */
-export function Migrate(props: {
+/** What the form shows, and what it does. */
+export interface IMigrate {
   kernel: IKernel;
   hosts: readonly IHost[];
   disabled: boolean;
   migrate: (host: string) => void;
   trans: ITranslate;
-}): React.JSX.Element {
+}
+
+/** The form; where there is nowhere to go it says so. */
+export function Migrate(props: IMigrate): React.JSX.Element {
   const { kernel, trans } = props;
   const [chosen, setChosen] = React.useState('');
   const offered = targets(kernel, props.hosts, trans);

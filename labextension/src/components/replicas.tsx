@@ -1,12 +1,12 @@
 // The panel's line about a notebook's replicas; opened, each of them, and the form that moves one.
 import * as React from 'react';
 
-import type { IHost, IKernel, IReplica } from '../generated/live';
+import type { IKernel, IReplica } from '../generated/live';
 import { formatBytes } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import { isWell, replicasInWords } from '../models/replicasInWords';
 import { Disclosure } from './disclosure';
-import { Migrate } from './migrate';
+import { type IMigrate, Migrate } from './migrate';
 
 function Replica(props: { replica: IReplica; trans: ITranslate }): React.JSX.Element {
   const { replica, trans } = props;
@@ -42,14 +42,8 @@ function Raft({ kernel, trans }: { kernel: IKernel; trans: ITranslate }): React.
 }
 
 /** The line, and what is behind it. */
-export function Replicas(props: {
-  kernel: IKernel;
-  hosts: readonly IHost[];
-  disabled: boolean;
-  migrate: (host: string) => void;
-  trans: ITranslate;
-}): React.JSX.Element {
-  const { kernel, hosts, trans } = props;
+export function Replicas(props: IMigrate): React.JSX.Element {
+  const { kernel, trans } = props;
   const pins = kernel.replicas.flatMap(replica =>
     replica.pins.map(pin => ({ ...pin, replica: replica.replica }))
   );
@@ -61,13 +55,7 @@ export function Replicas(props: {
             <Replica key={replica.replica} replica={replica} trans={trans} />
           ))}
         </ul>
-        <Migrate
-          kernel={kernel}
-          hosts={hosts}
-          disabled={props.disabled}
-          migrate={props.migrate}
-          trans={trans}
-        />
+        <Migrate {...props} />
         <Disclosure label={trans('Details')} name="raft">
           <Raft kernel={kernel} trans={trans} />
         </Disclosure>

@@ -393,7 +393,7 @@ def with_child(child: Process, process: Process, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(driver, "free_bytes", lambda: None)
     monkeypatch.setattr(driver.family, "lives", lambda relative: True)
     found = {7: child, os.getpid(): process}
-    return DriverCheckpoint(found.__getitem__, lambda: MACHINE, lambda: (Relative(7, "1", "engine"),))
+    return DriverCheckpoint(found.__getitem__, lambda: MACHINE, lambda: (Relative(7, 1, "engine"),))
 
 
 @pytest.mark.parametrize("fails", ["lock", "checkpoint"])
