@@ -15,6 +15,7 @@ from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel.audits import sentences
 from replkernel.kernel.execution import FetchRefused, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.ipython_at_hand import ipython_at_hand
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.kernel.restorer import Restorer
@@ -180,17 +181,18 @@ class Arrivals:
     def _rebuild(self, *, everything: bool, wanted: AbstractSet[ComponentId] | None = None) -> None:
         if wanted is None or self.newest is not None:
             self.stale = False
-        with self._prompts.exposed(incoming=True):
-            if wanted is None:
-                report = self._state.rebuild(everything=everything, fetch=self._fetch)
-            else:
-                report = self._state.rebuild(everything=False, fetch=self._fetch, wanted=wanted)
+        with ipython_at_hand(self._shell.get_ipython):
+            with self._prompts.exposed(incoming=True):
+                if wanted is None:
+                    report = self._state.rebuild(everything=everything, fetch=self._fetch)
+                else:
+                    report = self._state.rebuild(everything=False, fetch=self._fetch, wanted=wanted)
+            newest = self.newest
+            if everything or (wanted is not None and newest is not None):
+                self._settle_process()
         for failure in report.failed:
             self.lost[", ".join(failure.names)] = failure.reason
             log.warning("%s could not be rebuilt: %s", ", ".join(failure.names), failure.reason)
-        newest = self.newest
-        if everything or (wanted is not None and newest is not None):
-            self._settle_process()
         if newest is None:
             self._prompts.admit()
         else:
