@@ -181,7 +181,7 @@ class Arrivals:
     def _rebuild(self, *, everything: bool, wanted: AbstractSet[ComponentId] | None = None) -> None:
         if wanted is None or self.newest is not None:
             self.stale = False
-        with ipython_at_hand(self._shell.get_ipython):
+        with ipython_at_hand(lambda: self._shell):
             with self._prompts.exposed(incoming=True):
                 if wanted is None:
                     report = self._state.rebuild(everything=everything, fetch=self._fetch)
