@@ -1,7 +1,7 @@
 """The build hook: puts the lab extension's bundle into the wheel, building it first when it is not there.
 
-With REPLKERNEL_COMPILED=1 it compiles the scheduler's core as well (scheduler/compiled.py), and the wheel is for
-one platform and one Python; else it is a pure one.
+With REPLKERNEL_COMPILED=1 it compiles the scheduler's core as well (scheduler/compiled.py), and the wheel is
+for one platform and one Python; else it is a pure one.
 
 A wheel without its lab extension is never made by accident: without node the build stops and says so.
 An editable install leaves it out and never runs node: `make lab` builds it and links it into the environment.

@@ -1,7 +1,7 @@
 """Compiles the scheduler's core with mypyc, for who builds it so: the same Python files, the same decisions.
 
-Law: what is not compiled is the truth, and always there. The vocabulary (events, effects, types), policies and
-the simulator are left as they are, so policies are written and subclassed in plain Python either way.
+Law: what is not compiled is the truth, and always there. The vocabulary (events, effects, types), policies
+and the simulator are left as they are, so policies are written and subclassed in plain Python either way.
 
     python scheduler/compiled.py FOLDER
 
@@ -24,13 +24,13 @@ MODULES = (
     "migrations", "moving", "parts", "placing", "prewarm", "queue", "reservations", "scaling", "serving",
     "targets", "timers", "users", "warming", "wishes", "yielding",
 )  # fmt: skip
-"""The modules that are compiled: all that a decision of the live core goes through, but what others subclass."""
+"""All that a decision of the live core goes through, but what others subclass."""
 NEEDS = ("mypy>=1.18", "setuptools>=77", "msgspec>=0.20")
 """What compiling needs, besides a C compiler and Python's headers."""
 
 
 def compile_into(folder: Path) -> dict[Path, str]:
-    """Copy the package into a folder, compile it there; return each extension's file, and its place in a wheel.
+    """Copy the package into a folder and compile it; return each extension with its place in a wheel.
 
     Raises CalledProcessError if the compiler fails; what it said is on standard error.
     """
@@ -73,7 +73,7 @@ def main() -> None:
         parser.error("say into which folder")
     else:
         made = compile_into(asked.folder.resolve())
-        print(f"{len(made)} modules are compiled in {asked.folder}; try them with PYTHONPATH={asked.folder}.")
+        sys.stdout.write(f"{len(made)} modules are compiled; try them with PYTHONPATH={asked.folder}.\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make nightly`: what repeats for breadth: every example, the slow, the compiled core, other releases of Python.
+"""`make nightly`: what repeats for breadth: examples, slow tests, the compiled core, other releases of Python.
 
 A release that this machine does not have is named, and is no failure. Every step runs, whatever came before.
 """
