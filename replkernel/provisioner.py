@@ -299,12 +299,9 @@ class ReplkernelProvisioner(LocalProvisioner):
         new = not any(record.connection.get(name) for name in PORTS)  # It was founded, and never served.
         taken = "" if attached is not None or new else taken_port(record)
         if taken:
-            self.log.warning(
-                "Kernel %s gets new ports: %s was taken while it had no router.", record.kernel_id, taken
-            )
-        same = not taken and not new
-        load_connection(manager, record, same_ports=same)
-        self.ports_cached = same
+            self.log.warning("Kernel %s gets new ports: %s was taken meanwhile.", record.kernel_id, taken)
+        self.ports_cached = not taken and not new
+        load_connection(manager, record, same_ports=self.ports_cached)
         if attached is not None:
             kwargs["transport_encryption"] = "disabled"
             self.log.info("Kernel %s goes on: its router, process %d, lives.", record.kernel_id, attached.pid)
