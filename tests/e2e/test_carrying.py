@@ -16,6 +16,7 @@ from replkernel.kernel_record import KernelRecord, read_record
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, kernel
+from tests.support.resting import hibernate
 from tests.support.stock import OURS
 
 pytestmark = pytest.mark.timeout(180)
@@ -61,6 +62,10 @@ def test_forks_have_the_state_and_go_their_own_ways(tmp_path: Path) -> None:
             assert live.value(CHECK) == CHECKED
             drawn.add(live.value("print(random.random())"))
         assert len(drawn) == 4
+        assert live.value(CHECK) == CHECKED  # The forks' ends took nothing that it needs.
+        hibernate(live)
+        assert main(["export", kernel_id, str(tmp_path / "rest.rkz")]) == 0
+        assert live.value(CHECK) == CHECKED
 
 
 MORE = """
