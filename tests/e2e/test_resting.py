@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replkernel.by_record import ask_kernel, known_record
+from replkernel.carrying.container import StateFile
 from replkernel.kernel_record import read_record, router_lives
 from replkernel.settings import data_dir
+from tests.support.lab import TOKEN
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living
 
@@ -103,6 +106,15 @@ def test_a_kernel_is_forked_by_a_request_and_the_fork_is_served(tmp_path: Path) 
         assert life.server.call("POST", forks, {"count": "x"})[0] == 400
         status, made = life.server.call("POST", forks, {"count": 2, "reseed": True})
         assert (status, len(made["ids"]), made["behind"]) == (201, 2, False)
+        request = urllib.request.Request(
+            f"{life.server.url}{address(kernel_id)}/state",
+            data=b"",
+            headers={"Authorization": f"token {TOKEN}"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            (tmp_path / "state.rkz").write_bytes(answer.read())
+        with StateFile(tmp_path / "state.rkz") as file:
+            assert {one.name: one.type for one in file.manifest.names}["x"] == "int"
         fork = made["ids"][0]
         assert told(life, fork)["state"] == "hibernated"
         assert life.server.call("POST", address(fork))[0] == 201
