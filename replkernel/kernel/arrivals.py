@@ -95,6 +95,13 @@ class Arrivals:
         if database is not None:
             database.uncache()
 
+    def go_to(self, way: Delta) -> None:
+        """Rebuild what differs at another point of the history; nothing changes unless its bytes are here."""
+        with self._interrupts.put_off():
+            self._fetch([blob for blob in way.blobs() if self._state.ahead.missing(blob)])
+            self._state.receive(way)
+            self._rebuild(everything=True)
+
     # -- before a cell or a question ----------------------------------------------------------------
 
     def materialise(
