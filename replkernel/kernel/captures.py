@@ -30,7 +30,7 @@ from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Note, Seq
 from replkernel.state import hints
 from replkernel.state.analysis.cell import analyse
-from replkernel.state.capture.budget import Terms
+from replkernel.state.capture.budget import EVERYTHING, Terms
 from replkernel.state.capture.survey_order import HEAVY_S
 
 BUDGET_S = 0.05
@@ -302,6 +302,20 @@ class Captures:
     def _may_be_logged_only(self, seq: Seq) -> bool:
         """Tell whether an execution is in the log, and durable only once the store has room for others."""
         return self.audits.awaits_room and self._news.in_log(seq)
+
+    def of_travel(self, envelope: Envelope, way: Delta) -> Delta:
+        """Return one delta with what leads to a point, which is rebuilt here, and what that came to."""
+        with self._interrupts.put_off():
+            found = self._delta(envelope, lambda: EVERYTHING._replace(audit=way.audit))
+        fresh = {record.cid for record in found.components}
+        kept = tuple(record for record in way.components if record.cid not in fresh)
+        dropped = tuple(
+            cid for cid in {**dict.fromkeys(way.dropped), **dict.fromkeys(found.dropped)} if cid not in fresh
+        )
+        order = found.order if found.order is not None else way.order
+        return replace(
+            found, components=(*kept, *found.components), dropped=dropped, order=order, note=way.note
+        )
 
     # -- between cells ------------------------------------------------------------------------------
 

@@ -358,8 +358,7 @@ class Replica:
         way = travel.delta(answer.way, to, Mark(mark.seq, mark.audit + 1), envelope.fence, self.state.replica)
         way = replace(way, execution_count=self._captures.cells())
         self._arrivals.go_to(way)
-        self._bindings.note(way)
-        self._reporter.propose(way)
+        self._reporter.propose(self._captures.of_travel(envelope, way))
         self._news.await_here(lambda: not link.awaits(way.mark), DURABLE_TIMEOUT_S)
         if link.awaits(way.mark):
             self.tell("What was taken back is not durable yet; it is tried again.")
