@@ -283,6 +283,24 @@ SETTING_DOCS = (
         "80",
         "How many percent of the room on its disk, with what it takes already, large state of all kernels may take in store and cache (1 to 100); beyond that newer versions of large variables wait in their process, and you are told.",
     ),
+    SettingDoc(
+        "REPLKERNEL_HISTORY_POINTS",
+        "history_points",
+        "100",
+        "How many earlier points of a notebook are kept to go back to, beside those with names (0 to 10000; 0 keeps none).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HISTORY_HOURS",
+        "history_hours",
+        "168",
+        "For how many hours an earlier point of a notebook is kept (1 to 100000), unless it has a name.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HISTORY_MIB",
+        "history_mib",
+        "256",
+        "How many MiB the earlier points of a notebook may take beyond what its variables take now (0 to 1000000).",
+    ),
 )
 
 
