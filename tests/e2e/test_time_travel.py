@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.live import Live, kernel
+from tests.support.resting import hibernate
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +78,36 @@ def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> N
     assert after.out.strip() == "[1] False"
     live.value("%replkernel redo")
     assert live.value("print(z, later)") == "[1, 2] 1"
+
+
+def test_the_history_is_there_after_a_rest(tmp_path: Path) -> None:
+    with kernel(tmp_path) as live:
+        live.run("import numpy; kept = numpy.zeros(200_000); kept_too = 'old'")
+        live.run("kept[0] = 1; kept_too = 'new'")
+        hibernate(live)
+        live.value("%replkernel undo")
+        assert live.value("print(kept[0], kept_too)") == "0.0 old"
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.004, 0.015, 0.05])
+def test_a_process_that_is_killed_while_it_goes_back_leaves_one_of_the_two_points(
+    live: Live, delay_s: float
+) -> None:
+    live.run("import numpy, os, threading; first = numpy.zeros(500_000); second = [0] * 1000; third = 0")
+    live.run("first += 1; second[:] = [1] * 1000; third = 1")
+    live.run("%replkernel sync")
+    live.run(f"threading.Timer({delay_s}, os.kill, (os.getpid(), 9)).start()\n%replkernel undo\n")
+    live.run("pass")
+    seen = live.value("print(float(first.min()), float(first.max()), *set(second), third)")
+    assert seen in ("0.0 0.0 0 0", "1.0 1.0 1 1")
+
+
+def test_what_cannot_be_copied_is_named_before_anything_is_lost(live: Live) -> None:
+    live.run("plain = 1")
+    live.run("import socket; door = socket.socket(); plain = 2")
+    told = live.run("%replkernel undo").err
+    assert "`door`" in told
+    assert "--yes" in told
+    assert live.value("print(plain)") == "2"
+    live.value("%replkernel undo --yes")
+    assert live.value("print(plain, 'door' in globals())") == "1 False"
