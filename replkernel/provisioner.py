@@ -205,6 +205,19 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_DISK_PERCENT",
         "Percent of the free disk that large state of all kernels may take in store and cache.",
     )
+    history_points = _number(
+        100,
+        "REPLKERNEL_HISTORY_POINTS",
+        "Earlier points of a notebook that are kept, beside those with names.",
+    )
+    history_hours = _number(
+        168, "REPLKERNEL_HISTORY_HOURS", "Hours for which an earlier point of a notebook is kept."
+    )
+    history_mib = _number(
+        256,
+        "REPLKERNEL_HISTORY_MIB",
+        "MiB that the earlier points of a notebook may take beyond its variables.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

@@ -96,6 +96,14 @@ class Arrivals:
         if database is not None:
             database.uncache()
 
+    def go_to(self, way: Delta) -> None:
+        """Rebuild what differs at another point of the history; nothing changes unless its bytes are here."""
+        with self._interrupts.put_off():
+            self._fetch([blob for blob in way.blobs() if self._state.ahead.missing(blob)])
+            self._state.go_back(way)
+            self._rebuild(everything=True)
+            self._state.went_back(way)
+
     # -- before a cell or a question ----------------------------------------------------------------
 
     def materialise(
