@@ -100,7 +100,7 @@ def setup_replkernel(
     `{user}` and `{host}` in it (as `["ssh", "root@{host}", "replkernel", "agent", "--as", "{user}"]`);
     `agents_user`: the Unix user of a `{username}`, where the names differ (`jupyter-{username}`).
     `service_token`: the scheduler runs elsewhere, at `address`, with this token, and the Hub does not start
-    it (on Kubernetes, a pod does); users' servers then ask it at `address`, unless `url` names the Hub's proxy.
+    it (Kubernetes does, say); users' servers then ask it at `address`, unless `url` names the Hub's proxy.
 
     Raises HubConfigError.
     """
