@@ -133,8 +133,9 @@ class Hibernation:
 
     def save(self, request: ClientRequest, now: float, *, busy: bool) -> list[Effect]:
         """Have everything written, and go on; the answer says whether a cell runs, and nothing was."""
-        if self.phase is Phase.ASLEEP or busy or self.phase is Phase.WANTED:
-            return answers.whole(request, pack({"status": "ok", "busy": self.phase is not Phase.ASLEEP}))
+        if self.phase in (Phase.STOPPING, Phase.ASLEEP) or busy or self.phase is Phase.WANTED:
+            written = self.phase in (Phase.STOPPING, Phase.ASLEEP)
+            return answers.whole(request, pack({"status": "ok", "busy": not written}))
         if self.phase is not Phase.AWAKE or len(self._savers) >= ASKERS_MAX:
             return answers.refusal(request, Fault("RuntimeError", "it is being saved already; ask again"))
         if not self._parts.fleet.ready():
