@@ -16,16 +16,15 @@ from replkernel.carrying.container import NotAState, StateFile
 from replkernel.carrying.exporting import Progress, ended_in_order, silent
 from replkernel.carrying.founding import Founding
 from replkernel.carrying.safe import HEAD_BYTES_MAX, NotSafe, cleaned, is_plain_name, lost
-from replkernel.carrying.taking import chunks_of, rewritten
+from replkernel.carrying.taking import chunks_of, rewritten, state_in
 from replkernel.errors import ReplkernelError
 from replkernel.kernel_record import KernelRecord
 from replkernel.objects.chunk_files import is_digest
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, payload_blobs
-from replkernel.replication.base import base_of
 from replkernel.replication.components import COMPONENTS_MAX
 from replkernel.replication.machine import KernelMachine
-from replkernel.replication.snapshot import MachineState, SnapshotUnreadable, decode_state
+from replkernel.replication.snapshot import MachineState, SnapshotUnreadable
 from replkernel.settings import read_settings
 
 
@@ -43,10 +42,9 @@ def read_state(file: StateFile) -> tuple[bytes, MachineState]:
         machine = KernelMachine()
         machine.restore(data)
         machine.check_invariants()
-        base = base_of(data)
+        base, state = state_in(data)
     except (SnapshotUnreadable, AssertionError, ValueError, KeyError, TypeError) as error:
         raise NotAState(f"{file.path.name} holds no state that can be read: {error}.") from error
-    state = decode_state(base)
     components = state.table.components
     if len(components) > COMPONENTS_MAX:
         raise NotAState(f"{file.path.name} has more than {COMPONENTS_MAX:,} components.")

@@ -22,6 +22,7 @@ from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import ChunkRef, ComponentId, ComponentRecord, Digest, payload_blobs
 from replkernel.replication.base import base_of
 from replkernel.replication.components import TableState
+from replkernel.replication.history import HistoryState
 from replkernel.replication.snapshot import MachineState, decode_state, encode_state
 from replkernel.router.hibernation import SAVE
 from replkernel.settings import read_settings, reads_unsealed
@@ -76,6 +77,16 @@ def spec_of(record: KernelRecord, env: Mapping[str, str]) -> KernelSpec:
     )
 
 
+def state_in(snapshot: bytes) -> tuple[bytes, MachineState]:
+    """Return a snapshot's state as what a group is founded from, and read; raises SnapshotUnreadable.
+
+    The past stays behind: nobody has looked at what is in it, and the kernel before keeps its chunks.
+    """
+    state = decode_state(base_of(snapshot))
+    new = msgspec.structs.replace(state, table=msgspec.structs.replace(state.table, history=HistoryState()))
+    return encode_state(new), new
+
+
 @contextlib.contextmanager
 def taken(kernel_id: str, env: Mapping[str, str]) -> Iterator[Taken]:
     """Yield the state of a kernel that runs or hibernates; raises ReplkernelError.
@@ -98,8 +109,8 @@ def taken(kernel_id: str, env: Mapping[str, str]) -> Iterator[Taken]:
             raise ReplkernelError(
                 f"Kernel {kernel_id} cannot be copied: {why.rstrip('.')}; run a cell first."
             )
-        base = base_of(read_checkpoint(store, spec, found.name, found.digest))
-        yield Taken(record, base, decode_state(base), store, behind, found.notices)
+        base, state = state_in(read_checkpoint(store, spec, found.name, found.digest))
+        yield Taken(record, base, state, store, behind, found.notices)
     finally:
         with contextlib.suppress(ReplkernelError):
             store.delete_document(mark)
@@ -122,8 +133,6 @@ def rewritten(
         state.table,
         components=dict(components),
         order=tuple(name for name in state.table.order if name in names),
-        point=None,
-        pins=(),
     )
     new = msgspec.structs.replace(state, table=table)
     return encode_state(new), new

@@ -29,10 +29,12 @@ from replkernel.carrying.importing import read_state
 from replkernel.carrying.manifest import manifest_of
 from replkernel.carrying.signature import BadSignature, is_signed_by, sign
 from replkernel.errors import ReplkernelError
-from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Payload, Seq
+from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Mark, Payload, Seq
 from replkernel.replication.checkpoint import digest_of
 from replkernel.replication.components import TableState
+from replkernel.replication.history import HistoryState, Past
 from replkernel.replication.snapshot import MachineState, encode_state
+from replkernel.timeline import PointInfo
 from tests.support.examples import examples
 
 CHUNK = os.urandom(5000)
@@ -129,6 +131,19 @@ def test_a_state_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None
     del parts[f"{BLOBS}{DIGEST}"]
     with pytest.raises(ReplkernelError, match="lacks chunk"):
         look(written(tmp_path / "a.rkz", parts))
+
+
+def test_the_past_stays_behind(tmp_path: Path) -> None:
+    """Nobody has looked at what is in it, and a state file has no chunks of it."""
+    hidden = ComponentId("hidden")
+    secret = ComponentRecord(hidden, ("secret",), Seq(1), Payload(head=b"secret"), Digest("0" * 64), 6)
+    past = HistoryState(
+        [Past(PointInfo(Mark(Seq(1), 0), 1), {hidden: secret})], PointInfo(Mark(Seq(2), 0), 2)
+    )
+    base = encode_state(MachineState(table=TableState(history=past)))
+    with StateFile(written(tmp_path / "past.rkz", entries(base))) as file:
+        read, state = read_state(file)
+    assert b"secret" not in read and not state.table.history.pasts and state.table.history.head is None
 
 
 @settings(max_examples=examples(200))
