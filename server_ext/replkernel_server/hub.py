@@ -117,7 +117,7 @@ def setup_replkernel(
         if environment or launcher or launcher_options:
             raise HubConfigError(
                 "environment, launcher and launcher_options are of no use with service_token: say them where "
-                "the scheduler is started, in the values of its chart."
+                "the scheduler is started."
             )
         services = [_service_elsewhere(address, service_token, plain_http=plain_http)]
         url = url or address
