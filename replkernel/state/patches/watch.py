@@ -150,7 +150,7 @@ class Watch:
         known, self._mocks = self._mocks, now
         module, *path = ACTIVE_MOCKS
         place = Place(CONTENT, module.removeprefix("import "), ".".join(path), "")
-        self._book.enter(place, [mock for mock in active if id(mock) in known])
+        self._book.enter(place, [])
         new = [mock for mock in active if id(mock) not in known]
         for started in filter(None, map(place_of_mock, new)):
             owner = started.owner
@@ -176,7 +176,6 @@ class Watch:
                 found.setdefault(id(owner.value), owner)
 
         for number, (plan, known) in enumerate(names):
-            add(known.owner(ACTIVE_MOCKS))
             named = {chain for chain, _ in plan.stores} | plan.open
             for chain in plan.chains:
                 for owner in known.along(chain):
