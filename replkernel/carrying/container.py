@@ -24,7 +24,7 @@ from replkernel.carrying.manifest import FORMAT, Manifest
 from replkernel.carrying.signature import SIGNATURE_BYTES_MAX, Signature
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.objects.cache import CHUNK_BYTES_MAX
-from replkernel.records import Digest
+from replkernel.records import ChunkRef, Digest
 
 MANIFEST, STATE, SIGNATURE, BLOBS = "manifest.json", "state.msgpack", "signature.json", "blobs/"
 MANIFEST_BYTES_MAX = 32 * 2**20
@@ -181,11 +181,11 @@ class StateFile:
         """Tell whether the file has an entry for a chunk."""
         return f"{BLOBS}{digest}" in self._entries
 
-    def chunk(self, digest: Digest, size: int) -> bytes:
-        """Return a chunk, verified."""
-        data = self._read(f"{BLOBS}{digest}")
-        if len(data) != size or blake3(data).hexdigest() != digest:
-            raise self._bad(f"chunk {digest[:12]}… has other bytes than its name says")
+    def chunk(self, chunk: ChunkRef) -> bytes:
+        """Return the bytes of a chunk, verified."""
+        data = self._read(f"{BLOBS}{chunk.digest}")
+        if len(data) != chunk.size or blake3(data).hexdigest() != chunk.digest:
+            raise self._bad(f"chunk {chunk.digest[:12]}… has other bytes than its name says")
         return data
 
     def close(self) -> None:

@@ -18,11 +18,8 @@ from blake3 import blake3
 
 from replkernel.carrying.container import BLOBS, MANIFEST, SIGNATURE, STATE, StateWriter, fresh_file
 from replkernel.carrying.manifest import Manifest, manifest_of
-from replkernel.carrying.outline import HEAD_BYTES_MAX
 from replkernel.carrying.signature import sign
-from replkernel.carrying.taking import Taken, chunks_of, taken
-from replkernel.objects.store import ObjectStore
-from replkernel.records import ComponentRecord
+from replkernel.carrying.taking import Taken, chunks_of, heads_of, taken
 from replkernel.replication.checkpoint import digest_of
 
 Progress = Callable[[int, int], None]
@@ -56,7 +53,7 @@ def export_kernel(
 def _write(writer: StateWriter, state: Taken, key: Path | None, progress: Progress) -> Manifest:
     components = state.table.components
     chunks = chunks_of(components)
-    heads = {record.cid: head_of(record, state.store) for record in components.values()}
+    heads = heads_of(components, lambda chunk: state.store.get_chunk(chunk.digest))
     sizes = {digest: chunk.size for digest, chunk in chunks.items()}
     count = state.table.execution_count
     manifest = manifest_of(components, heads, digest_of(state.base), sizes, count, time.time())
@@ -71,16 +68,6 @@ def _write(writer: StateWriter, state: Taken, key: Path | None, progress: Progre
         done += chunk.size
         progress(done, total)
     return manifest
-
-
-def head_of(record: ComponentRecord, store: ObjectStore) -> bytes:
-    """Return a payload's head, verified; nothing where it is too long to be looked at."""
-    blob = record.payload.head_blob
-    if blob is None:
-        return record.payload.head or b""
-    if blob.size > HEAD_BYTES_MAX:
-        return b""
-    return b"".join(store.get_chunk(chunk.digest) for chunk in blob.chunks)
 
 
 @contextmanager

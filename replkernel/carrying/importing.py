@@ -16,7 +16,7 @@ from replkernel.carrying.container import NotAState, StateFile
 from replkernel.carrying.exporting import Progress, ended_in_order, silent
 from replkernel.carrying.founding import Founding
 from replkernel.carrying.safe import HEAD_BYTES_MAX, NotSafe, cleaned, is_plain_name, lost
-from replkernel.carrying.taking import chunks_of, rewritten, state_in
+from replkernel.carrying.taking import chunks_of, head_of, rewritten, state_in
 from replkernel.errors import ReplkernelError
 from replkernel.kernel_record import KernelRecord
 from replkernel.objects.chunk_files import is_digest
@@ -56,15 +56,15 @@ def read_state(file: StateFile) -> tuple[bytes, MachineState]:
 
 def _check_blob(file: StateFile, blob: BlobRef) -> None:
     sizes = [chunk.size for chunk in blob.chunks]
-    if sum(sizes) != blob.size or any(size <= 0 for size in sizes) or not all(map(_named, blob.chunks)):
+    if (
+        sum(sizes) != blob.size
+        or any(size <= 0 for size in sizes)
+        or not all(is_digest(chunk.digest) for chunk in blob.chunks)
+    ):
         raise NotAState(f"{file.path.name} names a blob that cannot be.")
     lacking = next((chunk for chunk in blob.chunks if not file.has_chunk(chunk.digest)), None)
     if lacking is not None:
         raise NotAState(f"{file.path.name} lacks chunk {lacking.digest[:12]}….")
-
-
-def _named(chunk: ChunkRef) -> bool:
-    return is_digest(chunk.digest)
 
 
 def only_safe(file: StateFile, state: MachineState) -> tuple[bytes, MachineState, list[Left]]:
@@ -88,21 +88,11 @@ def only_safe(file: StateFile, state: MachineState) -> tuple[bytes, MachineState
 
 
 def _cleaned(file: StateFile, record: ComponentRecord) -> ComponentRecord:
-    head = head_in(file, record, HEAD_BYTES_MAX)
+    head = head_of(record, file.chunk, HEAD_BYTES_MAX)
     if head is None:
         raise NotSafe(f"it is longer than {HEAD_BYTES_MAX >> 20} MiB")
     sizes = [one.size if isinstance(one, BlobRef) else len(one) for one in record.payload.buffers]
     return cleaned(record, sizes, head)
-
-
-def head_in(file: StateFile, record: ComponentRecord, bytes_max: int) -> bytes | None:
-    """Return a payload's head, verified; None where it is longer than `bytes_max`."""
-    blob = record.payload.head_blob
-    if blob is None:
-        return record.payload.head or b""
-    if blob.size > bytes_max:
-        return None
-    return b"".join(file.chunk(chunk.digest, chunk.size) for chunk in blob.chunks)
 
 
 def import_kernel(
@@ -160,7 +150,7 @@ def _copy(
 ) -> None:
     done = 0
     for digest, chunk in chunks.items():
-        data = file.chunk(digest, chunk.size)
+        data = file.chunk(chunk)
         with NamedTemporaryFile(prefix="replkernel-import-") as one:
             one.write(data)
             one.flush()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from replkernel.agent.checkpoint_store import find_checkpoint, read_checkpoint
 from replkernel.by_record import ask_kernel, known_record
+from replkernel.carrying.outline import HEAD_BYTES_MAX
 from replkernel.errors import ReplkernelError
 from replkernel.kernel_record import KernelRecord, router_lives
 from replkernel.objects.collect import MARK
@@ -59,6 +60,21 @@ def chunks_of(records: Mapping[ComponentId, ComponentRecord]) -> dict[Digest, Ch
         for blob in payload_blobs(record.payload)
         for chunk in blob.chunks
     }
+
+
+def head_of(record: ComponentRecord, chunk: Callable[[ChunkRef], bytes], bytes_max: int) -> bytes | None:
+    """Return a payload's head, of chunks that `chunk` verifies; None where it is longer than `bytes_max`."""
+    blob = record.payload.head_blob
+    if blob is None:
+        return record.payload.head or b""
+    return None if blob.size > bytes_max else b"".join(map(chunk, blob.chunks))
+
+
+def heads_of(
+    records: Mapping[ComponentId, ComponentRecord], chunk: Callable[[ChunkRef], bytes]
+) -> dict[ComponentId, bytes]:
+    """Return the payloads' heads; an empty one where it is too long to be looked at for its outline."""
+    return {cid: head_of(record, chunk, HEAD_BYTES_MAX) or b"" for cid, record in records.items()}
 
 
 def spec_of(record: KernelRecord, env: Mapping[str, str]) -> KernelSpec:

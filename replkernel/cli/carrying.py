@@ -9,14 +9,18 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from replkernel.cli.status import format_bytes, table
 from replkernel.errors import ReplkernelError
 
+if TYPE_CHECKING:
+    from replkernel.carrying.container import StateFile
+
 SHOWN = 20
-LEFT_SHOWN = 20
+"""So many differences, and so many variables that are left out, are told."""
 ASK = "Opening this kernel runs code from the file: it is as a program of whoever wrote it. Go on? [y/N] "
 
 
@@ -112,7 +116,7 @@ def run_export(options: argparse.Namespace) -> int:
     print(
         f"{options.file}: {size}, {len(manifest.names)} variables, as of cell [{manifest.execution_count}]."
     )
-    for left in manifest.left_out[:LEFT_SHOWN]:
+    for left in manifest.left_out[:SHOWN]:
         print(f"Left where it is: `{left.path}` ({left.type}). {left.why}")
     return 0
 
@@ -125,16 +129,15 @@ def _say_behind(kernel_id: str, behind: bool) -> None:
 def run_inspect(options: argparse.Namespace) -> int:
     """List what is in a state file; return the exit code."""
     from replkernel.carrying.container import StateFile
-    from replkernel.carrying.importing import head_in, read_state
+    from replkernel.carrying.importing import read_state
     from replkernel.carrying.manifest import named_in
-    from replkernel.carrying.outline import HEAD_BYTES_MAX
+    from replkernel.carrying.taking import heads_of
 
     with StateFile(options.file) as file:
         signature = file.signature()
         _base, state = read_state(file)
         components = state.table.components
-        heads = {record.cid: head_in(file, record, HEAD_BYTES_MAX) or b"" for record in components.values()}
-        names = named_in(components.values(), heads)
+        names = named_in(components.values(), heads_of(components, file.chunk))
         manifest = msgspec.structs.replace(file.manifest, names=names)
         changed = names != file.manifest.names
     if options.json:
@@ -151,7 +154,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     print("\n".join(table(rows)))
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
     print(_clean(f"Packages: {packages or 'none'}"))
-    for left in manifest.left_out[:LEFT_SHOWN]:
+    for left in manifest.left_out[:SHOWN]:
         print(_clean(f"Not in it: `{left.path}` ({left.type}). {left.why}"))
     if changed:
         print("The file's own list of variables says otherwise: it was changed, or another release wrote it.")
@@ -170,10 +173,10 @@ def run_import(options: argparse.Namespace) -> int:
         _compare(file, force=options.force)
         if options.safe:
             base, state, left = only_safe(file, state)
-            for one in left[:LEFT_SHOWN]:
+            for one in left[:SHOWN]:
                 print(_clean(f"Left out: `{one.name}`: {one.why}."))
-            if len(left) > LEFT_SHOWN:
-                print(f"{len(left) - LEFT_SHOWN} more variables are left out.")
+            if len(left) > SHOWN:
+                print(f"{len(left) - SHOWN} more variables are left out.")
         elif not options.yes:
             _ask()
         cwd = str(options.notebook.resolve().parent) if options.notebook else os.getcwd()
@@ -185,11 +188,9 @@ def run_import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_signature(file: object, keyfile: Path | None) -> None:
-    from replkernel.carrying.container import StateFile
+def _check_signature(file: StateFile, keyfile: Path | None) -> None:
     from replkernel.carrying.signature import BadSignature, is_signed_by
 
-    assert isinstance(file, StateFile)
     signature = file.signature()
     if keyfile is not None and (signature is None or not is_signed_by(signature, keyfile)):
         raise BadSignature(f"{file.path} is not signed by the key in {keyfile}: it is not imported.")
@@ -200,13 +201,11 @@ def _check_signature(file: object, keyfile: Path | None) -> None:
         )
 
 
-def _compare(file: object, *, force: bool) -> None:
-    from replkernel.carrying.container import StateFile
-    from replkernel.carrying.manifest import differences, installed
+def _compare(file: StateFile, *, force: bool) -> None:
+    from replkernel.carrying.manifest import PACKAGES_MAX, differences, installed
 
-    assert isinstance(file, StateFile)
     manifest = file.manifest
-    hard, soft = differences(manifest, installed(list(manifest.packages)[:5000]))
+    hard, soft = differences(manifest, installed(list(manifest.packages)[:PACKAGES_MAX]))
     for sentence in soft[:SHOWN]:
         print(_clean(f"Different here: {sentence}"), file=sys.stderr)
     if hard and not force:

@@ -61,9 +61,7 @@ def timeline_of(replica: Replica) -> Timeline:
     link = replica.link
     if link is None:
         raise ReplkernelError("This kernel process has no host agent, which has the history.")
-    deadline = time.monotonic() + LOGGED_WAIT_S
-    while link.awaits(replica.applied()) and time.monotonic() < deadline:
-        time.sleep(0.005)
+    replica.await_log(replica.applied(), LOGGED_WAIT_S)
     return link.history().timeline
 
 

@@ -359,10 +359,17 @@ class Replica:
         way = replace(way, execution_count=self._captures.cells())
         self._arrivals.go_to(way)
         self._reporter.propose(self._captures.of_travel(envelope, way))
-        self._news.await_here(lambda: not link.awaits(way.mark), DURABLE_TIMEOUT_S)
-        if link.awaits(way.mark):
+        if not self.await_log(way.mark, DURABLE_TIMEOUT_S):
             self.tell("What was taken back is not durable yet; it is tried again.")
         return travel.said(timeline.point(to), way)
+
+    def await_log(self, mark: Mark, patience_s: float) -> bool:
+        """Wait until what was proposed up to `mark` is in the log, or patience ends; tell whether it is."""
+        link = self.link
+        if link is None:
+            return False
+        self._news.await_here(lambda: not link.awaits(mark), patience_s)
+        return not link.awaits(mark)
 
     # -- between cells ------------------------------------------------------------------------------
 

@@ -133,8 +133,8 @@ class Hibernation:
 
     def save(self, request: ClientRequest, now: float, *, busy: bool) -> list[Effect]:
         """Have everything written, and go on; the answer says whether a cell runs, and nothing was."""
-        if self.phase in (Phase.STOPPING, Phase.ASLEEP) or busy or self.phase is Phase.WANTED:
-            written = self.phase in (Phase.STOPPING, Phase.ASLEEP)
+        written = self.phase in (Phase.STOPPING, Phase.ASLEEP)
+        if written or busy or self.phase is Phase.WANTED:
             return answers.whole(request, pack({"status": "ok", "busy": not written}))
         if self.phase is not Phase.AWAKE or len(self._savers) >= ASKERS_MAX:
             return answers.refusal(request, Fault("RuntimeError", "it is being saved already; ask again"))
@@ -247,16 +247,18 @@ class Hibernation:
         return effects + self._when_stopped(now)
 
     def _copied(self) -> list[Effect]:
-        """Go on as before: a checkpoint was all that was wanted, unless somebody wants a rest by now."""
-        self.phase, self._deadline, self._ask_at = (Phase.WANTED if self._askers else Phase.AWAKE), None, None
-        savers, self._savers = self._savers, []
         body = pack({"status": "ok", "busy": False})
-        return [effect for request in savers for effect in answers.whole(request, body)]
+        return [effect for request in self._go_on() for effect in answers.whole(request, body)]
 
     def _not_copied(self, why: str) -> list[Effect]:
-        savers, fault = list(self._savers), Fault("CannotSave", f"This kernel cannot be copied now: {why}")
-        self._copied()
-        return [effect for request in savers for effect in answers.refusal(request, fault)]
+        fault = Fault("CannotSave", f"This kernel cannot be copied now: {why}")
+        return [effect for request in self._go_on() for effect in answers.refusal(request, fault)]
+
+    def _go_on(self) -> list[ClientRequest]:
+        """Go on as before, unless somebody wants a rest by now; return who wanted a checkpoint only."""
+        self.phase, self._deadline, self._ask_at = (Phase.WANTED if self._askers else Phase.AWAKE), None, None
+        savers, self._savers = self._savers, []
+        return savers
 
     def _doubted(self) -> str:
         """Say what a process has that no other could make of a checkpoint; else nothing."""

@@ -68,7 +68,7 @@ def look(path: Path) -> None:
             for blob in record.payload.buffers:
                 assert isinstance(blob, BlobRef)
                 for chunk in blob.chunks:
-                    file.chunk(chunk.digest, chunk.size)
+                    file.chunk(chunk)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
