@@ -73,6 +73,7 @@ def _forget_start_directory() -> None:
 
 
 def _preload(packages: list[str]) -> dict[str, str]:
+    from replkernel.kernel.ipython_at_hand import ipython_at_hand
     from replkernel.kernel.preload import preload
 
     preload()
@@ -80,7 +81,8 @@ def _preload(packages: list[str]) -> dict[str, str]:
     os.environ["MPLBACKEND"] = os.environ.get("MPLBACKEND") or INLINE
     for name in packages:
         try:
-            importlib.import_module(name)
+            with ipython_at_hand():
+                importlib.import_module(name)
         except Exception as error:
             skipped[name] = f"{type(error).__name__}: {error}"
     gc.freeze()

@@ -279,6 +279,7 @@ class ReplicaApp(IPKernelApp):
         grace_s = settings.orphan_grace_s
         self.kernel.gpus.limit(settings)
         replica.paced(settings.ship_percent / 100)
+        replica.travel.limits = settings.limits()
         info = kernel.kernel_info_content()
         replica.link = self.link = AgentLink(
             birth, context, endpoints, info, replica, self._router_monitor, grace_s
