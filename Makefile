@@ -113,8 +113,14 @@ pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, 
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench
 
-gpu: $(STAMP) ## on a machine with a GPU: its tests, and its figures into replkernel/gpu/README.md
-	$(BIN)/python -m tests.bench.gpu
+# With PYTHON= nothing is installed: that interpreter has all it needs.
+ifeq ($(origin PYTHON),command line)
+gpu: ## on a machine with a GPU: its tests, its figures into replkernel/gpu/README.md, in ten minutes (PYTHON=, MINUTES=, PRETEND=1)
+	$(PYTHON) -m tests.bench.gpu $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PRETEND),--pretend)
+else
+gpu: $(STAMP)
+	$(BIN)/python -m tests.bench.gpu $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PRETEND),--pretend)
+endif
 
 sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; written into their pages (SUITES=; SHORT=1: seconds, compared)
 	$(BIN)/python -m tests.paper $(if $(SHORT),--short) $(SUITES)
