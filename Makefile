@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -96,6 +96,9 @@ e2e: $(STAMP) ## every end-to-end test, the slow ones too
 hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, JITTER_MS=, LOSS=)
 	$(PYTEST) tests/e2e/hosts
 	$(BIN)/python -m tests.e2e.hosts.across
+
+cgroups: $(STAMP) ## cells' limits of cores and memory, in a Linux of its own with cgroup v2 (needs Debian's user-mode-linux)
+	$(BIN)/python -m tests.support.own_linux
 
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \
