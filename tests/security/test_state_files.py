@@ -1,4 +1,4 @@
-"""A stranger's state file, imported with `--safe`: nothing in it runs, and it makes no more than it brings."""
+"""A stranger's state file under `import --safe`: nothing in it runs, and it makes no more than it brings."""
 
 from __future__ import annotations
 
