@@ -52,7 +52,7 @@ def _as_long_as_its_bytes(arguments: Sequence[Any], sizes: Sequence[int], length
     data, dtype, shape = arguments[:3]
     claimed = _count(shape) * _item_bytes(dtype)
     if data[0] == "i":
-        return 0 <= data[1] < len(sizes) and sizes[data[1]] == claimed
+        return bool(0 <= data[1] < len(sizes) and sizes[data[1]] == claimed)
     if data[0] == "y" and isinstance(data[1], bytes):
         return len(data[1]) == claimed
     return claimed <= UNMEASURED_BYTES_MAX
