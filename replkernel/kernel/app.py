@@ -239,6 +239,7 @@ class ReplicaApp(IPKernelApp):
         birth, kernel, shell = self.birth, self.kernel, self.kernel.shell
         context: Any = self.context
         history = shell.history_manager
+        history.kernel_id = birth.spec.kernel_id
         shell.compile.use(history.cells)
         names = Names(shell.user_ns)
         prompts = PromptsPart(shell, history, names)
