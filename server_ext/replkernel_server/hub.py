@@ -10,9 +10,10 @@ the setting's name and the fix. The Hub imports this, so it imports little itsel
 
 from __future__ import annotations
 
+import copy
 import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def setup_replkernel(
     agents_on: Sequence[str] = (),
     agents_command: Sequence[str] = LOCAL,
     agents_user: str = "{username}",
+    service_token: str = "",
 ) -> None:
     """Register the scheduler as a service of the Hub, with its scopes, its roles and the users' environment.
 
@@ -97,18 +99,30 @@ def setup_replkernel(
     `agents_on`: hosts on which each user's own agent is started before his server, by `agents_command` with
     `{user}` and `{host}` in it (as `["ssh", "root@{host}", "replkernel", "agent", "--as", "{user}"]`);
     `agents_user`: the Unix user of a `{username}`, where the names differ (`jupyter-{username}`).
+    `service_token`: the scheduler runs elsewhere, at `address`, with this token, and the Hub does not start
+    it (the Helm chart does); users' servers then ask it at `address`, unless `url` names the Hub's proxy.
 
     Raises HubConfigError.
     """
-    if agents_token and len(agents_token) < TOKEN_CHARS_MIN:
-        raise HubConfigError(
-            f"agents_token has fewer than {TOKEN_CHARS_MIN} characters: make one with `openssl rand -hex 32`."
-        )
+    for name, token in (("agents_token", agents_token), ("service_token", service_token)):
+        if token and len(token) < TOKEN_CHARS_MIN:
+            raise HubConfigError(
+                f"{name} has fewer than {TOKEN_CHARS_MIN} characters: make one with `openssl rand -hex 32`."
+            )
     access = f"access:services!service={SERVICE}"
     using = [access, LEASE_SCOPE, *([HOST_SCOPE] if users_offer_hosts else [])]
     journal = {DATABASE: f"sqlite:///{_beside_database(c) / JOURNAL}"} if DATABASE not in os.environ else {}
     own = {**journal, **(environment or {}), **({PLAIN_HTTP: "yes"} if plain_http else {})}
-    services = [_service(address, own, _launching(launcher, launcher_options or {}))]
+    if service_token:
+        if environment or launcher or launcher_options:
+            raise HubConfigError(
+                "environment, launcher and launcher_options are of no use with service_token: say them where "
+                "the scheduler is started, in the values of its chart."
+            )
+        services = [_service_elsewhere(address, service_token, plain_http=plain_http)]
+        url = url or address
+    else:
+        services = [_service(address, own, _launching(launcher, launcher_options or {}))]
     roles = [{"name": SERVICE, "services": [SERVICE], "scopes": ["read:groups"]}]
     if agents_token:
         services.append({"name": AGENTS, "api_token": agents_token, "display": False})
@@ -117,7 +131,6 @@ def setup_replkernel(
         roles.append({"name": OVERSEERS, "groups": list(overseers), "scopes": [access, SEE_SCOPE]})
     if groups is not None:
         roles.append({"name": f"{SERVICE}-users", "groups": list(groups), "scopes": using})
-    _check_spawners(c, "environment", "server_token_scopes", *(["pre_spawn_hook"] if agents_on else []))
     plan = {
         "services": _with(c.JupyterHub, "services", services),
         "custom_scopes": SCOPES | _value(c.JupyterHub, "custom_scopes", {}),
@@ -125,14 +138,12 @@ def setup_replkernel(
     }
     if groups is None:
         plan["load_roles"] = _extended(plan["load_roles"], "user", using, USER_SCOPES)
-    spawner: dict[str, Any] = {
-        "environment": _environment(c, url, address),
-        "server_token_scopes": _server_scopes(c, [*using, *([SEE_SCOPE] if overseers else [])]),
-    }
-    if agents_on:
-        spawner["pre_spawn_hook"] = _user_agents(c, UserAgents(agents_on, agents_command, agents_user))
+    scopes = [*using, *([SEE_SCOPE] if overseers else [])]
+    agents = UserAgents(agents_on, agents_command, agents_user) if agents_on else None
+    settings = {kind: _spawner_settings(c, kind, url, address, scopes, agents) for kind in _spawners(c)}
     c.JupyterHub.update(plan)
-    c.Spawner.update(spawner)
+    for kind, ours in settings.items():
+        c[kind].update(ours)
 
 
 def scheduler_url(spawner: Any, *, proxy: str, address: str) -> str:
@@ -175,21 +186,7 @@ def _launching(launcher: str, options: Mapping[str, str]) -> list[str]:
 
 
 def _service(address: str, environment: Mapping[str, str], arguments: list[str]) -> dict[str, Any]:
-    try:
-        parts = urlsplit(address)
-        usable = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and bool(parts.port)
-            and not parts.path.strip("/")
-        )
-    except ValueError:
-        usable = False
-    if not usable:
-        raise HubConfigError(f"address={address!r} is no address to listen at: write address={ADDRESS!r}.")
-    why = why_not_plain(address) if parts.scheme == "http" and environment.get(PLAIN_HTTP) != "yes" else ""
-    if why:
-        raise HubConfigError(why)
+    _check_address(address, plain_http=environment.get(PLAIN_HTTP) == "yes")
     inherited = {
         name: os.environ[name] for name in HANDED_ON + HANDED_ON_TOO + HANDED_ON_BOUNDS if name in os.environ
     }
@@ -202,6 +199,31 @@ def _service(address: str, environment: Mapping[str, str], arguments: list[str])
     }
 
 
+def _service_elsewhere(address: str, token: str, *, plain_http: bool) -> dict[str, Any]:
+    """Return a service that somebody else starts; the Hub only knows its address and token."""
+    _check_address(address, plain_http=plain_http)
+    return {"name": SERVICE, "url": address, "api_token": token, "display": False}
+
+
+def _check_address(address: str, *, plain_http: bool) -> None:
+    """Refuse what nobody can listen at, and what tokens must not go to."""
+    try:
+        parts = urlsplit(address)
+        usable = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and bool(parts.port)
+            and not parts.path.strip("/")
+        )
+    except ValueError:
+        usable = False
+    if not usable:
+        raise HubConfigError(f"address={address!r} is no address to listen at: write address={ADDRESS!r}.")
+    why = why_not_plain(address) if parts.scheme == "http" and not plain_http else ""
+    if why:
+        raise HubConfigError(why)
+
+
 def _beside_database(c: Config) -> Path:
     """Return the directory of the Hub's database; of one that is no file, where the Hub runs."""
     address = str(_value(c.JupyterHub, "db_url", "") or "")
@@ -211,9 +233,12 @@ def _beside_database(c: Config) -> Path:
 
 
 def _value(section: Any, name: str, empty: Any) -> Any:
-    """Return what a setting is so far; one that was only added to is what was added."""
+    """Return what a setting is so far; one that was only added to is what was added.
+
+    A copy is asked: a lazy value keeps what it was once given to begin with.
+    """
     value = section.get(name, empty)
-    return value.get_value(empty) if isinstance(value, LazyConfigValue) else value
+    return copy.deepcopy(value).get_value(empty) if isinstance(value, LazyConfigValue) else value
 
 
 def _with(section: Any, name: str, wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -246,48 +271,80 @@ def _extended(
     return [*others, {**known, "scopes": list(dict.fromkeys([*known.get("scopes", ()), *scopes]))}]
 
 
-def _user_agents(c: Config, wanted: UserAgents) -> UserAgents:
+def _spawners(c: Config) -> list[str]:
+    """Return the sections that say something of spawners: all spawners', and those of one kind."""
+    own = {"environment", "server_token_scopes", "pre_spawn_hook"}
+    kinds = [name for name in c if name.endswith("Spawner") and name != "Spawner" and own & set(c[name])]
+    return ["Spawner", *sorted(kinds)]
+
+
+def _spawner_settings(
+    c: Config, kind: str, url: str, address: str, scopes: Sequence[str], agents: UserAgents | None
+) -> dict[str, Any]:
+    """Return what a section of spawners is to say; a kind of spawner gets only what would hide ours."""
+
+    def hides(name: str) -> bool:
+        return kind == "Spawner" or (name in c[kind] and not isinstance(c[kind][name], LazyConfigValue))
+
+    found: dict[str, Any] = {}
+    environment = _environment(c, kind, url, address)
+    token_scopes = _server_scopes(c, kind, scopes)
+    if hides("environment"):
+        found["environment"] = environment
+    if hides("server_token_scopes"):
+        found["server_token_scopes"] = token_scopes
+    if agents is not None and hides("pre_spawn_hook"):
+        found["pre_spawn_hook"] = _user_agents(c, kind, agents)
+    return found
+
+
+class AddedEnvironment:
+    """An environment that is asked of the configuration's own function, with the scheduler's URL added."""
+
+    def __init__(self, there: Callable[[Any], Mapping[str, Any]], url: partial[str]) -> None:
+        """Ask `there`, then add."""
+        self.there, self.url = there, url
+
+    def __call__(self, spawner: Any) -> dict[str, Any]:
+        """Return the environment of a user's server."""
+        return {**self.there(spawner), URL: self.url(spawner)}
+
+
+def _user_agents(c: Config, kind: str, wanted: UserAgents) -> UserAgents:
     """Return what starts users' agents, and then does what the configuration's own hook does."""
-    there = c.Spawner.get("pre_spawn_hook")
+    there = c[kind].get("pre_spawn_hook")
     if isinstance(there, UserAgents):
         if not wanted.same(there):
             raise HubConfigError(
                 "agents_on, agents_command and agents_user contradict an earlier setup_replkernel(c, …)."
             )
         return there
-    wanted.before = there
-    return wanted
+    return UserAgents(wanted.hosts, wanted.command, wanted.user, before=there)
 
 
-def _check_spawners(c: Config, *names: str) -> None:
-    """Refuse settings of one kind of spawner that would hide those of all spawners."""
-    for section in c:
-        for name in names:
-            if section.endswith("Spawner") and section != "Spawner" and name in c[section]:
-                raise HubConfigError(
-                    f"c.{section}.{name} hides c.Spawner.{name}, where replkernel adds what it needs: write "
-                    f"c.Spawner.{name} instead."
-                )
-
-
-def _environment(c: Config, url: str, address: str) -> dict[str, Any]:
-    there = dict(_value(c.Spawner, "environment", {}))
+def _environment(c: Config, kind: str, url: str, address: str) -> Any:
+    there = _value(c[kind], "environment", {})
     wanted = partial(scheduler_url, proxy=url, address=address)
-    known = there.get(URL, wanted)
+    if isinstance(there, AddedEnvironment):
+        known: Any = there.url
+    else:
+        known = wanted if callable(there) else there.get(URL, wanted)
     ours = isinstance(known, partial) and known.func is scheduler_url
     if not ours or known.keywords != wanted.keywords:
         raise HubConfigError(
-            f"c.Spawner.environment has another {URL} already: remove it, or call setup_replkernel(c, …) "
+            f"c.{kind}.environment has another {URL} already: remove it, or call setup_replkernel(c, …) "
             "once only."
         )
-    return there | {URL: known}
+    if callable(there):
+        return there if isinstance(there, AddedEnvironment) else AddedEnvironment(there, wanted)
+    return {**there, URL: known}
 
 
-def _server_scopes(c: Config, scopes: Sequence[str]) -> list[str]:
-    there = _value(c.Spawner, "server_token_scopes", [])
+def _server_scopes(c: Config, kind: str, scopes: Sequence[str]) -> list[str]:
+    there = _value(c[kind], "server_token_scopes", [])
     if callable(there):
         raise HubConfigError(
-            "c.Spawner.server_token_scopes is a function, to which nothing can be added: let it return "
+            f"c.{kind}.server_token_scopes is a function, to which nothing can be added: let it return "
             f"{', '.join(scopes)} too, and set it after setup_replkernel(c)."
         )
     return list(dict.fromkeys([*(there or SERVER_SCOPES), *scopes]))

@@ -217,8 +217,8 @@ def contradictions() -> list[tuple[str, Any, dict[str, Any]]]:
     def function(c: Config) -> None:
         c.Spawner.server_token_scopes = lambda spawner: []
 
-    def hidden(c: Config) -> None:
-        c.KubeSpawner.environment = {"A": "1"}
+    def of_a_kind(c: Config) -> None:
+        c.KubeSpawner.environment = {"REPLKERNEL_SCHEDULER_URL": "http://127.0.0.1:1"}
 
     def twice(c: Config) -> None:
         setup_replkernel(c, url=PROXY)
@@ -232,9 +232,12 @@ def contradictions() -> list[tuple[str, Any, dict[str, Any]]]:
         ("c.JupyterHub.load_roles has another 'replkernel'", named, {}),
         ("c.Spawner.environment has another REPLKERNEL_SCHEDULER_URL", variable, {}),
         ("c.Spawner.server_token_scopes is a function", function, {}),
-        ("c.KubeSpawner.environment hides c.Spawner.environment", hidden, {}),
+        ("c.KubeSpawner.environment has another REPLKERNEL_SCHEDULER_URL", of_a_kind, {}),
         ("c.Spawner.environment has another REPLKERNEL_SCHEDULER_URL", twice, {}),
         ("agents_token has fewer than 16", nothing, {"agents_token": "short"}),
+        ("service_token has fewer than 16", nothing, {"service_token": "short"}),
+        ("of no use with service_token", nothing, {"service_token": "s" * 32, "launcher": "ray"}),
+        ("not a loopback address", nothing, {"service_token": "s" * 32, "address": "http://sched:8797"}),
         ("address='here'", nothing, {"address": "here"}),
         ("address='http://127.0.0.1:x'", nothing, {"address": "http://127.0.0.1:x"}),
     ]
