@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -59,7 +59,7 @@ test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=
 unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
 	$(PYTEST) $(BESIDE) tests/unit tests/contracts -m $(FAST)
 
-nightly: $(STAMP) ## what repeats for breadth: every example, the slow tests, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
+nightly: $(STAMP) ## what repeats for breadth: every example, the slow tests, the compiled core, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
 	$(BIN)/python -m tests.nightly --processes $(PROCESSES) $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(ONLY),--only "$(ONLY)")
 
 again: $(STAMP) ## what failed last in make test or make ui, once more and alone; a few tests at most (build/tests/by-chance.txt)
@@ -113,8 +113,14 @@ pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, 
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench
 
-gpu: $(STAMP) ## on a machine with a GPU: its tests, and its figures into replkernel/gpu/README.md
-	$(BIN)/python -m tests.bench.gpu
+# With PYTHON= nothing is installed: that interpreter has all it needs.
+ifeq ($(origin PYTHON),command line)
+gpu: ## on a machine with a GPU: its tests, its figures into replkernel/gpu/README.md, in ten minutes (PYTHON=, MINUTES=, PRETEND=1)
+	$(PYTHON) -m tests.bench.gpu $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PRETEND),--pretend)
+else
+gpu: $(STAMP)
+	$(BIN)/python -m tests.bench.gpu $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PRETEND),--pretend)
+endif
 
 sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; written into their pages (SUITES=; SHORT=1: seconds, compared)
 	$(BIN)/python -m tests.paper $(if $(SHORT),--short) $(SUITES)
@@ -146,6 +152,9 @@ audit: .venv/upkeep ## known vulnerabilities of the lock and of the lab extensio
 .venv/upkeep: $(STAMP)
 	$(BIN)/python -m pip install --quiet --quiet --editable ".[upkeep]"
 	touch $@
+
+compiled: $(STAMP) ## the scheduler's core compiled by mypyc, into build/compiled (needs a C compiler; about two minutes)
+	$(BIN)/python scheduler/compiled.py build/compiled
 
 dist: $(STAMP) ## build wheel and sdist into dist/ (needs node)
 	rm -rf dist

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
+    from replkernel.timeline import Timeline
+
     T = TypeVar("T")
 
 __version__ = "0.2.0"
@@ -18,6 +20,44 @@ def export(values: Any, path: str | os.PathLike[str]) -> None:
     from replkernel.gpu.export import export as write
 
     write(values, path)
+
+
+def history() -> Timeline:
+    """Return the points of this notebook's history, the earliest first, with marks and branches."""
+    from replkernel.kernel.history_magics import timeline_of_here
+
+    return timeline_of_here()
+
+
+def undo(steps: int = 1, *, sure: bool = False) -> None:
+    """Take all variables back `steps` changes, once the cell that calls this has ended.
+
+    What cannot be copied is named first and nothing is done, unless you are `sure`.
+    """
+    from replkernel.kernel.history_magics import travel
+
+    travel("undo", str(steps), sure=sure)
+
+
+def redo(steps: int = 1, *, sure: bool = False) -> None:
+    """Go forward again by `steps` changes that were undone, once the cell that calls this has ended."""
+    from replkernel.kernel.history_magics import travel
+
+    travel("redo", str(steps), sure=sure)
+
+
+def goto(point: str | int, *, sure: bool = False) -> None:
+    """Take all variables to a mark, a branch's end or a cell's number, once the calling cell has ended."""
+    from replkernel.kernel.history_magics import travel
+
+    travel("goto", str(point), sure=sure)
+
+
+def mark(name: str) -> None:
+    """Name the state after the cell that calls this; it is kept until the name is taken away."""
+    from replkernel.kernel.history_magics import ask_here
+
+    ask_here("mark", name)
 
 
 def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:

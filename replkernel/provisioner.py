@@ -205,6 +205,19 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_DISK_PERCENT",
         "Percent of the free disk that large state of all kernels may take in store and cache.",
     )
+    history_points = _number(
+        100,
+        "REPLKERNEL_HISTORY_POINTS",
+        "Earlier points of a notebook that are kept, beside those with names.",
+    )
+    history_hours = _number(
+        168, "REPLKERNEL_HISTORY_HOURS", "Hours for which an earlier point of a notebook is kept."
+    )
+    history_mib = _number(
+        256,
+        "REPLKERNEL_HISTORY_MIB",
+        "MiB that the earlier points of a notebook may take beyond its variables.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None
@@ -296,13 +309,12 @@ class ReplkernelProvisioner(LocalProvisioner):
             attached.kill()
             await asyncio.to_thread(attached.wait, GRACEFUL_LIMIT_S)
             attached = None
-        taken = "" if attached is not None else taken_port(record)
+        new = not any(record.connection.get(name) for name in PORTS)  # It was founded, and never served.
+        taken = "" if attached is not None or new else taken_port(record)
         if taken:
-            self.log.warning(
-                "Kernel %s gets new ports: %s was taken while it had no router.", record.kernel_id, taken
-            )
-        load_connection(manager, record, same_ports=not taken)
-        self.ports_cached = not taken
+            self.log.warning("Kernel %s gets new ports: %s was taken meanwhile.", record.kernel_id, taken)
+        self.ports_cached = not taken and not new
+        load_connection(manager, record, same_ports=self.ports_cached)
         if attached is not None:
             kwargs["transport_encryption"] = "disabled"
             self.log.info("Kernel %s goes on: its router, process %d, lives.", record.kernel_id, attached.pid)

@@ -143,6 +143,34 @@ class Unaudited(Record):
     held: bool = False
 
 
+class Limits(Record):
+    """How much of the past is kept: points, their age in seconds, and their bytes beyond the live state."""
+
+    points: int = 100
+    age_s: float = 7 * 86_400.0
+    bytes: int = 256 * 2**20
+
+
+class Note(Record):
+    """What an execution says of itself for the history, beside what it changed.
+
+    `at` is the wall clock when it ended, `source` the first line of its cell. `to` is set where the delta
+    takes the state back to that point. `named` are names given to points (None: to
+    the one after this execution), `unnamed` those taken away. `branch` is where the notebook goes on;
+    `begins`: the branch begins here.
+    """
+
+    at: float = 0.0
+    source: str = ""
+    cell_id: str = ""
+    to: Mark | None = None
+    named: tuple[tuple[str, Mark | None], ...] = ()
+    unnamed: tuple[str, ...] = ()
+    branch: str = ""
+    begins: bool = False
+    limits: Limits = Limits()
+
+
 class Delta(Record):
     """Everything that execution `seq` changed: components to set, components to drop.
 
@@ -152,7 +180,8 @@ class Delta(Record):
     the pins of objects are in their components. `order` is set when names came or went: all user names
     in the order of the namespace. `audit` is 0 for what was captured right after the cell; deltas with
     1, 2, … add what audits of the same execution found. `unaudited` is all that is left to be checked
-    after this one: the state is whole, and can be durable, when nothing there `holds_back`.
+    after this one: the state is whole, and can be durable, when nothing there `holds_back`. Without a `note`
+    the execution makes no point of the history.
     """
 
     seq: Seq
@@ -165,6 +194,7 @@ class Delta(Record):
     order: tuple[str, ...] | None = None
     audit: int = 0
     unaudited: tuple[Unaudited, ...] = ()
+    note: Note | None = None
 
     @property
     def mark(self) -> Mark:

@@ -23,10 +23,12 @@ from replkernel.places import (
     own_host,
 )
 from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
+from replkernel.records import Limits
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
+CUDA_DOOR = ("auto", "on", "off")
 VRAM = ("shown", "limited")
 VERSIONS = ("warn", "refuse")
 UNSIGNED_CHECKPOINTS = ("once", "accept", "refuse")
@@ -66,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True):
     agent_port: int = 0
     host_lost_s: float = 30.0
     unleased_gpus: Literal["auto", "none", "all"] = "auto"
+    cuda_door: Literal["auto", "on", "off"] = "auto"
     gpu_linger_s: float = math.inf
     gpu_linger_gb: float = math.inf
     gpu_host_gb: float = math.inf
@@ -75,6 +78,13 @@ class Settings(msgspec.Struct, frozen=True):
     cache_gib: int = 20
     ship_percent: int = 10
     disk_percent: int = 80
+    history_points: int = 100
+    history_hours: int = 168
+    history_mib: int = 256
+
+    def limits(self) -> Limits:
+        """Return how much of the past is kept."""
+        return Limits(self.history_points, self.history_hours * 3600.0, self.history_mib * 2**20)
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -222,6 +232,12 @@ SETTING_DOCS = (
         "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`: none where `REPLKERNEL_SCHEDULER_URL` names one that others use too, all where it is one's own.",
     ),
     SettingDoc(
+        "REPLKERNEL_CUDA_DOOR",
+        "cuda_door",
+        "auto",
+        "Whether a C library that is preloaded stops processes before CUDA starts, so that they wait for a lease: `on`, `off`, or `auto`: where the host has NVIDIA's driver. It is built at first use and needs a C compiler there.",
+    ),
+    SettingDoc(
         "REPLKERNEL_GPU_LINGER_S",
         "gpu_linger_s",
         "none",
@@ -274,6 +290,24 @@ SETTING_DOCS = (
         "disk_percent",
         "80",
         "How many percent of the room on its disk, with what it takes already, large state of all kernels may take in store and cache (1 to 100); beyond that newer versions of large variables wait in their process, and you are told.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HISTORY_POINTS",
+        "history_points",
+        "100",
+        "How many earlier points of a notebook are kept to go back to, beside those with names (0 to 10000; 0 keeps none).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HISTORY_HOURS",
+        "history_hours",
+        "168",
+        "For how many hours an earlier point of a notebook is kept (1 to 100000), unless it has a name.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HISTORY_MIB",
+        "history_mib",
+        "256",
+        "How many MiB the earlier points of a notebook may take beyond what its variables take now (0 to 1000000).",
     ),
 )
 
@@ -415,6 +449,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         agent_port=_whole(env, "REPLKERNEL_AGENT_PORT", 0, 0, 65_535),
         host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
         unleased_gpus=_choice(env, "REPLKERNEL_UNLEASED_GPUS", UNLEASED_GPUS),  # type: ignore[arg-type]
+        cuda_door=_choice(env, "REPLKERNEL_CUDA_DOOR", CUDA_DOOR),  # type: ignore[arg-type]
         gpu_linger_s=_seconds(env, "REPLKERNEL_GPU_LINGER_S", math.inf),
         gpu_linger_gb=_gigabytes(env, "REPLKERNEL_GPU_LINGER_GB"),
         gpu_host_gb=_gigabytes(env, "REPLKERNEL_GPU_HOST_GB"),
@@ -424,6 +459,9 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         cache_gib=_whole(env, "REPLKERNEL_CACHE_GIB", 20, 1, 100_000),
         ship_percent=_whole(env, "REPLKERNEL_SHIP_PERCENT", 10, 1, 100),
         disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
+        history_points=_whole(env, "REPLKERNEL_HISTORY_POINTS", 100, 0, 10_000),
+        history_hours=_whole(env, "REPLKERNEL_HISTORY_HOURS", 168, 1, 100_000),
+        history_mib=_whole(env, "REPLKERNEL_HISTORY_MIB", 256, 0, 1_000_000),
     )
 
 

@@ -1,4 +1,4 @@
-"""`make nightly`: what repeats for breadth: every example, what is marked slow, and other releases of Python.
+"""`make nightly`: what repeats for breadth: examples, slow tests, the compiled core, further Pythons.
 
 A release that this machine does not have is named, and is no failure. Every step runs, whatever came before.
 """
@@ -22,6 +22,15 @@ OTHERS = ("tests/integration", "tests/security", "tests/fuzz", "tests/e2e")
 STATE = "classes or containers or functions or identities or iterators or names or exceptions"
 """The sequences that need no library."""
 
+COMPILED = ". build/compiled server_ext tests/support/lighter"
+"""Where tests import from when the scheduler's core is the compiled one."""
+SUBCLASSING = ("backfill", "harvest", "simulation")
+"""Tests that subclass the core, which is not possible of the compiled one."""
+ALIKE = (
+    "tests/integration/test_compiled_core.py",
+    "tests/unit/scheduler",
+    *(f"--ignore=tests/unit/scheduler/test_{name}.py" for name in SUBCLASSING),
+)
 PACKAGES = (
     "hypothesis", "ipywidgets", "jupyterhub", "jupyterlab", "matplotlib", "nbclient", "nbconvert", "numpy",
     "pandas", "pexpect", "polars", "pyarrow", "pydantic", "pytest>=9", "pytest-asyncio", "pytest-timeout",
@@ -31,7 +40,7 @@ PACKAGES = (
 
 
 class Step(NamedTuple):
-    """One run of pytest."""
+    """One command, mostly a run of pytest."""
 
     name: str
     command: tuple[str, ...]
@@ -45,6 +54,8 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
     everything = {"EXAMPLES": "all"}
     yield Step("all examples", (python, *test, *UNIT, "-m", "not ui"), everything)
     yield Step("slow", (python, "-m", "pytest", *OTHERS, "-m", "slow and not ui"), everything)
+    yield Step("compiled core, built", (python, "scheduler/compiled.py", "build/compiled"), {})
+    yield Step("compiled core", (python, *test, *ALIKE, "-o", f"pythonpath={COMPILED}", "-m", FAST), {})
     for release, other in others.items():
         yield Step(f"Python {release}", (other, *test, *UNIT, "-m", FAST), {})
         sequences = ("tests/e2e/state/test_sequences.py", "-k", STATE)

@@ -78,12 +78,20 @@ class CheckpointDriver:
         """Note that something was committed."""
         self._tell(Changed(bulky=self._stock.bulky()))
 
-    def ask(self, seq: Seq, *, forced: bool, gone: Mapping[ReplicaId, Seq] = MappingProxyType({})) -> None:
+    def ask(
+        self,
+        seq: Seq,
+        *,
+        forced: bool,
+        gone: Mapping[ReplicaId, Seq] = MappingProxyType({}),
+        pinned: bool = False,
+    ) -> None:
         """Have a checkpoint written that holds execution `seq`; the router is told what came of it.
 
-        `gone` are replicas whose processes were lost, with the last execution of each.
+        `gone` are replicas whose processes were lost, with the last execution of each; with `pinned`, what
+        cannot travel hinders nothing.
         """
-        self._tell(Asked(seq, forced, gone))
+        self._tell(Asked(seq, forced, gone, pinned))
 
     def say_followed(self) -> None:
         """Tell the router, also one that has just come, that another group has followed this one."""

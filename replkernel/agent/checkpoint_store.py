@@ -227,16 +227,17 @@ def _remove(store: ObjectStore, spec: KernelSpec, place: Place) -> None:
     store.delete_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
 
 
-def find_checkpoint(store: ObjectStore, spec: KernelSpec) -> CheckpointFound:
+def find_checkpoint(store: ObjectStore, spec: KernelSpec, *, mark: str = "") -> CheckpointFound:
     """Return the newest checkpoint that can be read; damaged and foreign ones are told. Raises StoreError.
 
-    What it names is in a mark from then on, for the group before may live yet and write newer ones.
+    What it names is in a mark from then on, for the group before may live yet and write newer ones: in the
+    one of a founding, or in `mark`.
     """
     for _ in range(FINDS_MAX):
         found, named = _find_checkpoint(store, spec)
         if not found.name:
             return found
-        name = founding_mark(spec.kernel_id, spec.incarnation, found.generation + 1)
+        name = mark or founding_mark(spec.kernel_id, spec.incarnation, found.generation + 1)
         write_mark(store, spec.kernel_id, named, name=name)
         if store.get_document(found.name) is not None:
             return found

@@ -67,12 +67,14 @@ class Changed(msgspec.Struct, frozen=True):
 class Asked(msgspec.Struct, frozen=True):
     """The router wants a checkpoint that holds execution `seq`; `forced`: of what is here, whoever leads.
 
-    What the lost processes of `gone` had, up to the execution told, keeps nobody awake.
+    What the lost processes of `gone` had, up to the execution told, keeps nobody awake. With `pinned` nobody
+    is put to rest, so what cannot travel may stay where it is.
     """
 
     seq: Seq
     forced: bool = False
     gone: Mapping[ReplicaId, Seq] = MappingProxyType({})
+    pinned: bool = False
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -204,7 +206,7 @@ class Checkpointing:
         if not standing.leads:
             return self._answer()
         pins = tuple(pin for pin in standing.pins if pin.seq > asked.gone.get(pin.replica, 0))
-        if pins:
+        if pins and not asked.pinned:
             return self._answer(why=_pinned(pins))
         if self.last is not None and self.last.place == standing.place:
             return self._answer(self.last)

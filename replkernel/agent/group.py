@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from replkernel.agent import events as fact
 from replkernel.agent.bundle import bundle, place, unbundle
-from replkernel.agent.catch_up import STATE_MESSAGE_BYTES, RecentDeltas, split_state
+from replkernel.agent.catch_up import STATE_MESSAGE_BYTES, RecentDeltas, delta_bytes, split_state
 from replkernel.agent.effects import (
     ClaimProposal,
     DeltaProposal,
@@ -56,8 +56,12 @@ from replkernel.replication.entries import (
     yield_,
 )
 from replkernel.replication.machine import KernelMachine
+from replkernel.timeline import Difference, Timeline
 
 log = logging.getLogger(__name__)
+
+WAY_BYTES_MAX = 40 * 2**20
+"""No more than this is taken back at once: a delta of the log has 48 MiB at most."""
 
 KEYS_MAX = 4096
 """So many of the latest proposals are remembered, to know which of ours the log refuses."""
@@ -355,6 +359,26 @@ class ReplicaGroup:
         """Return what the status document and a re-attaching router want to know."""
         with self._lock:
             return summary_of(self._machine)
+
+    def differences(self, one: Mark, other: Mark) -> tuple[Difference, ...]:
+        """Return which variables differ between two points of the history."""
+        with self._lock:
+            return self._machine.differences(one, other)
+
+    def history(self, to: Mark | None) -> tuple[Timeline, Delta | None, str]:
+        """Return the points of the history, what leads `to` one of them, and why nothing does."""
+        with self._lock:
+            timeline = self._machine.timeline()
+            way = None if to is None else self._machine.way_to(to)
+        if to is not None and way is None:
+            return (
+                timeline,
+                None,
+                "This point is kept no more: `%replkernel history` lists those that are.",
+            )
+        if way is not None and delta_bytes(way) > WAY_BYTES_MAX:
+            return timeline, None, "Too much differs to go there in one step: go to a point between."
+        return timeline, way, ""
 
     def digests(self) -> set[Digest]:
         """Return the digests of all chunks that the committed state names, now and at its whole point."""

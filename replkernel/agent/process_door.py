@@ -13,11 +13,13 @@ from pathlib import Path
 
 from replkernel.agent import events as fact
 from replkernel.agent.admission import Admission
+from replkernel.agent.group import ReplicaGroup
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.peers import PeerSocket
 from replkernel.errors import ReplkernelError
 from replkernel.protocol.agent_to_process import (
     AgentToKernel,
+    HistoryAnswer,
     KernelWelcome,
     NotebookStatusAnswer,
     StopProcess,
@@ -30,6 +32,7 @@ from replkernel.protocol.process_to_agent import (
     FetchBlobs,
     GpusFreed,
     HibernationWanted,
+    HistoryQuery,
     KernelHello,
     KernelToAgent,
     NotebookStatusQuery,
@@ -40,6 +43,15 @@ from replkernel.protocol.process_to_agent import (
 from replkernel.records import HostName, KernelId
 
 log = logging.getLogger(__name__)
+
+
+def _history(group: ReplicaGroup, asked: HistoryQuery) -> HistoryAnswer:
+    """Return what a process asks of the history."""
+    if asked.to is not None and asked.other is not None:
+        timeline, _, why = group.history(None)
+        return HistoryAnswer(asked.request, timeline, None, why, group.differences(asked.to, asked.other))
+    timeline, way, why = group.history(asked.to)
+    return HistoryAnswer(asked.request, timeline, way, why)
 
 
 class ProcessDoor:
@@ -108,6 +120,8 @@ class ProcessDoor:
                 driver.lease_freed(message)
             case HibernationWanted():
                 driver.hibernation_wanted()
+            case HistoryQuery():
+                self._socket.send(identity, _history(driver.group, message))
             case NotebookStatusQuery():
                 document = self._document(driver.kernel_id)
                 self._socket.send(identity, NotebookStatusAnswer(message.request, document))

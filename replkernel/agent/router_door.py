@@ -265,7 +265,9 @@ class RouterDoor:
             if kernel is None:
                 self.send(identity, CheckpointWritten(message.kernel_id))
             else:
-                kernel.checkpoints.ask(message.seq, forced=message.forced, gone=message.gone)
+                kernel.checkpoints.ask(
+                    message.seq, forced=message.forced, gone=message.gone, pinned=message.pinned
+                )
         elif kernel is not None:
             self._kernels.end(kernel, "it hibernates", keeping=True)
         elif not self._kernels.is_ending(message.kernel_id):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from replkernel import __version__
+from replkernel.cli import carrying
 from replkernel.cli.elsewhere import PROGRAMS, become
 from replkernel.errors import ReplkernelError
 
@@ -96,6 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="write the whole document as JSON, for programs")
     _add_agent(verbs)
     _add_kernel_verbs(verbs)
+    carrying.add_verbs(verbs)
     _add_store(verbs)
     for name, what, description in PASSED_ON:
         passed_on = verbs.add_parser(name, help=what, add_help=False, description=description)
@@ -314,6 +316,14 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
 
             run = {"hibernate": kernels.run_hibernate, "recover": kernels.run_recover}
             return run.get(options.verb, kernels.run_forget)(options.kernel_id)
+        case "fork":
+            return carrying.run_fork(options)
+        case "export":
+            return carrying.run_export(options)
+        case "inspect":
+            return carrying.run_inspect(options)
+        case "import":
+            return carrying.run_import(options)
         case "store":
             from replkernel.cli import store
 

@@ -33,6 +33,7 @@ from replkernel.kernel.gpu_magics import add_gpu_magics
 from replkernel.kernel.install_magics import add_install_magics
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.kill_order import STANDBY, KillOrder
+from replkernel.kernel.leased_gpus import CUDA_NUMBER
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
 from replkernel.kernel.magics import ReplkernelMagics
 from replkernel.kernel.output import OutputThread
@@ -155,7 +156,7 @@ class ReplicaApp(IPKernelApp):
     def cleanup_ipc_files(self) -> None:
         """Remove the sockets' files."""
         super().cleanup_ipc_files()
-        for number in (DIRECT_NUMBER, CHILDREN_NUMBER):
+        for number in (DIRECT_NUMBER, CHILDREN_NUMBER, CUDA_NUMBER):
             Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -278,6 +279,7 @@ class ReplicaApp(IPKernelApp):
         grace_s = settings.orphan_grace_s
         self.kernel.gpus.limit(settings)
         replica.paced(settings.ship_percent / 100)
+        replica.travel.limits = settings.limits()
         info = kernel.kernel_info_content()
         replica.link = self.link = AgentLink(
             birth, context, endpoints, info, replica, self._router_monitor, grace_s

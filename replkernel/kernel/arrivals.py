@@ -15,6 +15,7 @@ from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel.audits import sentences
 from replkernel.kernel.execution import FetchRefused, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.ipython_at_hand import ipython_at_hand
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.kernel.restorer import Restorer
@@ -94,6 +95,14 @@ class Arrivals:
         database = vars(self._shell).get("_db") or vars(self._shell).get("db")
         if database is not None:
             database.uncache()
+
+    def go_to(self, way: Delta) -> None:
+        """Rebuild what differs at another point of the history; nothing changes unless its bytes are here."""
+        with self._interrupts.put_off():
+            self._fetch([blob for blob in way.blobs() if self._state.ahead.missing(blob)])
+            self._state.go_back(way)
+            self._rebuild(everything=True)
+            self._state.went_back(way)
 
     # -- before a cell or a question ----------------------------------------------------------------
 
@@ -180,17 +189,18 @@ class Arrivals:
     def _rebuild(self, *, everything: bool, wanted: AbstractSet[ComponentId] | None = None) -> None:
         if wanted is None or self.newest is not None:
             self.stale = False
-        with self._prompts.exposed(incoming=True):
-            if wanted is None:
-                report = self._state.rebuild(everything=everything, fetch=self._fetch)
-            else:
-                report = self._state.rebuild(everything=False, fetch=self._fetch, wanted=wanted)
+        with ipython_at_hand(lambda: self._shell):
+            with self._prompts.exposed(incoming=True):
+                if wanted is None:
+                    report = self._state.rebuild(everything=everything, fetch=self._fetch)
+                else:
+                    report = self._state.rebuild(everything=False, fetch=self._fetch, wanted=wanted)
+            newest = self.newest
+            if everything or (wanted is not None and newest is not None):
+                self._settle_process()
         for failure in report.failed:
             self.lost[", ".join(failure.names)] = failure.reason
             log.warning("%s could not be rebuilt: %s", ", ".join(failure.names), failure.reason)
-        newest = self.newest
-        if everything or (wanted is not None and newest is not None):
-            self._settle_process()
         if newest is None:
             self._prompts.admit()
         else:

@@ -27,10 +27,10 @@ from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.protocol.envelope import Envelope
-from replkernel.records import Delta, Seq
+from replkernel.records import Delta, Note, Seq
 from replkernel.state import hints
 from replkernel.state.analysis.cell import analyse
-from replkernel.state.capture.budget import Terms
+from replkernel.state.capture.budget import EVERYTHING, Terms
 from replkernel.state.capture.survey_order import HEAVY_S
 
 BUDGET_S = 0.05
@@ -64,6 +64,8 @@ class Captures:
         next_cell: Callable[[], str],
     ) -> None:
         self.audits = AuditBook()
+        self.note_of: Callable[[Execution], Note | None] = lambda execution: None
+        """Returns what an execution says of itself for the history."""
         self.pace = Pace()
         """When what is large is captured."""
         self.owed: Execution | None = None
@@ -118,7 +120,7 @@ class Captures:
         with self._interrupts.put_off(after_cell=not whole):
             try:
                 terms = partial(self._terms, execution, envelope, whole=whole, rests=rests)
-                delta = self._delta(envelope, terms)
+                delta = self._delta(envelope, terms, self.note_of(execution))
             except BaseException as error:
                 log.error("Execution %d was not captured", envelope.seq, exc_info=error)
                 self._keep_back(execution, _said_of(error))
@@ -202,11 +204,13 @@ class Captures:
         before = self._interrupts.count
         return lambda: self._interrupts.count != before or waits()
 
-    def _delta(self, envelope: Envelope, terms: Callable[[], Terms]) -> Delta:
+    def _delta(self, envelope: Envelope, terms: Callable[[], Terms], note: Note | None = None) -> Delta:
         """Capture on the terms that are right once it is known which names are the shell's own."""
         with self._prompts.exposed():
             count = self._shell.execution_count - 1
             delta = self._state.capture(envelope.seq, envelope.fence, count, terms())
+        if note is not None:
+            delta = replace(delta, note=note)
         pins = (*delta.pins, *self._process.pins(envelope.seq))
         if pins:
             delta = replace(delta, pins=self._bindings.since(pins, count))
@@ -298,6 +302,20 @@ class Captures:
     def _may_be_logged_only(self, seq: Seq) -> bool:
         """Tell whether an execution is in the log, and durable only once the store has room for others."""
         return self.audits.awaits_room and self._news.in_log(seq)
+
+    def of_travel(self, envelope: Envelope, way: Delta) -> Delta:
+        """Return one delta with what leads to a point, which is rebuilt here, and what that came to."""
+        with self._interrupts.put_off():
+            found = self._delta(envelope, lambda: EVERYTHING._replace(audit=way.audit))
+        fresh = {record.cid for record in found.components}
+        kept = tuple(record for record in way.components if record.cid not in fresh)
+        dropped = tuple(
+            cid for cid in {**dict.fromkeys(way.dropped), **dict.fromkeys(found.dropped)} if cid not in fresh
+        )
+        order = found.order if found.order is not None else way.order
+        return replace(
+            found, components=(*kept, *found.components), dropped=dropped, order=order, note=way.note
+        )
 
     # -- between cells ------------------------------------------------------------------------------
 

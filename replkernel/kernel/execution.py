@@ -76,6 +76,12 @@ class State(LeavingState, Protocol):
     def receive(self, delta: Delta) -> None:
         """Take a foreign delta in, to be rebuilt."""
 
+    def go_back(self, way: Delta) -> None:
+        """Take in what leads to an earlier point; `went_back` follows once it is rebuilt."""
+
+    def went_back(self, way: Delta) -> None:
+        """Have the next capture say what a way back left of the process's state."""
+
     @property
     def replica(self) -> ReplicaId:
         """The replica whose process this is."""

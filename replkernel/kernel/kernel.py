@@ -162,6 +162,7 @@ class ReplicatedKernel(AuditingKernel):
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
             texts = _texts_of(parent["content"])
+            self.replica.travel.cell_id = str((parent.get("metadata") or {}).get("cellId") or "")
             begins, silent = Beginning(), bool(parent["content"].get("silent", False))
             if envelope is not None and not envelope.interrupts:
                 self.interrupts.forget()
@@ -304,6 +305,8 @@ class ReplicatedKernel(AuditingKernel):
         execution = self._current() or Execution(None)
         if replica.syncs and execution is self._execution:
             replica.sync(execution)
+        elif replica.travel.to is not None and execution is self._execution:
+            replica.go_to(execution)
         elif birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
             replica.capture(execution, whole=True)
             replica.await_commit(execution)

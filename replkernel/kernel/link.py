@@ -37,6 +37,7 @@ from replkernel.protocol.agent_to_process import (
     DurabilityTrouble,
     ExecutionRefused,
     FreeGpus,
+    HistoryAnswer,
     KernelWelcome,
     NotebookStatusAnswer,
     SettleState,
@@ -51,6 +52,7 @@ from replkernel.protocol.process_to_agent import (
     FetchBlobs,
     GpusFreed,
     HibernationWanted,
+    HistoryQuery,
     KernelHello,
     NotebookStatusQuery,
     ProcessNotice,
@@ -282,6 +284,19 @@ class AgentLink:
         assert isinstance(answer, NotebookStatusAnswer)
         return answer.document
 
+    def history(self, to: Mark | None = None, other: Mark | None = None) -> HistoryAnswer:
+        """Return the points of the history, and what leads `to` one, or how two differ.
+
+        Raises AgentUnavailable without an answer.
+        """
+        answer = self._ask(lambda number: HistoryQuery(number, to, other), STATUS_TIMEOUT_S)
+        assert isinstance(answer, HistoryAnswer)
+        return answer
+
+    def awaits(self, mark: Mark) -> bool:
+        """Tell whether a delta up to `mark` is on its way still."""
+        return any(delta.mark <= mark for delta in self._unacknowledged.deltas())
+
     def _ask(self, make: Callable[[int], Message], timeout_s: float) -> Message:
         with self._lock:
             self._request_count += 1
@@ -452,7 +467,7 @@ class AgentLink:
             case ExecutionRefused():
                 self._unacknowledged.refused(message.seq)
                 self._listener.execution_refused(message.seq, message.why)
-            case BlobsReady() | NotebookStatusAnswer():
+            case BlobsReady() | NotebookStatusAnswer() | HistoryAnswer():
                 request = self._requests.get(message.request)
                 if request is not None:
                     request.answer = message

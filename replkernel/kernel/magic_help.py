@@ -12,6 +12,11 @@ HELP = """\
 %replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
 %replkernel fresh    in VS Code: this notebook begins empty when it is opened or restarted the next time
 %replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
+%replkernel history  what cells changed, and the points that you can go back to
+%replkernel undo [N]   after this cell: all variables as before the last N changes; `redo [N]` the other way
+%replkernel goto NAME  after this cell: all variables as after this cell number, or at this mark
+%replkernel mark NAME  name this point, which is kept then; `unmark NAME`
+%replkernel branch NAME   go on under this name; `switch NAME`, `branches`, `compare A B`
 %replkernel --help   this text; `%replkernel pins --help` and the like say what the columns mean"""
 
 DETAILS = {
@@ -66,6 +71,35 @@ has something which cannot be copied does not hibernate, and says what (`%replke
 
 In VS Code a notebook that is closed and opened again finds its variables. After this it does not: it begins
 empty the next time. What it has now stays until then; `%reset -f` empties it at once.""",
+    "history": """\
+%replkernel history
+
+The points that are kept, the newest last: the state after each cell that changed something. Cells that
+changed nothing have none. `>` is where the notebook is.
+  CELL     the number of the cell
+  CHANGED  names of variables and process state (`@random`, `@cwd`) that it changed
+  BYTES    what these take
+Settings REPLKERNEL_HISTORY_POINTS, _HOURS and _MIB bound what is kept; `%replkernel mark NAME` keeps one.""",
+    "undo": """\
+%replkernel undo [N] [--yes]      %replkernel redo [N] [--yes]
+
+Once this cell has ended, all variables, random generators, the working directory, the environment and
+options are as before the last N changes (1 without a number). No cell runs again; only what differs is
+rebuilt. Files and what others have seen stay as they are; cell numbers go on. What cannot be copied is named
+first, and nothing is done without --yes. `redo` goes forward again until a cell changes something.""",
+    "goto": """\
+%replkernel goto NAME [--yes]
+
+As `undo`, to a mark, to the end of a branch, or to the number of a cell.""",
+    "mark": """\
+%replkernel mark NAME      %replkernel unmark NAME
+
+Name the state after this cell. A named point is kept until `unmark`, whatever the settings say.""",
+    "branch": """\
+%replkernel branch NAME    %replkernel switch NAME    %replkernel branches    %replkernel compare A B
+
+A branch is a line of work: `branch` begins one here, `switch` goes to the end of another, `branches` lists
+them. `compare` names the variables that differ between two points, with their bytes at each.""",
     "forget-missing": """\
 %replkernel forget-missing
 

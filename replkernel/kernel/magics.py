@@ -15,6 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 
 from replkernel.errors import UNREADABLE, ReplkernelError
+from replkernel.kernel import history_magics
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magic_help import DETAILS, HELP
@@ -83,6 +84,9 @@ class ReplkernelMagics(Magics):
         if not verbs or verbs[0] == "help" or options & {"-h", "--help"}:
             asked = [verb for verb in verbs if verb in DETAILS]
             print(DETAILS[asked[0]] if asked else HELP)
+            return
+        if verbs[0] in history_magics.VERBS:
+            history_magics.answer(self.replica, verbs, options)
             return
         if verbs[0] == "migrate" and not options:
             if len(verbs) != HOST_WORDS:

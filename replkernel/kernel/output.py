@@ -25,6 +25,7 @@ from zmq.eventloop.zmqstream import ZMQStream
 
 from replkernel.kernel.held_output import HeldOutput
 from replkernel.protocol.confirmation import read_confirmation
+from replkernel.state.process.own_threads import marked
 
 DESCRIPTOR_WAIT_S = 0.2
 """A cell's end waits no longer for the thread that reads what C code and child processes wrote."""
@@ -224,6 +225,11 @@ class OutStream(iostream.OutStream):
     _taking = False
     _sending = False
     _fid: int
+
+    def _setup_stream_redirects(self, name: str) -> None:
+        """Read the descriptor in a thread, as stock does; it is the kernel's own, not the notebook's."""
+        super()._setup_stream_redirects(name)
+        marked(self.watch_fd_thread)
 
     def flush(self) -> None:
         """Send what was written and wait until it is sent."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.arrivals import Arrivals
 from replkernel.kernel.bindings import Bindings
@@ -22,9 +24,10 @@ from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.kill_order import EXECUTOR, STANDBY
 from replkernel.kernel.link import AgentLink
 from replkernel.kernel.lost_cells import Losses, lost_cells
-from replkernel.kernel.news import News
+from replkernel.kernel.news import DURABLE_TIMEOUT_S, News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
+from replkernel.kernel.time_travel import Travel
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, ReplicaId, Seq
@@ -97,6 +100,9 @@ class Replica:
         self.audit_delay_s = self._captures.audit_delay_s
         self.audit = self._captures.audit
         self.settle, self.settle_kept = self._captures.settle, self._captures.settle_kept
+        self.travel = Travel()
+        """Where this cell takes the notebook, and what it says of itself for the history."""
+        self._captures.note_of = self.travel.note
         self._losses = Losses()
         self.syncs = False
         """Whether the cell that runs has asked that all be durable before its reply."""
@@ -195,6 +201,7 @@ class Replica:
         execution = Execution(envelope)
         execution.texts = texts or ()
         self.syncs = False
+        self.travel.begin()
         if envelope is None:
             return execution
         try:
@@ -326,6 +333,43 @@ class Replica:
             show(sentence)
         if execution.durable:
             show(f"Durable up to this cell: {state.components} components, {state.state_bytes:,} bytes.")
+
+    def go_to(self, execution: Execution) -> None:
+        """Take the notebook to the point of the history that the cell has asked for; say what came of it."""
+        if execution.envelope is None or execution.trouble is not None:
+            return
+        self.capture(execution, whole=True)
+        self.await_commit(execution)
+        try:
+            self._reporter.show(self._gone_to(execution, execution.envelope))
+        except (ReplkernelError, FetchRefused) as fault:
+            self.tell(f"Nothing was taken back: {fault.error if isinstance(fault, FetchRefused) else fault}")
+
+    def _gone_to(self, execution: Execution, envelope: Envelope) -> str:
+        link, travel, mark = self.link, self.travel, self.state.mark
+        if link is None or not execution.durable:
+            raise ReplkernelError("what cells have changed is not durable yet; run the cell again.")
+        timeline = link.history().timeline
+        to = travel.target(timeline)
+        answer = link.history(to)
+        if answer.way is None:
+            raise ReplkernelError(answer.why)
+        travel.check(answer.way, self.held_pins())
+        way = travel.delta(answer.way, to, Mark(mark.seq, mark.audit + 1), envelope.fence, self.state.replica)
+        way = replace(way, execution_count=self._captures.cells())
+        self._arrivals.go_to(way)
+        self._reporter.propose(self._captures.of_travel(envelope, way))
+        if not self.await_log(way.mark, DURABLE_TIMEOUT_S):
+            self.tell("What was taken back is not durable yet; it is tried again.")
+        return travel.said(timeline.point(to), way)
+
+    def await_log(self, mark: Mark, patience_s: float) -> bool:
+        """Wait until what was proposed up to `mark` is in the log, or patience ends; tell whether it is."""
+        link = self.link
+        if link is None:
+            return False
+        self._news.await_here(lambda: not link.awaits(mark), patience_s)
+        return not link.awaits(mark)
 
     # -- between cells ------------------------------------------------------------------------------
 

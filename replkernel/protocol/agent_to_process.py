@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from replkernel.protocol.message import Message
 from replkernel.records import Delta, Digest, HostName, ReplicaId, Seq
+from replkernel.timeline import Difference, Timeline
 
 
 class KernelWelcome(Message):
@@ -69,6 +70,16 @@ class NotebookStatusAnswer(Message):
     document: bytes
 
 
+class HistoryAnswer(Message):
+    """The answer to `HistoryQuery`; `way` is None where the point is not kept, or there is too much of it."""
+
+    request: int
+    timeline: Timeline
+    way: Delta | None = None
+    why: str = ""
+    differences: tuple[Difference, ...] = ()
+
+
 class DurabilityTrouble(Message):
     """Deltas cannot be made durable for now; `why` is one sentence, empty when trouble is over."""
 
@@ -99,6 +110,7 @@ AgentToKernel: TypeAlias = (
     | ExecutionRefused
     | BlobsReady
     | NotebookStatusAnswer
+    | HistoryAnswer
     | DurabilityTrouble
     | FreeGpus
     | SettleState

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.protocol.message import PROTOCOL_VERSION, Message
-from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Fence, KernelId, Pin, ReplicaId, Seq
+from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Fence, KernelId, Mark, Pin, ReplicaId, Seq
 
 
 class KernelHello(Message):
@@ -100,6 +100,17 @@ class NotebookStatusQuery(Message):
     request: int
 
 
+class HistoryQuery(Message):
+    """Ask for the points of the history, and for what leads `to` one of them; answered by `HistoryAnswer`.
+
+    With `other`, what differs between the two is asked for instead.
+    """
+
+    request: int
+    to: Mark | None = None
+    other: Mark | None = None
+
+
 class HibernationWanted(Message):
     """A cell asks for its kernel's hibernation; passed on to the router."""
 
@@ -116,6 +127,7 @@ KernelToAgent: TypeAlias = (
     | FetchBlobs
     | ProcessNotice
     | NotebookStatusQuery
+    | HistoryQuery
     | HibernationWanted
     | GpusFreed
 )

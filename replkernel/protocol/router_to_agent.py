@@ -85,6 +85,7 @@ class HibernateKernel(Message):
     The checkpoint must hold execution `seq`. With `forced` it is what this host has applied and holds,
     whether or not a majority answers: for a group that has lost its majority for good. `gone` are replicas
     whose processes were lost, each with the last execution that had left objects there: these bind nobody.
+    With `pinned` it is a copy for others: what cannot travel is a tombstone in it, and hinders nothing.
     """
 
     kernel_id: KernelId
@@ -92,6 +93,7 @@ class HibernateKernel(Message):
     seq: Seq = Seq(0)
     forced: bool = False
     gone: dict[ReplicaId, Seq] = msgspec.field(default_factory=dict)
+    pinned: bool = False
 
 
 class ElectExecutor(Message):

@@ -7,14 +7,32 @@ to be audited, the way back to the last whole point is kept, so the table can al
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from replkernel.records import ComponentId, ComponentRecord, Delta, Mark, Pin, Seq, Unaudited
+from replkernel.records import (
+    ComponentId,
+    ComponentRecord,
+    Delta,
+    Fence,
+    Mark,
+    Pin,
+    ReplicaId,
+    Seq,
+    Unaudited,
+)
+from replkernel.replication.history import LASTING, Change, History, HistoryState
+from replkernel.timeline import Difference
 
 COMPONENTS_MAX = 100_000
 """No kernel has more components than this; a delta beyond it is refused."""
 
 PROCESS_MARK = "@"
+
+
+NAMES_TOLD_MAX = 1000
+"""No more names than this are told to differ."""
 
 
 class Point(msgspec.Struct, omit_defaults=True):
@@ -43,6 +61,20 @@ class TableState(msgspec.Struct, omit_defaults=True):
     execution_count: int = 0
     unaudited: tuple[Unaudited, ...] = ()
     point: Point | None = None
+    history: HistoryState = msgspec.field(default_factory=HistoryState)
+
+
+def _sizes(table: TableState, cids: Iterable[ComponentId], beside: TableState) -> dict[str, int]:
+    """Return the names of components that are others `beside`, with what they take."""
+    records = [
+        table.components.get(cid) for cid in cids if table.components.get(cid) != beside.components.get(cid)
+    ]
+    return {
+        name: one.state_bytes
+        for one in records
+        if one is not None and not one.cid.startswith(LASTING)
+        for name in one.names or (one.cid,)
+    }
 
 
 class ComponentTable:
@@ -50,6 +82,7 @@ class ComponentTable:
 
     def __init__(self, state: TableState) -> None:
         self.state = state
+        self.history = History(state.history)
         self.names: dict[str, ComponentId] = {
             name: cid for cid, component in state.components.items() for name in component.names
         }
@@ -70,12 +103,12 @@ class ComponentTable:
 
         Return all that has changed since the last whole point, when this is one; None when it is none.
         """
-        if self.state.point is None and not delta.whole:
+        ahead = self.state.point is not None
+        if self.state.point is None:
             self.state.point = self._here(before)
         self._take(delta)
+        self.history.heard(delta)
         point = self.state.point
-        if point is None:
-            return delta
         if not delta.whole:
             gone = [cid for cid, was in point.components.items() if was is None]
             for cid in gone:
@@ -83,7 +116,10 @@ class ComponentTable:
                     del point.components[cid]
             return None
         self.state.point = None
-        return self._since(point, delta)
+        order = None if self.state.order == point.order else point.order
+        change = Change(point.components, order, self.state.components)
+        self.history.reached(delta.mark, delta.execution_count, change)
+        return self._since(point, delta) if ahead else delta
 
     def _here(self, mark: Mark) -> Point:
         state = self.state
@@ -104,6 +140,7 @@ class ComponentTable:
         point, self.state.point = self.state.point, None
         if point is None:
             return None
+        self.history.forget_pending()
         for cid in point.components:
             self._drop(cid)
         for record in point.components.values():
@@ -126,7 +163,48 @@ class ComponentTable:
         """Return all components whose bytes may be needed: those of the table and of the way back."""
         point = self.state.point
         before = () if point is None else point.components.values()
-        return [*self.state.components.values(), *(was for was in before if was is not None)]
+        past = self.history.records()
+        return [*self.state.components.values(), *(was for was in before if was is not None), *past]
+
+    def at(self, mark: Mark) -> TableState | None:
+        """Return the table as it was at a point of the history, self-contained; None where it is not kept.
+
+        Cells and prompts, which are not part of the past, are those of the whole point of now.
+        """
+        back = self.history.back_to(mark)
+        if back is None:
+            return None
+        now = self.whole()
+        components = {cid: one for cid, one in now.components.items() if cid not in back.components}
+        components.update((cid, was) for cid, was in back.components.items() if was is not None)
+        order = now.order if back.order is None else back.order
+        return TableState(components, order, now.pins, now.execution_count)
+
+    def differences(self, one: Mark, other: Mark) -> tuple[Difference, ...]:
+        """Return which variables differ between two points; none where one of them is not kept."""
+        first, second = self.at(one), self.at(other)
+        if first is None or second is None:
+            return ()
+        cids = first.components.keys() | second.components.keys()
+        before, after = (_sizes(table, cids, beside) for table, beside in ((first, second), (second, first)))
+        names = sorted(before.keys() | after.keys())
+        return tuple(Difference(name, before.get(name), after.get(name)) for name in names[:NAMES_TOLD_MAX])
+
+    def way_to(self, mark: Mark) -> Delta | None:
+        """Return what leads from the whole point of now to a point of the history; None without one.
+
+        Whoever proposes it gives it the number of an execution.
+        """
+        then = self.at(mark)
+        if then is None:
+            return None
+        now = self.whole()
+        changed = [one for cid, one in then.components.items() if now.components.get(cid) != one]
+        gone = [cid for cid in now.components if cid not in then.components]
+        order = None if then.order == now.order else then.order
+        return Delta(
+            Seq(0), Fence(0), ReplicaId(""), now.execution_count, tuple(changed), tuple(gone), now.pins, order
+        )
 
     def _take(self, delta: Delta) -> None:
         for cid in delta.dropped:
@@ -208,6 +286,7 @@ class ComponentTable:
         assert self._pinned == {component.cid for component in components if component.pins}, "pins are lost"
         bound = sum(len(set(component.names)) for component in components)
         assert bound == len(self.names), "a name belongs to two components, or to none"
+        self.history.check_invariants()
         point = self.state.point
         if point is not None:
             before = [name for one in self.whole().components.values() for name in one.names]

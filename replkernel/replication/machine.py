@@ -19,7 +19,7 @@ from replkernel.records import (
     Seq,
     Unaudited,
 )
-from replkernel.replication.components import ComponentTable
+from replkernel.replication.components import ComponentTable, TableState
 from replkernel.replication.election import ElectionEntry, ElectionRecord, check_record, tally
 from replkernel.replication.entries import (
     PARTS_MAX,
@@ -50,6 +50,7 @@ from replkernel.replication.outcomes import (
     Refused,
 )
 from replkernel.replication.snapshot import HeldDelta, MachineState, Member, decode_state, encode_state
+from replkernel.timeline import Difference, Timeline
 
 KEYS_REMEMBERED = 1024
 """How many keys of the latest accepted entries are remembered, to tell a repeated entry."""
@@ -132,8 +133,24 @@ class KernelMachine:
         point = self._state.table.point
         return self.execution_count if point is None else point.execution_count
 
+    def timeline(self) -> Timeline:
+        """Return the points of the history, and where the notebook is among them."""
+        return self._table.history.timeline()
+
+    def way_to(self, mark: Mark) -> Delta | None:
+        """Return what leads from the newest whole point to one of the history; None when it is not kept."""
+        return self._table.way_to(mark)
+
+    def differences(self, one: Mark, other: Mark) -> tuple[Difference, ...]:
+        """Return which variables differ between two points of the history."""
+        return self._table.differences(one, other)
+
+    def table_at(self, mark: Mark) -> TableState | None:
+        """Return the components as of a point of the history, self-contained; None when it is not kept."""
+        return self._table.at(mark)
+
     def named(self) -> list[ComponentRecord]:
-        """Return all components whose bytes may be needed, those of the newest whole point included."""
+        """Return all components whose bytes may be needed: of now, of the whole point, of the history."""
         return self._table.named()
 
     def is_dropped(self, seq: Seq) -> bool:

@@ -13,8 +13,9 @@ from replkernel.replication.components import TableState
 from replkernel.replication.election import ElectionRecord
 from replkernel.replication.executions import LedgerState
 
-SNAPSHOT_VERSION = 2
-"""Since 2 a table may carry the way back to its last whole point; without one it is what it was in 1."""
+SNAPSHOT_VERSION = 3
+"""Since 2 a table may carry the way back to its last whole point, since 3 its history; without them it is
+what it was before."""
 
 
 class SnapshotUnreadable(ReplkernelError):

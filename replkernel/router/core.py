@@ -316,6 +316,8 @@ class Router:
             return self._end(request, "a client asked for it", now)
         if kind == hibernation.REQUEST:
             return self._hibernation.want(request, "a client asked for it")
+        if kind == hibernation.SAVE:
+            return self._hibernation.save(request, now, busy=self._shell.busy)
         if kind == hibernation.RECOVER:
             return self._hibernation.recover(request, now)
         if kind == "interrupt_request":

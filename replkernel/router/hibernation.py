@@ -21,6 +21,8 @@ from replkernel.router.wire import pack
 
 REQUEST = "replkernel_hibernate_request"
 RECOVER = "replkernel_recover_request"
+SAVE = "replkernel_save_request"
+"""Has all that is done so far written to the store, for somebody who copies it; nothing is stopped."""
 SAVE_LIMIT_S = 45.0
 """How long the hosts may take to write a checkpoint of everything."""
 RECOVER_LIMIT_S = 10.0
@@ -78,6 +80,8 @@ class Hibernation:
         self._unused = False
         """Whether it is put to rest because nobody uses it."""
         self._askers: list[ClientRequest] = []
+        self._savers: list[ClientRequest] = []
+        """Who wants a checkpoint and no rest."""
 
     @property
     def attentive(self) -> bool:
@@ -126,6 +130,20 @@ class Hibernation:
         ]
         self._recovering = True
         return effects + self._save(now)
+
+    def save(self, request: ClientRequest, now: float, *, busy: bool) -> list[Effect]:
+        """Have everything written, and go on; the answer says whether a cell runs, and nothing was."""
+        written = self.phase in (Phase.STOPPING, Phase.ASLEEP)
+        if written or busy or self.phase is Phase.WANTED:
+            return answers.whole(request, pack({"status": "ok", "busy": not written}))
+        if self.phase is not Phase.AWAKE or len(self._savers) >= ASKERS_MAX:
+            return answers.refusal(request, Fault("RuntimeError", "it is being saved already; ask again"))
+        if not self._parts.fleet.ready():
+            return answers.refusal(
+                request, Fault("RuntimeError", "its replicas have not started yet; ask again")
+            )
+        self._savers.append(request)
+        return self._save(now)
 
     # -- what hosts say --------------------------------------------------------------------------------
 
@@ -191,7 +209,8 @@ class Hibernation:
         fleet = self._parts.fleet
         self._hosts, self._ask_at = set(fleet.keeping()), None
         completed, gone = self._parts.succession.completed, self._parts.placement.gone
-        wish = HibernateKernel(fleet.kernel_id, "checkpoint", completed, self._recovering, gone)
+        copied = bool(self._savers)
+        wish = HibernateKernel(fleet.kernel_id, "checkpoint", completed, self._recovering, gone, copied)
         effects: list[Effect] = [ToAgent(host, wish) for host in sorted(self._hosts)]
         return [*self._parts.succession.have_settled(now), *effects] if effects else self._when_saved(now)
 
@@ -214,6 +233,8 @@ class Hibernation:
             if not self._parts.fleet.keeping():
                 missing = "Its group of replicas is not founded yet; ask again in a moment."
             return self._call_off(next(iter(self._whys), missing), now)
+        if self._savers:
+            return self._copied()
         fleet = self._parts.fleet
         if not self._recovering and (doubted := self._doubted()):
             return self._call_off(doubted, now)
@@ -224,6 +245,20 @@ class Hibernation:
         stop = HibernateKernel(fleet.kernel_id, "stop")
         effects += [ToAgent(host, stop) for host in sorted(self._hosts)]
         return effects + self._when_stopped(now)
+
+    def _copied(self) -> list[Effect]:
+        body = pack({"status": "ok", "busy": False})
+        return [effect for request in self._go_on() for effect in answers.whole(request, body)]
+
+    def _not_copied(self, why: str) -> list[Effect]:
+        fault = Fault("CannotSave", f"This kernel cannot be copied now: {why}")
+        return [effect for request in self._go_on() for effect in answers.refusal(request, fault)]
+
+    def _go_on(self) -> list[ClientRequest]:
+        """Go on as before, unless somebody wants a rest by now; return who wanted a checkpoint only."""
+        self.phase, self._deadline, self._ask_at = (Phase.WANTED if self._askers else Phase.AWAKE), None, None
+        savers, self._savers = self._savers, []
+        return savers
 
     def _doubted(self) -> str:
         """Say what a process has that no other could make of a checkpoint; else nothing."""
@@ -245,6 +280,8 @@ class Hibernation:
 
     def _call_off(self, why: str, now: float) -> list[Effect]:
         """Go on as before, and say why there is no hibernation."""
+        if self._savers:
+            return self._not_copied(why)
         self.phase, self._deadline, self._ask_at = Phase.AWAKE, None, None
         self._used_at = now + (AGAIN_S if self._unused else 0.0)
         sentence = f"This kernel does not hibernate: {why}"

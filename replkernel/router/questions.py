@@ -20,8 +20,10 @@ from replkernel.router.wire import pack
 OWN = ("kernel_info_request", "comm_info_request")
 """What the router answers itself, with the statuses of an answer."""
 
-PATIENCE_S = 1.0
+PATIENCE_S = 0.3
 """How long a question waits for its turn behind running cells before someone else answers it.
+
+JupyterLab drops a completion that takes a second, and people notice half of one.
 
 A short cell keeps the order of replies that a stock kernel gives; a long one never blocks completion or help.
 """

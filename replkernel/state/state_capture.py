@@ -291,6 +291,16 @@ class StateCapture:
             self._inherited, held.owed = (delta.unaudited, delta.execution_count), ()
             self._checked = delta.execution_count
 
+    def go_back(self, way: Delta) -> None:
+        """Take in what leads to an earlier point; `went_back` follows once it is rebuilt."""
+        with self._holdings.at_work():
+            self._process.revert(way)
+        self.receive(way)
+
+    def went_back(self, way: Delta) -> None:
+        """Have the next capture say what a way back left of the process's state."""
+        self._process.reverted(way)
+
     def rebuild(
         self,
         *,

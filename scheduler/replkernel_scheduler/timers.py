@@ -84,12 +84,12 @@ class Timers:
     def next_at(self) -> float | None:
         """Return when the next one is due."""
         front, due = self._front, self._due
-        if self._front_second is not None and front and due.get(front[0][2]) is front[0]:
+        if self._front_second is not None and front and due.get(front[0][2]) == front[0]:
             return front[0][0]
         while self._front_second is not None or self._turn_to_next_second():
             front = self._front
             while front:
-                if due.get(front[0][2]) is front[0]:
+                if due.get(front[0][2]) == front[0]:
                     return front[0][0]
                 heappop(front)
             self._front_second = None

@@ -18,6 +18,7 @@ from replkernel.leasing.finding import URL as SCHEDULER_URL
 from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
 from replkernel_server.culling import Culling
+from replkernel_server.handlers.carrying import ForksHandler, StateHandler
 from replkernel_server.handlers.live import LiveChannelHandler, LiveHandler
 from replkernel_server.handlers.past import PastHandler
 from replkernel_server.handlers.resting import RestingKernelHandler
@@ -127,4 +128,6 @@ class ReplkernelExtension(ExtensionApp):
             (r"/replkernel/api/live/channel", LiveChannelHandler),
             (r"/replkernel/api/past", PastHandler),
             (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})", RestingKernelHandler),
+            (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})/forks", ForksHandler),
+            (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})/state", StateHandler),
         ]

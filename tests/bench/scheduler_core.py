@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from replkernel_scheduler import core_is_compiled
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, LeaseRefused, ReclaimLease, StartReplica
 from replkernel_scheduler.events import (
@@ -28,6 +29,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.policies.limit_static import Static
+from replkernel_scheduler.settings import Policies
 from replkernel_scheduler.types import (
     Gpu,
     GpuUuid,
@@ -52,12 +54,13 @@ CELLS_PER_GPU = {"busy": 0.45, "full": 0.6}
 class Day:
     """A cluster full of kernels, and the events of its day."""
 
-    def __init__(self, hosts: int, kernels: int, load: str) -> None:
-        """Have all hosts up and all kernels placed."""
-        self.dice = random.Random(5)
-        policies = msgspec.structs.replace(notebook(), limit=Static(1000.0))
-        self.policies = policies
-        self.core = SchedulerCore(random.Random(6), policies)
+    def __init__(
+        self, hosts: int, kernels: int, load: str, policies: Policies | None = None, seed: int = 5
+    ) -> None:
+        """Have all hosts up and all kernels placed; without policies, as a notebook cluster has them."""
+        self.dice = random.Random(seed)
+        self.policies = policies or msgspec.structs.replace(notebook(), limit=Static(1000.0))
+        self.core = SchedulerCore(random.Random(6), self.policies)
         self.journal: list[tuple[Event, float]] = []
         self.now, self.asked = 0.0, 0
         self.kernels = [KernelId(f"kernel-{number:06}") for number in range(kernels)]
@@ -68,9 +71,7 @@ class Day:
         self.placing_us: list[float] = []
         self.cpu_us: list[float] = []
         for number in range(hosts):
-            name = HostName(f"host-{number:05}")
-            gpus = tuple(Gpu(GpuUuid(f"GPU-{number:05}-{gpu}"), "H100", 80.0) for gpu in range(GPUS))
-            self.feed(HostUp(name, gpus, 128.0, 1024.0))
+            self.feed(host_up(number))
         for kernel in self.kernels:
             self.placing_us.append(self.feed(self._start(kernel)))
 
@@ -142,6 +143,12 @@ class Day:
         return KernelStarted(KernelSpec(kernel, user, self.sizes[kernel], 3, "", 40.0, 2.0, 8.0))
 
 
+def host_up(number: int) -> HostUp:
+    """Return the coming of one host."""
+    gpus = tuple(Gpu(GpuUuid(f"GPU-{number:05}-{gpu}"), "H100", 80.0) for gpu in range(GPUS))
+    return HostUp(HostName(f"host-{number:05}"), gpus, 128.0, 1024.0)
+
+
 def hash_of(name: str) -> int:
     """Return a number that is the same in every process."""
     return int(name.rpartition("-")[2])
@@ -167,6 +174,7 @@ def measure_size(name: str, hosts: int, kernels: int, load: str, goal: str) -> R
     view_ms = (time.perf_counter() - began) * 1e3
     wall_s, cpu_s = replay(day, first)
     details = {
+        "core": "compiled" if core_is_compiled() else "interpreted",
         "events_per_s": round(len(samples) / wall_s),
         "events_per_cpu_s": round(len(samples) / cpu_s),
         "decision_us": spread(samples),

@@ -57,7 +57,9 @@ def two_notebooks(directory: Path, gpus: int = 1, **settings: str) -> Iterator[t
 
 
 @pytest.fixture
-def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
+def notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Live, Live]]:
+    # As in a user's kernel: where it is set, ipykernel starts no threads that read descriptors 1 and 2.
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
     with two_notebooks(tmp_path) as made:
         yield made
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replkernel.by_record import ask_kernel, known_record
+from replkernel.carrying.container import StateFile
 from replkernel.kernel_record import read_record, router_lives
 from replkernel.settings import data_dir
+from tests.support.lab import TOKEN
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living
 
@@ -88,3 +91,34 @@ def test_a_kernel_at_rest_that_is_served_is_deleted_with_its_session(tmp_path: P
         assert life.server.call("DELETE", address(kernel_id))[0] == 204
         assert life.sessions() == []
         eventually(lambda: read_record(data_dir(os.environ), kernel_id) is None, "the record's end")
+
+
+def test_a_kernel_is_forked_by_a_request_and_the_fork_is_served(tmp_path: Path) -> None:
+    with living(tmp_path) as life:
+        kernel_id = str(life.open_notebook("a.ipynb")["kernel"]["id"])
+        with life.page(kernel_id) as page:
+            page.run("x = 41")
+        forks = f"{address(kernel_id)}/forks"
+        for way in (forks, f"{address(kernel_id)}/state"):
+            assert life.server.call("POST", way, token="wrong")[0] == 403
+        assert life.server.call("POST", f"{address('unknown')}/forks")[0] == 404
+        assert life.server.call("POST", forks, {"count": 0})[0] == 409
+        assert life.server.call("POST", forks, {"count": "x"})[0] == 400
+        status, made = life.server.call("POST", forks, {"count": 2, "reseed": True})
+        assert (status, len(made["ids"]), made["behind"]) == (201, 2, False)
+        request = urllib.request.Request(
+            f"{life.server.url}{address(kernel_id)}/state",
+            data=b"",
+            headers={"Authorization": f"token {TOKEN}"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            (tmp_path / "state.rkz").write_bytes(answer.read())
+        with StateFile(tmp_path / "state.rkz") as file:
+            assert {one.name: one.type for one in file.manifest.names}["x"] == "int"
+        fork = made["ids"][0]
+        assert told(life, fork)["state"] == "hibernated"
+        assert life.server.call("POST", address(fork))[0] == 201
+        with life.page(fork) as page:
+            assert page.run("x += 1; print(x)") == "42"
+        with life.page(kernel_id) as page:
+            assert page.run("print(x)") == "41"

@@ -86,8 +86,9 @@ def _of_trace(name: str, spool: Spool) -> Iterator[Row]:
     for search, better in SEARCHES.items():
         _, other = _play(spool, f"lazer,by={search}")
         why = (
-            f"mean |X - F| after {JUDGED_FROM} deferrals, each with {TRIALS} trials: Lazer's {loss:.2f} s, "
-            f"{search}'s {other:.2f} s; most need nothing, and 0 is what grid search finds too"
+            f"mean distance of X from F after {JUDGED_FROM} deferrals, each with {TRIALS} trials: "
+            f"Lazer's {loss:.2f} s, {search}'s {other:.2f} s; most need nothing, "
+            "and 0 is what grid search finds too"
         )
         yield Row(PAPER, f"{name}: loss of {search} search over Lazer's", better, other / loss, "x", why)
     yield _of_hindsight(name, learned.deferrals)
@@ -106,7 +107,7 @@ def _of_hindsight(name: str, deferrals: list[Deferral]) -> Row:
     best = float(np.abs(learned.predict(known[half:]) - needed[half:]).mean())
     none = float(needed[half:].mean())
     why = (
-        f"mean |X - F| {none:.2f} and {best:.2f} s of {len(deferrals) - half:,} deferrals: "
+        f"mean distance of X from F {none:.2f} and {best:.2f} s of {len(deferrals) - half:,} deferrals: "
         f"{100 * float((needed > 0).mean()):.0f} % of all need any; what is needed moves with X: a bound"
     )
     what = f"{name}: loss of never deferring over a boosted regression's, in hindsight"

@@ -193,8 +193,11 @@ def test_the_hubs_configuration_gets_the_hook_and_keeps_its_own() -> None:
     assert "pre_spawn_hook" not in c.Spawner
     c.KubeSpawner.pre_spawn_hook = own
     setup_replkernel(c)
-    with pytest.raises(HubConfigError, match="KubeSpawner"):
-        setup_replkernel(c, agents_on=["gpu1"])
+    assert c.KubeSpawner.pre_spawn_hook is own
+    setup_replkernel(c, agents_on=["gpu1"])
+    for kind in (c.Spawner, c.KubeSpawner):
+        assert isinstance(kind.pre_spawn_hook, UserAgents)
+    assert c.KubeSpawner.pre_spawn_hook.before is own
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,12 @@ _EXTENSIONS = {"EXT1": 1, "EXT2": 2, "EXT4": 4}
 def read_graph(source: Source) -> Value:
     """Return the value that a dump describes; raise Unreadable when it is not one of ours."""
     try:
-        return _Reader(source).run()
+        return Reader(source).run()
     except (IndexError, KeyError, struct.error, ValueError, TypeError, AttributeError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from error
 
 
-class _Reader:
+class Reader:
     """Interprets one stream."""
 
     def __init__(self, source: Source) -> None:

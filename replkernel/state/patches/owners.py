@@ -78,6 +78,34 @@ def is_left_alone(owner: Owner) -> bool:
     )
 
 
+class Started(NamedTuple):
+    """A mock in a library's place: whose attribute it took, and what was there before."""
+
+    owner: Owner
+    name: str
+    original: Any
+
+
+def active_mocks() -> list[Any]:
+    """Return what ``unittest.mock`` has started and not stopped; empty where nobody imported it."""
+    patch = attributes_of(sys.modules.get(ACTIVE_MOCKS[0].removeprefix("import "))).get(ACTIVE_MOCKS[1])
+    found: Any = attributes_of(patch).get(ACTIVE_MOCKS[2]) if is_a(patch, type) else None
+    return list(found) if kind_of(found) is list else []
+
+
+def place_of_mock(patcher: Any) -> Started | None:
+    """Return where a patcher that was started put its mock; None for an object that is no library's."""
+    known = attributes_of(patcher)
+    target, name = known.get("target"), known.get("attribute")
+    home = home_of(target) if is_a(target, (type, types.ModuleType)) else None
+    owner = _owner(target, home)
+    if owner is None or type(name) is not str or is_left_alone(owner):
+        return None
+    if (owner.module, owner.below(name)) in LEFT_ALONE:
+        return None
+    return Started(owner, name, known.get("temp_original") if known.get("is_local") is True else Absent)
+
+
 class Names:
     """What a plan's names stand for: in the namespace, in its import statements, in builtins."""
 

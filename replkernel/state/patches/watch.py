@@ -20,11 +20,13 @@ from replkernel.state.patches.owners import (
     LEFT_ALONE,
     Names,
     Owner,
+    active_mocks,
     attributes_set_by,
     changed_by,
     functions_behind,
     holds_attributes,
     is_left_alone,
+    place_of_mock,
     set_up_by,
     variables_set_by,
 )
@@ -76,6 +78,8 @@ class Watch:
         self._learned: set[str] = set()
         self._looks: dict[int, tuple[Owner, Look]] = {}
         self._incomplete = False
+        self._mocks: frozenset[int] = frozenset()
+        """The ids of the mocks that are known to be started."""
         self._bound: set[str] = set()
         """Attributes that the present plans bind on what they do not name."""
 
@@ -123,6 +127,7 @@ class Watch:
 
     def compare(self) -> None:
         """Enter in the book what has changed since `expect`."""
+        self._compare_mocks()
         if not self._plans:
             return
         plans, self._plans, self._incomplete = self._plans, [], False
@@ -135,6 +140,21 @@ class Watch:
         for owner in self._owners(names):
             if id(owner.value) not in looks:
                 self._compare_new(owner, explicit)
+
+    def _compare_mocks(self) -> None:
+        """Enter the mocks that were started, whatever started them: a patcher names its place itself."""
+        active = active_mocks()
+        now = frozenset(map(id, active))
+        if now == self._mocks:
+            return
+        known, self._mocks = self._mocks, now
+        module, *path = ACTIVE_MOCKS
+        place = Place(CONTENT, module.removeprefix("import "), ".".join(path), "")
+        self._book.enter(place, [])
+        new = [mock for mock in active if id(mock) not in known]
+        for started in filter(None, map(place_of_mock, new)):
+            owner = started.owner
+            self._book.enter(Place(ATTRIBUTE, owner.module, owner.path, started.name), started.original)
 
     # -- before ------------------------------------------------------------------------------------------
 
@@ -156,7 +176,6 @@ class Watch:
                 found.setdefault(id(owner.value), owner)
 
         for number, (plan, known) in enumerate(names):
-            add(known.owner(ACTIVE_MOCKS))
             named = {chain for chain, _ in plan.stores} | plan.open
             for chain in plan.chains:
                 for owner in known.along(chain):

@@ -44,6 +44,7 @@ class Part(ABC, Generic[Seen]):
         self._waiting = False
         self._unreadable = False
         self._modules_at_load: int | None = None
+        self._at_birth: bytes | None = None
         self._seen: Seen | None = self._look_if_ready()
 
     @abstractmethod
@@ -74,6 +75,7 @@ class Part(ABC, Generic[Seen]):
                 self._unreadable, self.stuck = False, ()
             if seen is self._seen or are_equal(seen, self._seen):
                 return self._data
+            self._note_birth()
             self._seen = seen
             if seen is not None:
                 self._data = self.pack(seen) or self._data
@@ -86,10 +88,28 @@ class Part(ABC, Generic[Seen]):
         """Take over another process's bytes: at once, or as soon as the library they are for is imported."""
         if data == self._data and not self._waiting and self.dump() == data:
             return
+        self._note_birth()
         self._data = data
         self._waiting = True
         self._modules_at_load = len(sys.modules)
         self._apply_waiting()
+
+    def _note_birth(self) -> None:
+        """Keep what the process had at birth before the first change to it: the history goes back there."""
+        if self._data is not None or self._at_birth is not None or self._seen is None:
+            return
+        try:
+            self._at_birth = self.pack(self._seen)
+        except Exception:
+            self._at_birth = None
+
+    def revert(self) -> None:
+        """Bring the process back to what it was at birth, where that is known."""
+        if self._at_birth is not None:
+            self.load(self._at_birth)
+
+    def look_anew(self) -> None:
+        """Have the next `dump` say all that others need who have not gone back."""
 
     def settle(self) -> bool:
         """Apply what `load` had to put off, before user code runs; return True when nothing is left.
@@ -148,6 +168,17 @@ class OptionsPart(Part[dict[str, Any]]):
     def to_plain(self, name: str, value: Any) -> Any:
         """Return the plain form of a setting; a value that is not plain stays behind and is told as stuck."""
         return value
+
+    def revert(self) -> None:
+        """Put back what every process starts from, as far as it was told otherwise."""
+        reference = self.reference()
+        told = {name: self.to_plain(name, reference[name]) for name in self._told if name in reference}
+        self.put(told, [name for name in self._told if name not in reference])
+        self.look_anew()
+
+    def look_anew(self) -> None:
+        """Have the next `dump` pack all that was ever told: what was loaded may say less."""
+        self._seen = None
 
     def pack(self, seen: dict[str, Any]) -> bytes | None:
         """Write the settings that differ from the reference, and those told before."""

@@ -6,10 +6,11 @@ Law: a part is shipped when its bytes differ from those last told; parts are loa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from replkernel.records import ComponentId, ComponentRecord, Seq
+from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
 from replkernel.state.capture.shipping import Shipper
+from replkernel.state.process.part import OptionsPart, Part
 from replkernel.state.process.parts import ProcessPart
 from replkernel.state.restore.rebuild import Failure, in_hand
 from replkernel.state.tombstone import shorten
@@ -89,6 +90,22 @@ class ProcessState:
                 self._told[record.cid] = part.dump() or b""
                 done.append(record)
         return done, failed
+
+    def revert(self, way: Delta) -> None:
+        """Take back what parts have from after a point, before what they had there is loaded."""
+        loaded = {record.cid for record in way.components}
+        for part in self._reverting(way):
+            if part.cid not in loaded or isinstance(part, OptionsPart):
+                part.revert()
+
+    def reverted(self, way: Delta) -> None:
+        """Have parts tell what they are now to replicas that only ever go forward."""
+        for part in self._reverting(way):
+            part.look_anew()
+
+    def _reverting(self, way: Delta) -> list[Part[Any]]:
+        cids = {*way.dropped, *(record.cid for record in way.components)}
+        return [part for part in self._parts if isinstance(part, Part) and part.cid in cids]
 
     def _all(self) -> Iterator[ProcessPart]:
         yield from self._parts

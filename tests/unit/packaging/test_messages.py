@@ -27,6 +27,7 @@ NOT_FOR_PEOPLE = {
     "replkernel/provisioner.py": "help of traits",
     "replkernel/kernel/asking.py": "answers of magics, read where they were typed",
     "replkernel/kernel/magics.py": "answers of magics, read where they were typed",
+    "replkernel/kernel/history_magics.py": "answers of magics, read where they were typed",
     "replkernel/kernel/gpu_magics.py": "answers of magics, read where they were typed",
     "replkernel/router/gpu_answers.py": "answers of magics, read where they were typed",
     "replkernel/router/kernelinfo.py": "the banner",

@@ -395,7 +395,7 @@ def test_a_broken_or_foreign_snapshot_is_refused_and_the_state_stays(log: Log) -
     with pytest.raises(SnapshotUnreadable):
         log.machine.restore(b"\xc1")
     with pytest.raises(SnapshotUnreadable, match="same release"):
-        log.machine.restore(before.replace(b"\xa7version\x02", b"\xa7version\x63"))
+        log.machine.restore(before.replace(b"\xa7version\x03", b"\xa7version\x63"))
     assert log.machine.snapshot() == before
 
 

@@ -423,3 +423,34 @@ def test_a_group_that_was_given_up_is_stopped_when_it_comes_back() -> None:
     world.feed(events.AgentFound(HOST, "token"))
     world.say(AgentWelcome(HOST, 2, "one", generation=1))
     assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
+
+
+def save(world: World) -> str:
+    return world.request("replkernel_save_request", channel="control")
+
+
+def test_a_copy_is_written_and_nothing_is_stopped() -> None:
+    world = grouped()
+    wish = save(world)
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "checkpoint", Seq(1), pinned=True)]
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    assert told(world, HibernateKernel) == []
+    assert world.answer(wish)["busy"] is False
+    world.run("r1")
+
+
+def test_a_copy_does_not_wait_for_the_cell_that_runs() -> None:
+    world = grouped()
+    world.begin("r1", world.execute(), 2)
+    assert world.answer(save(world))["busy"] is True
+
+
+def test_a_copy_that_fails_says_why_and_the_kernel_goes_on() -> None:
+    world = grouped()
+    wish = save(world)
+    world.say(CheckpointWritten(K, why="The store is down."))
+    assert "The store is down." in world.answer(wish)["evalue"]
+    world.run("r1")
+    world.commit("r1", 2)
+    ask(world)
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "checkpoint", Seq(2))]

@@ -86,7 +86,7 @@ def test_questions_keep_their_turn_behind_a_short_cell() -> None:
     cell = world.execute()
     question, info = world.request("inspect_request"), world.request("kernel_info_request")
     assert world.sent_to(question) == [] == world.seen(info)
-    world.wait(0.5)
+    world.wait(0.2)
     world.finish("r1", cell)
     assert world.sent_to(question) == ["r1"]
     assert world.seen(info) == ["busy", "kernel_info_reply:ok", "idle"]
@@ -113,7 +113,7 @@ def test_a_question_is_asked_elsewhere_when_its_turn_does_not_come() -> None:
     world = World().up()
     world.execute()
     question = world.request("complete_request")
-    world.wait(1.1)
+    world.wait(0.35)
     assert world.sent_to(question) == ["r2"]
 
 

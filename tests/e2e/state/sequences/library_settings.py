@@ -26,6 +26,22 @@ print(go.Figure().layout.template.layout.title.text, px.defaults.height)
     ),
 )
 sequence(
+    "options that libraries choose when they are imported",
+    """
+import pandas, polars, matplotlib, rich, tqdm.auto
+def chosen():
+    return [
+        {key: pandas.get_option(key) for key in ("display.max_columns", "display.width", "display.notebook_repr_html")},
+        polars.Config.state(if_set=True), matplotlib.get_backend(), rich.get_console().is_jupyter, tqdm.auto.tqdm.__name__,
+    ]
+""",
+    """
+print(chosen())
+""",
+    needs=("pandas", "polars", "matplotlib", "rich", "tqdm"),
+    preload=False,
+)
+sequence(
     "themes and renderers of altair",
     """
 import altair as alt, pandas as pd

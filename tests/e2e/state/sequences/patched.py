@@ -171,6 +171,13 @@ sequence(
     "print(string.capwords('a b'))",
 )
 sequence(
+    "a patcher of one cell, started in a later one",
+    "import string\nfrom unittest import mock\np = mock.patch('string.capwords', return_value='mocked')",
+    "q = mock.patch.dict('os.environ', {'MOCKED': 'yes'})\nr = mock.patch.object(string, 'digits', 'D')",
+    "p.start(); q.start(); r.start(); None",
+    "import os, string\nprint(string.capwords('a b'), os.environ.get('MOCKED'), string.digits)",
+)
+sequence(
     "mock stopped where modules wait to be imported",
     "import statistics\nfrom unittest import mock\np = mock.patch('statistics.mean', return_value=42)\nm = p.start()",
     "import time, xml.dom.minidom\nprint(statistics.mean([1])); time.sleep(1)",

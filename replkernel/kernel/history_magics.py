@@ -1,0 +1,212 @@
+"""`%replkernel history`, `undo`, `goto`, `mark`, `branch` …, and what `replkernel.undo()` and others come to.
+
+Law: a wish is only noted while a cell runs; what is asked of the past comes from the log.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from replkernel.errors import ReplkernelError
+from replkernel.records import Mark
+from replkernel.timeline import PointInfo, Timeline
+
+if TYPE_CHECKING:
+    from replkernel.kernel.replica import Replica
+
+VERBS = {
+    "history": (0, 0),
+    "undo": (0, 1),
+    "redo": (0, 1),
+    "goto": (1, 1),
+    "mark": (1, 1),
+    "unmark": (1, 1),
+    "branch": (1, 1),
+    "switch": (1, 1),
+    "branches": (0, 0),
+    "compare": (2, 2),
+}
+"""The words of the history, with the fewest and most arguments of each."""
+
+TRAVELS = ("undo", "redo", "goto", "switch")
+LOGGED_WAIT_S = 5.0
+STEPS_MAX = 10_000
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+
+
+def answer(replica: Replica, words: Sequence[str], options: set[str]) -> None:
+    """Do what one line asks; raises UsageError."""
+    verb, given = words[0], list(words[1:])
+    fewest, most = VERBS[verb]
+    if not fewest <= len(given) <= most or options - ({"--yes"} if verb in TRAVELS else set()):
+        raise UsageError(f"%replkernel {verb} is used otherwise; `%replkernel {verb} --help` says how.")
+    if replica.link is None or not replica.link.connected():
+        raise UsageError("The history cannot be asked now: this process has no host agent.")
+    try:
+        if verb in TRAVELS:
+            _travel(replica, verb, given, sure="--yes" in options)
+        else:
+            _ACTIONS[verb](replica, *given)
+    except ReplkernelError as error:
+        raise UsageError(str(error)) from None
+
+
+def timeline_of(replica: Replica) -> Timeline:
+    """Return the history, once what earlier cells changed is in the log, for a moment at most."""
+    link = replica.link
+    if link is None:
+        raise ReplkernelError("This kernel process has no host agent, which has the history.")
+    replica.await_log(replica.applied(), LOGGED_WAIT_S)
+    return link.history().timeline
+
+
+def here() -> Replica:
+    """Return the replica of this process; raises ReplkernelError elsewhere."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    replica: Replica | None = getattr(getattr(shell, "kernel", None), "replica", None)
+    if replica is None:
+        raise ReplkernelError("The history is that of a notebook with the replkernel kernel: call it there.")
+    return replica
+
+
+def timeline_of_here() -> Timeline:
+    """Return the history of the notebook that calls this."""
+    return timeline_of(here())
+
+
+def travel(verb: str, word: str, *, sure: bool) -> None:
+    """Have the notebook travel when its cell has ended."""
+    _travel(here(), verb, [word], sure=sure)
+
+
+def ask_here(verb: str, *given: str) -> None:
+    """Do what a word asks in the notebook that calls this."""
+    _ACTIONS[verb](here(), *given)
+
+
+def _travel(replica: Replica, verb: str, given: list[str], *, sure: bool) -> None:
+    word = given[0] if given else "1"
+    if verb in ("undo", "redo"):
+        if not word.isdigit() or not 0 < int(word) <= STEPS_MAX:
+            raise ReplkernelError(f"`{word}` is no number of changes: `%replkernel {verb} 2`.")
+        steps = int(word)
+        to = _steps_back(steps) if verb == "undo" else _steps_on(steps)
+    elif verb == "switch":
+        replica.travel.onto(word, begins=False)
+        to = _end_of(word)
+    else:
+        to = _found(word)
+    replica.travel.go(to, sure=sure)
+
+
+def _steps_back(steps: int) -> Callable[[Timeline], Mark]:
+    return lambda timeline: timeline.undone(steps)
+
+
+def _steps_on(steps: int) -> Callable[[Timeline], Mark]:
+    return lambda timeline: timeline.redone(steps)
+
+
+def _found(word: str) -> Callable[[Timeline], Mark]:
+    return lambda timeline: timeline.find(word)
+
+
+def _end_of(branch: str) -> Callable[[Timeline], Mark]:
+    def find(timeline: Timeline) -> Mark:
+        if branch not in timeline.branches:
+            known = ", ".join(timeline.branches)
+            raise ReplkernelError(f"There is no branch `{branch}`; there are: {known}.")
+        return timeline.find(branch)
+
+    return find
+
+
+def _name(word: str) -> str:
+    if not _NAME.fullmatch(word):
+        raise ReplkernelError(f"`{word}` is no name: a letter, then letters, digits, `_`, `.` and `-`.")
+    return word
+
+
+def _history(replica: Replica) -> None:
+    from replkernel.kernel.magics import align
+
+    timeline = timeline_of(replica)
+    names: dict[Mark, list[str]] = {}
+    for name, mark in (*timeline.names.items(), *timeline.branches.items()):
+        names.setdefault(mark, []).append(name)
+    now = timeline.points[-1].stands_for if timeline.points else None
+    rows = [_row(point, names.get(point.mark, []), here=point.mark == now) for point in timeline.points]
+    head = ("", "CELL", "TIME", "CHANGED", "BYTES", "NAMES", "SOURCE")
+    print("\n".join(align([head, *rows])) if rows else "Nothing has changed yet.")
+    print(f"{timeline.kept:,} bytes are kept for the past; `%replkernel goto CELL` goes there.")
+
+
+def _row(point: PointInfo, names: list[str], *, here: bool) -> tuple[str, ...]:
+    changed = ", ".join(point.changed) + (f" and {point.more} more" if point.more else "")
+    clock = time.strftime("%H:%M:%S", time.localtime(point.at)) if point.at else ""
+    source = "(went back)" if point.to is not None else point.source
+    return (
+        ">" if here else "",
+        f"[{point.number}]",
+        clock,
+        changed,
+        f"{point.bytes:,}",
+        " ".join(names),
+        source,
+    )
+
+
+def _mark(replica: Replica, name: str) -> None:
+    replica.travel.name(_name(name))
+
+
+def _unmark(replica: Replica, name: str) -> None:
+    timeline = timeline_of(replica)
+    if name not in timeline.names and name not in timeline.branches:
+        raise ReplkernelError(f"No point and no branch has the name `{name}`.")
+    replica.travel.unname(name)
+
+
+def _branch(replica: Replica, name: str) -> None:
+    if name in timeline_of(replica).branches:
+        raise ReplkernelError(f"There is a branch `{name}` already: `%replkernel switch {name}` goes there.")
+    replica.travel.onto(_name(name), begins=True)
+
+
+def _branches(replica: Replica) -> None:
+    timeline = timeline_of(replica)
+    known = {point.mark: point for point in timeline.points}
+    for name, mark in timeline.branches.items():
+        end = f"[{known[mark].number}]" if mark in known else "not kept any more"
+        print(f"{'>' if name == timeline.branch else ' '} {name}  {end}")
+
+
+def _compare(replica: Replica, one: str, other: str) -> None:
+    from replkernel.kernel.magics import align
+
+    timeline = timeline_of(replica)
+    assert replica.link is not None
+    found = replica.link.history(timeline.find(one), timeline.find(other)).differences
+    rows = [(each.name, _size(each.before), _size(each.after)) for each in found]
+    print("\n".join(align([("VARIABLE", one, other), *rows])) if rows else "Nothing differs.")
+
+
+def _size(size: int | None) -> str:
+    return "–" if size is None else f"{size:,} bytes"
+
+
+_ACTIONS: dict[str, Callable[..., None]] = {
+    "history": _history,
+    "mark": _mark,
+    "unmark": _unmark,
+    "branch": _branch,
+    "branches": _branches,
+    "compare": _compare,
+}

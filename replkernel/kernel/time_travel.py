@@ -1,0 +1,107 @@
+"""What a cell wants of the history: where to go, which points it names, its branch.
+
+Pure but for the clock. Law: the notebook travels when the cell has ended; before that nothing is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from replkernel.errors import ReplkernelError
+from replkernel.kernel.execution import Execution
+from replkernel.records import Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
+from replkernel.timeline import PointInfo, Timeline
+
+NAMES_MAX = 8
+
+
+class Travel:
+    """The wishes of the cell that runs, and what its delta says for the history."""
+
+    def __init__(self) -> None:
+        self.limits = Limits()
+        self.cell_id = ""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the wishes of the cell before."""
+        self.to: Callable[[Timeline], Mark] | None = None
+        """Finds the point to go to, once the cell has ended."""
+        self.sure = False
+        """Whether what cannot come back is known to the user."""
+        self._named: dict[str, Mark | None] = {}
+        self._unnamed: dict[str, None] = {}
+        self._branch = ""
+        self._begins = False
+
+    # -- wishes -----------------------------------------------------------------------------------------
+
+    def go(self, to: Callable[[Timeline], Mark], *, sure: bool) -> None:
+        """Have the notebook go to a point when the cell has ended; `sure`: whatever is lost by that."""
+        self.to, self.sure = to, sure
+
+    def name(self, name: str, mark: Mark | None = None) -> None:
+        """Give a name to a point: the one after this cell, or `mark`."""
+        self._named[name] = mark
+
+    def unname(self, name: str) -> None:
+        """Take the name of a point, or a branch, away."""
+        self._unnamed[name] = None
+
+    def onto(self, branch: str, *, begins: bool) -> None:
+        """Go on with a branch, which `begins` here."""
+        self._branch, self._begins = branch, begins
+
+    # -- what is said -----------------------------------------------------------------------------------
+
+    def note(self, execution: Execution) -> Note:
+        """Return what an execution says of itself."""
+        text = execution.texts[0].strip() if execution.texts else ""
+        return Note(
+            time.time(),
+            text.split("\n", 1)[0][:100],
+            self.cell_id[:64],
+            named=tuple(self._named.items()),
+            unnamed=tuple(self._unnamed),
+            branch=self._branch if self._begins else "",
+            begins=self._begins,
+            limits=self.limits,
+        )
+
+    def target(self, timeline: Timeline) -> Mark:
+        """Return where to go; raises NoSuchPoint."""
+        assert self.to is not None
+        return self.to(timeline)
+
+    def check(self, way: Delta, held: Iterable[Pin]) -> None:
+        """Raise unless the user is sure, where something would be lost on the way."""
+        touched = {name for record in way.components for name in record.names}
+        lost = {
+            pin.name: pin.type_name
+            for pin in held
+            if pin.name in touched or (way.order is not None and pin.name not in way.order)
+        }
+        absent = {pin.name: pin.type_name for record in way.components for pin in record.pins}
+        if self.sure or not (lost or absent):
+            return
+        told = ", ".join(f"`{name}` ({kind})" for name, kind in list((lost | absent).items())[:NAMES_MAX])
+        raise ReplkernelError(
+            f"{told} cannot be copied, so it is lost on the way or does not come back; add `--yes` to go all "
+            "the same. Files, sockets and other processes stay as they are."
+        )
+
+    def delta(self, way: Delta, to: Mark, mark: Mark, fence: Fence, replica: ReplicaId) -> Delta:
+        """Return the delta that takes the notebook `to` a point."""
+        note = Note(time.time(), "", self.cell_id[:64], to, branch=self._branch, limits=self.limits)
+        return replace(way, seq=mark.seq, audit=mark.audit, fence=fence, replica=replica, note=note)
+
+    @staticmethod
+    def said(point: PointInfo, way: Delta) -> str:
+        """Say where the notebook is now, and what changed on the way."""
+        names = sorted({name for record in way.components for name in record.names})
+        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+        told = f"; rebuilt: {', '.join(names[:NAMES_MAX])}{more}" if names else ""
+        return f"The notebook is as after cell [{point.number}]{told}. Files and what others have seen stay."

@@ -1,0 +1,133 @@
+"""The points of a notebook's history as people see them: which cell made each, and where to go from here.
+
+Pure. Law: a point has one parent, the point whose state its cell began with; going back makes a point that
+stands for another, and never a parent.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from replkernel.errors import ReplkernelError
+from replkernel.records import Mark
+
+MAIN = "main"
+
+
+class NoSuchPoint(ReplkernelError):
+    """There is no such point, or it is not kept any more."""
+
+
+class PointInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One point: the state after a cell (`number`, as its user counts).
+
+    `changed` are some of the names that differ from the point before, `more` counts the others; `bytes` is
+    what these take. `to` is set where the cell took the state to another point, which it stands for.
+    """
+
+    mark: Mark
+    number: int
+    at: float = 0.0
+    source: str = ""
+    cell_id: str = ""
+    changed: tuple[str, ...] = ()
+    more: int = 0
+    bytes: int = 0
+    parent: Mark | None = None
+    to: Mark | None = None
+    branch: str = MAIN
+
+    @property
+    def stands_for(self) -> Mark:
+        """Return the point whose state this one has."""
+        return self.to or self.mark
+
+
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A variable that differs between two points, with its bytes at each; None where there is none.
+
+    Variables that share objects are told apart by name alone: each has the bytes of all of them.
+    """
+
+    name: str
+    before: int | None = None
+    after: int | None = None
+
+
+class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All points that are kept, the earliest first, and their names. The last one is the state of now.
+
+    `kept` tells how many bytes the past takes beyond what the state of now needs.
+    """
+
+    points: tuple[PointInfo, ...] = ()
+    names: dict[str, Mark] = {}
+    branches: dict[str, Mark] = {}
+    branch: str = MAIN
+    kept: int = 0
+
+    def here(self) -> Mark:
+        """Return the point at which the notebook is; raises NoSuchPoint before the first one."""
+        if not self.points:
+            raise NoSuchPoint(
+                "Nothing is in the history yet: it begins with the next cell that changes something."
+            )
+        return self.points[-1].stands_for
+
+    def undone(self, steps: int) -> Mark:
+        """Return the point `steps` changes before this one; raises NoSuchPoint."""
+        at = self.here()
+        known = self._known()
+        for done in range(steps):
+            point = known.get(at)
+            if point is None or point.parent is None or point.parent not in known:
+                raise NoSuchPoint(_TOO_FAR.format(done, "change" if done == 1 else "changes"))
+            at = point.parent
+        return at
+
+    def redone(self, steps: int) -> Mark:
+        """Return the point `steps` changes after this one on its branch; raises NoSuchPoint."""
+        ahead = self._ahead()
+        if not ahead:
+            raise NoSuchPoint("Nothing was undone here: `%replkernel history` lists what you can go to.")
+        return ahead[min(steps, len(ahead)) - 1]
+
+    def _ahead(self) -> list[Mark]:
+        """Return what comes after the point of now on its branch, the next one first."""
+        here, known = self.here(), self._known()
+        path: list[Mark] = []
+        at = self.branches.get(self.branch)
+        while at is not None and at != here:
+            path.append(at)
+            point = known.get(at)
+            at = None if point is None else point.parent
+        return path[::-1] if at == here else []
+
+    def find(self, word: str) -> Mark:
+        """Return the point that a name, a branch or the number of a cell means; raises NoSuchPoint."""
+        found = self.names.get(word) or self.branches.get(word)
+        if found is None and word.strip("[]").isdigit():
+            number = int(word.strip("[]"))
+            ends = [point for point in self.points if point.to is None]
+            before = [point for point in ends if point.number <= number]
+            known = before and (number <= self.points[-1].number)
+            found = before[-1].mark if known else None
+        if found is None or found not in self._known():
+            raise NoSuchPoint(
+                f"There is no point `{word}` in the history: `%replkernel history` lists what is kept. "
+                "Settings REPLKERNEL_HISTORY_POINTS, _HOURS and _MIB say how many are; a marked one stays."
+            )
+        return found
+
+    def point(self, mark: Mark) -> PointInfo:
+        """Return a point that is kept."""
+        return self._known()[mark]
+
+    def _known(self) -> dict[Mark, PointInfo]:
+        return {point.mark: point for point in self.points}
+
+
+_TOO_FAR = (
+    "The history goes back only {0} {1} from here: earlier points are not kept "
+    "(settings REPLKERNEL_HISTORY_POINTS, _HOURS and _MIB)."
+)

@@ -1,0 +1,113 @@
+"""Going back: the notebook is as after an earlier cell, on every replica, and nothing ran again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live import Live, kernel
+from tests.support.resting import hibernate
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with kernel(tmp_path_factory.mktemp("travel")) as live:
+        yield live
+
+
+def test_undo_and_redo_take_values_aliases_and_process_state_along(live: Live) -> None:
+    live.run("import os, random; a = [1]; b = a; random.seed(5); home = os.getcwd(); ran = 0")
+    live.run("drawn = random.random()")
+    live.run("a.append(2); c = 3; os.chdir('/'); os.environ['GONE'] = 'yes'; ran += 1")
+    assert "as after cell" in live.value("%replkernel undo")
+    assert live.value(
+        "print(a, b is a, 'c' in globals(), os.getcwd() == home, 'GONE' in os.environ, ran)"
+    ) == ("[1] True False True False 0")
+    assert live.value("a.append(9); print(b)") == "[1, 9]"
+    live.value("%replkernel undo")
+    assert "as after cell" in live.value("%replkernel undo")
+    assert live.value("print('drawn' in globals(), a)") == "False [1]"
+    drawn = live.value("import random; print(random.random() == random.Random(5).random())")
+    assert drawn == "True"
+
+
+def test_redo_goes_forward_until_a_cell_changes_something(live: Live) -> None:
+    live.run("x = 1")
+    live.run("x = 2")
+    live.run("x = 3")
+    live.value("%replkernel undo 2")
+    assert live.value("print(x)") == "1"
+    live.value("%replkernel redo")
+    assert live.value("print(x)") == "2"
+    live.value("%replkernel redo")
+    assert live.value("print(x)") == "3"
+    assert "Nothing was undone" in live.run("%replkernel redo").err
+
+
+def test_marks_branches_and_comparison(live: Live) -> None:
+    live.run("y = 1")
+    live.run("%replkernel mark start")
+    live.run("y = 'main'; only_main = 1")
+    live.value("%replkernel goto start")
+    live.run("%replkernel branch other")
+    live.run("y = 'other'")
+    assert "y" in live.value("%replkernel compare main other")
+    live.value("%replkernel switch main")
+    assert live.value("print(y, only_main)") == "main 1"
+    live.value("%replkernel switch other")
+    assert live.value("print(y, 'only_main' in globals())") == "other False"
+    assert "> other" in live.value("%replkernel branches")
+    told = live.value("%replkernel history")
+    assert "start" in told
+    assert "only_main" in told
+    assert live.value("import replkernel; print(replkernel.history().branch)") == "other"
+    assert "There is no point" in live.run("%replkernel goto nowhere").err
+
+
+def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> None:
+    live.run("z = [1]")
+    live.run("z.append(2); later = 1")
+    live.value("%replkernel undo")
+    live.run("%replkernel sync")
+    before = live.run("import os; print(z)").replica
+    live.run("os.kill(os.getpid(), 9)")
+    after = live.run("print(z, 'later' in globals())")
+    assert after.replica != before
+    assert after.out.strip() == "[1] False"
+    live.value("%replkernel redo")
+    assert live.value("print(z, later)") == "[1, 2] 1"
+
+
+def test_the_history_is_there_after_a_rest(tmp_path: Path) -> None:
+    with kernel(tmp_path) as live:
+        live.run("import numpy; kept = numpy.zeros(200_000); kept_too = 'old'")
+        live.run("kept[0] = 1; kept_too = 'new'")
+        hibernate(live)
+        live.value("%replkernel undo")
+        assert live.value("print(kept[0], kept_too)") == "0.0 old"
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.004, 0.015, 0.05])
+def test_a_process_that_is_killed_while_it_goes_back_leaves_one_of_the_two_points(
+    live: Live, delay_s: float
+) -> None:
+    live.run("import numpy, os, threading; first = numpy.zeros(500_000); second = [0] * 1000; third = 0")
+    live.run("first += 1; second[:] = [1] * 1000; third = 1")
+    live.run("%replkernel sync")
+    live.run(f"threading.Timer({delay_s}, os.kill, (os.getpid(), 9)).start()\n%replkernel undo\n")
+    live.run("pass")
+    seen = live.value("print(float(first.min()), float(first.max()), *set(second), third)")
+    assert seen in ("0.0 0.0 0 0", "1.0 1.0 1 1")
+
+
+def test_what_cannot_be_copied_is_named_before_anything_is_lost(live: Live) -> None:
+    live.run("plain = 1")
+    live.run("import socket; door = socket.socket(); plain = 2")
+    told = live.run("%replkernel undo").err
+    assert "`door`" in told
+    assert "--yes" in told
+    assert live.value("print(plain)") == "2"
+    live.value("%replkernel undo --yes")
+    assert live.value("print(plain, 'door' in globals())") == "1 False"
