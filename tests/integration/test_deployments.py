@@ -65,7 +65,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         capture_output=True,
         text=True,
         timeout=100,
-        env=os.environ | {"REPLKERNEL_AGENTS_TOKEN": "a" * 32},
+        env=os.environ | {"REPLKERNEL_AGENTS_TOKEN": "a" * 32, "REPLKERNEL_SERVICE_TOKEN": "b" * 32},
         cwd=place,
     )
     assert done.returncode == 0, done.stderr

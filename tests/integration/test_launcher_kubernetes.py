@@ -80,7 +80,7 @@ async def test_a_node_that_is_drained_is_ending_then_lost_and_another_takes_its_
 ) -> None:
     _, heard = opened
     cluster.cordoned.add("node-1")
-    cluster.delete(holder_of(cluster, "node-1"), 1.5)
+    cluster.delete(holder_of(cluster, "node-1"), 4.0)
     await heard.until(lambda: any(isinstance(word, HostEnding) for word in heard.words))
     await heard.until(lambda: any(isinstance(word, HostLost) for word in heard.words))
     await heard.until(lambda: heard.hosts() == {"node-2", "node-3"})
@@ -133,13 +133,15 @@ async def test_each_verb_of_its_role_is_needed_and_named_where_it_lacks(
 ) -> None:
     made, heard = launcher_of(cluster), Heard()
     cluster.verbs.discard(verb)
+
+    async def play() -> None:
+        await made.open(heard)
+        await heard.until(lambda: len(heard.hosts()) == 2)
+        await made.give_back(min(heard.hosts()))
+
     with pytest.raises(LauncherFailed, match=f"needs the verb {verb} for pods"):
-        try:
-            await made.open(heard)
-            await heard.until(lambda: len(heard.hosts()) == 2)
-            await made.give_back(min(heard.hosts()))
-        finally:
-            await made.close()
+        await play()
+    await made.close()
 
 
 SERVER = {

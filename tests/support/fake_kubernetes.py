@@ -1,7 +1,8 @@
 """An API server that is none: the REST routes for pods that the launcher uses, nodes with GPUs, a scheduler.
 
-It says `PodScheduled: Unschedulable` as the real one does, counts a resource on each node, keeps anti-affinity
-and grants verbs; it validates nothing and runs no container. What it does not know it answers with 501.
+It says `PodScheduled: Unschedulable` as the real one does, counts a resource on each node, keeps
+anti-affinity and grants verbs; it validates nothing and runs no container. What it does not know it answers
+with 501.
 """
 
 from __future__ import annotations

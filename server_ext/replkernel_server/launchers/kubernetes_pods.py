@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +30,7 @@ USERNAME = "hub.jupyter.org/username"
 WHY_CHARS_MAX = 300
 IDLE_S = 600
 """A user's agent without kernels ends after so long."""
-_NOT_HANDED_ON = ("JUPYTERHUB_", "JPY_", "REPLKERNEL_SCHEDULER_", "REPLKERNEL_HOSTS", "MEM_", "CPU_")
+_NOT_HANDED_ON = re.compile(r"JUPYTERHUB_|JPY_|REPLKERNEL_(SCHEDULER_|HOSTS$)|(MEM|CPU)_(LIMIT|GUARANTEE)$")
 
 
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -183,7 +184,7 @@ def holder(options: KubernetesOptions, number: str, node: str = "") -> Json:
     if options.secret:
         key = {"secretKeyRef": {"name": options.secret, "key": "agents-token"}}
         env.append({"name": "REPLKERNEL_SCHEDULER_TOKEN", "valueFrom": key})
-    resources = {name: dict(value) for name, value in options.resources.items()}
+    resources: Json = {name: dict(value) for name, value in options.resources.items()}
     if options.claim_template:
         resources["claims"] = [{"name": "gpus"}]
     elif options.gpus:
@@ -249,7 +250,7 @@ def user_agent(options: KubernetesOptions, server: Json, held: Pod) -> Json:
         it for it in there.get("volumes") or () if not str(it.get("name")).startswith("kube-api-access")
     ]
     known = {it.get("name") for it in volumes}
-    env = [it for it in own.get("env") or () if not str(it.get("name")).startswith(_NOT_HANDED_ON)]
+    env = [it for it in own.get("env") or () if not _NOT_HANDED_ON.match(str(it.get("name")))]
     resources: Json = {name: dict(value) for name, value in options.resources.items()}
     spec: Json = {
         **_common(options),
