@@ -17,7 +17,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts kubernetes chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -96,6 +96,11 @@ e2e: $(STAMP) ## every end-to-end test, the slow ones too
 hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, JITTER_MS=, LOSS=)
 	$(PYTEST) tests/e2e/hosts
 	$(BIN)/python -m tests.e2e.hosts.across
+
+kubernetes: $(STAMP) ## chart, launcher and a notebook on a real Kubernetes, which it builds from Debian's source once (minutes; 4 GB)
+	tests/kubernetes/get.sh build/kubernetes
+	$(BIN)/python -m tests.support.helm --once
+	$(PYTEST) tests/kubernetes
 
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \

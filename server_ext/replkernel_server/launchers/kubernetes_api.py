@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from replkernel_server.launchers.protocol import LauncherFailed
 
 Json: TypeAlias = dict[str, Any]
 """An object of Kubernetes as its API writes it."""
+REVIEWS = "authorization.k8s.io"
 CALL_S_MAX = 20.0
 PODS_MAX = 5_000
 SAID_CHARS_MAX = 300
+
+
+class NotAllowed(LauncherFailed):
+    """Whoever asks may not."""
 
 
 class KubernetesApi:
@@ -79,13 +86,46 @@ class KubernetesApi:
             "delete", "delete_namespaced_pod", name=name, grace_period_seconds=grace_s, as_good=404
         )
 
+    async def read(self, path: str) -> tuple[Json, ...]:
+        """Return the objects that are listed at a path; raises NotAllowed."""
+        told = await self._ask("list", partial(self._raw, path, "GET", None))
+        return tuple(it for it in told.get("items") or [] if isinstance(it, dict))
+
+    async def account_may(self, account: str, verb: str, resource: str) -> bool:
+        """Say whether a ServiceAccount of the namespace may do something there; raises NotAllowed."""
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}"]
+        spec = {
+            "user": f"system:serviceaccount:{self._namespace}:{account}",
+            "groups": [*groups, "system:authenticated"],
+            "resourceAttributes": {"namespace": self._namespace, "verb": verb, "resource": resource},
+        }
+        review = {"apiVersion": f"{REVIEWS}/v1", "kind": "SubjectAccessReview", "spec": spec}
+        path = f"/apis/{REVIEWS}/v1/subjectaccessreviews"
+        told = await self._ask("review", partial(self._raw, path, "POST", review))
+        return bool((told.get("status") or {}).get("allowed"))
+
+    def _raw(self, path: str, method: str, body: Json | None) -> Any:
+        kind = {"Accept": "application/json", "Content-Type": "application/json"}
+        return self._client.call_api(
+            path,
+            method,
+            header_params=kind,
+            query_params=[("limit", PODS_MAX)] if method == "GET" else [],
+            body=body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+        )
+
     async def _call(self, verb: str, method: str, *, as_good: int = 0, **arguments: Any) -> Json:
         if self._pods is None:
             raise LauncherFailed("The launcher kubernetes is closed.")
-        call = getattr(self._pods, method)
+        call = partial(getattr(self._pods, method), namespace=self._namespace, _preload_content=False)
+        return await self._ask(verb, partial(call, **arguments), as_good)
+
+    async def _ask(self, verb: str, call: Callable[[], Awaitable[Any]], as_good: int = 0) -> Json:
         try:
             async with asyncio.timeout(CALL_S_MAX):
-                answer = await call(namespace=self._namespace, _preload_content=False, **arguments)
+                answer = await call()
                 said = await answer.read()
         except TimeoutError:
             raise LauncherFailed(f"Kubernetes has not answered within {CALL_S_MAX:g} s.") from None
@@ -106,7 +146,7 @@ class KubernetesApi:
         if status == as_good:
             return {}
         if status == 403:
-            raise LauncherFailed(
+            raise NotAllowed(
                 f"Kubernetes does not let the scheduler {verb} pods in {self._namespace}: its Role needs the "
                 f"verb {verb} for pods."
             )
