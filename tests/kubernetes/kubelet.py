@@ -114,19 +114,25 @@ class Kubelets:
 
     def _start(self, pod: Json, address: str) -> None:
         container = pod["spec"]["containers"][0]
-        if container.get("command", [])[:3] != ["python", "-m", "replkernel.agent"]:
+        if "replkernel.agent" not in " ".join(container.get("command", [])):
             return
         uid = pod["metadata"]["uid"]
         if uid in self._processes:
             return
-        env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        python = Path(sys.executable).parent
+        env = {"PATH": f"{python}:{os.environ['PATH']}", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         for it in container["env"]:
             value = it.get("value", "") or self._from(pod, it.get("valueFrom") or {}, address)
             env[it["name"]] = _expanded(value, env)
         home = self._place / uid
         home.mkdir()
-        env |= {"HOME": str(home), "JUPYTER_DATA_DIR": str(home), MARK: uid, **(self._env or {})}
-        command = [sys.executable, *(_expanded(word, env) for word in container["command"][1:])]
+        env |= {
+            "HOME": str(home),
+            MARK: uid,
+            "REPLKERNEL_SOCKET_DIR": f"/tmp/rk-{uid[:8]}",
+            **(self._env or {}),
+        }
+        command = [_expanded(word, env) for word in container["command"]]
         with (self._place / f"{pod['metadata']['name']}.log").open("ab") as log:
             self._processes[uid] = subprocess.Popen(
                 command, env=env, cwd=home, stdout=log, stderr=log, start_new_session=True
@@ -140,7 +146,8 @@ class Kubelets:
             data = self._cluster.ask("GET", path)["data"]
             return base64.b64decode(data[source["secretKeyRef"]["key"]]).decode()
         field = source.get("fieldRef", {}).get("fieldPath", "")
-        return {"spec.nodeName": pod["spec"]["nodeName"], "status.podIP": address}[field]
+        there = {"spec.nodeName": pod["spec"]["nodeName"], "metadata.name": pod["metadata"]["name"]}
+        return {**there, "status.podIP": address}[field]
 
     def _end(self, uid: str) -> None:
         """End all that runs in a pod, as the end of its container does."""

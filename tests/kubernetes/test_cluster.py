@@ -7,27 +7,22 @@ says. At every moment of the module no node has more GPUs given than it has.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import threading
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from replkernel_server.launchers.kubernetes import KubernetesLauncher
-from replkernel_server.launchers.kubernetes_pods import HOLDER, USER, KubernetesOptions, read_options
+from replkernel_server.launchers.kubernetes_pods import USER, KubernetesOptions
 from replkernel_server.launchers.protocol import HostComing, HostEnding, HostLost, Launcher, LauncherFailed
 
 from tests.contracts.launcher import Heard, LauncherContract
-from tests.kubernetes.cluster import MISSING, Cluster, Json, Refused, eventually, there
+from tests.kubernetes.cluster import MISSING, Cluster, eventually, there
+from tests.kubernetes.conftest import GPUS, NODES, PODS, SPACE, holders
 from tests.kubernetes.kubelet import Kubelets
-from tests.support.group import standing
 from tests.support.helm import MISSING as NO_HELM
-from tests.support.helm import ROOT, find_helm
-from tests.support.live import kernel
-from tests.support.scheduler_service import Service, serving
+from tests.support.helm import find_helm
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -35,93 +30,6 @@ pytestmark = [
     pytest.mark.skipif(not there(), reason=MISSING),
     pytest.mark.skipif(find_helm() is None, reason=NO_HELM),
 ]
-SPACE, GPUS = "jhub", 4
-NODES = ("node-1", "node-2", "node-3")
-PODS = f"/api/v1/namespaces/{SPACE}/pods"
-SETS = {
-    "launcher.enabled": "true",
-    "launcher.hosts": "2",
-    "launcher.most": "3",
-    "launcher.gpus": str(GPUS),
-    "launcher.runtimeClass": "nvidia",
-    "launcher.graceSeconds": "5",
-    "journal.databaseSecret.name": "pg",
-    "podDisruptionBudget.enabled": "false",  # policy/v1 is newer than the Kubernetes that Debian has.
-}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("kubernetes"))
-    try:
-        made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": SPACE}})
-        for node in NODES:
-            made.make_node(node, GPUS)
-        eventually(lambda: made.ask("GET", f"/api/v1/namespaces/{SPACE}/serviceaccounts/default"))
-        with counted(made):
-            yield made
-    finally:
-        made.close()
-
-
-class counted:
-    """Counts each node's GPUs as given by Kubernetes, time and again."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.most, self.times, self._cluster = dict.fromkeys(NODES, 0), 0, cluster
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *what: object) -> None:
-        self._over.set()
-        self._thread.join()
-        print(f"GPUs of nodes counted {self.times} times; the most that were given: {self.most}")
-        assert self.times > 10 and max(self.most.values()) == GPUS
-
-    def _run(self) -> None:
-        while not self._over.wait(0.2):
-            try:
-                for node in NODES:
-                    self.most[node] = max(self.most[node], self._cluster.gpus_of(node))
-                    self.times += 1
-            except (Refused, OSError):
-                continue  # The API server is away.
-
-
-@pytest.fixture(scope="module")
-def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubernetesOptions:
-    """Install the chart; return what it tells the launcher."""
-    chart = tmp_path_factory.mktemp("chart") / "replkernel"
-    shutil.copytree(ROOT / "deploy/helm/replkernel", chart)
-    about = chart / "Chart.yaml"
-    about.write_text(about.read_text().replace(">=1.30.0-0", ">=1.20.0-0"))
-    sets = [f"--set={name}={value}" for name, value in SETS.items()]
-    command = [str(find_helm()), "install", "rk", str(chart), f"--namespace={SPACE}", *sets]
-    command += [f"--kubeconfig={cluster.kubeconfig}", "--disable-openapi-validation", "--wait=false"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "setup_replkernel(c, service_token=" in done.stdout
-    told = cluster.ask("GET", f"/api/v1/namespaces/{SPACE}/configmaps/rk-launcher")["data"]["launcher.json"]
-    file = chart.parent / "launcher.json"
-    file.write_text(told)
-    return read_options({"file": str(file)})
-
-
-@pytest.fixture
-def kubelets(cluster: Cluster, tmp_path: Path) -> Iterator[Kubelets]:
-    made = Kubelets(cluster, tmp_path)
-    yield made
-    remove_pods(cluster)
-    made.close()
-
-
-def remove_pods(cluster: Cluster) -> None:
-    for pod in cluster.pods(SPACE, "replkernel.io/launcher"):
-        cluster.ask("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
-    eventually(lambda: not cluster.pods(SPACE, "replkernel.io/launcher"))
 
 
 @pytest.fixture
@@ -142,11 +50,6 @@ async def opened(launcher: KubernetesLauncher) -> tuple[KubernetesLauncher, Hear
     await launcher.open(heard)
     await heard.until(lambda: len(heard.hosts()) == 2)
     return launcher, heard
-
-
-def holders(cluster: Cluster, node: str = "") -> list[Json]:
-    pods = cluster.pods(SPACE, HOLDER)
-    return [pod for pod in pods if node in ("", pod["spec"].get("nodeName"))]
 
 
 # -- the chart ---------------------------------------------------------------------------------------
@@ -185,6 +88,25 @@ def test_its_account_may_list_make_and_delete_pods_here_and_nothing_else(
         assert not any(may(cluster, verb, resource) for verb in ("get", "list", "create", "delete"))
     assert not any(may(cluster, verb, "pods", space="default") for verb in ("list", "create", "delete"))
     assert not may(cluster, "create", "rolebindings", "rbac.authorization.k8s.io")
+
+
+def test_the_doctor_reads_it_and_what_he_may_not_read_is_no_fault(
+    cluster: Cluster, options: KubernetesOptions
+) -> None:
+    command = [sys.executable, "-m", "replkernel.cli", "doctor", "--kubernetes", f"--namespace={SPACE}"]
+
+    def asked(config: Path) -> str:
+        env = os.environ | {"KUBECONFIG": str(config)}
+        done = subprocess.run([*command, "--release=rk"], capture_output=True, text=True, timeout=60, env=env)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    said = asked(cluster.kubeconfig)
+    assert "ok     rights            the ServiceAccount rk may list, create and delete pods" in said
+    assert "wrong  holders" in said, "no launcher runs by now"
+    assert "node-1: 4, node-2: 4, node-3: 4" in said and "ok     network           rk-users" in said
+    said = asked(cluster.kubeconfig_of(cluster.token_of(SPACE, "rk"), "rk"))
+    assert "note   rights" in said and "note   GPU nodes" in said and "wrong  holders" in said
 
 
 @pytest.mark.parametrize("verb", ["list", "create", "delete"])
@@ -336,53 +258,3 @@ async def test_a_users_agents_are_pods_that_kubernetes_takes_and_counts_no_gpu_f
     finally:
         for user in ("alice", "bob"):
             cluster.ask("DELETE", f"{PODS}/jupyter-{user}", {"gracePeriodSeconds": 0})
-
-
-# -- a notebook ---------------------------------------------------------------------------------------
-
-
-def hosts(service: Service) -> dict[str, list[dict[str, Any]]]:
-    return {host["name"]: host["gpus"] for host in service.rest.get("status")[1]["hosts"]}
-
-
-def test_a_notebook_in_pods_leases_gpus_that_kubernetes_counts_and_outlives_its_pod(
-    cluster: Cluster, options: KubernetesOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    account = cluster.kubeconfig_of(cluster.token_of(SPACE, "rk"), "rk")
-    monkeypatch.setenv("KUBECONFIG", str(account))
-    file = tmp_path / "launcher.json"
-    file.write_bytes(msgspec.json.encode({**msgspec.to_builtins(options), "hosts": 3, "users": False}))
-    words = ("--launcher", "kubernetes", "--launcher-option", f"file={file}")
-    with serving(*words) as service:
-        monkeypatch.setenv("REPLKERNEL_SCHEDULER_URL", service.url)
-        given = {
-            "REPLKERNEL_SCHEDULER_URL": service.url,
-            "REPLKERNEL_FAKE_GPUS": str(GPUS),
-            "JUPYTER_DATA_DIR": os.environ["JUPYTER_DATA_DIR"],
-            "REPLKERNEL_SOCKET_DIR": os.environ.get("REPLKERNEL_SOCKET_DIR", ""),
-        }
-        given["REPLKERNEL_SCHEDULER_TOKEN"] = service.rest.token
-        kubelets = Kubelets(cluster, tmp_path, {name: value for name, value in given.items() if value})
-        try:
-            eventually(lambda: set(hosts(service)) == set(NODES))
-            with kernel(tmp_path, REPLKERNEL_HOSTS=",".join(NODES), REPLKERNEL_HOST_LOST_S="2") as live:
-                assert live.value("x = {'a': [1, 2]}; y = x['a']; print(len(y))") == "2"
-                where = eventually(lambda: (found := standing()) and len(found) == 3 and found)
-                assert set(where.values()) == set(NODES)
-                ran = live.run("%%gpu 2\ny.append(3); print(x)")
-                assert ran.status == "ok", ran.error
-                host = str(ran.said["host"])
-                assert {gpu["uuid"] for gpu in hosts(service)[host]} >= set(ran.said["gpus"])
-                assert cluster.gpus_of(host) == GPUS
-                cluster.end_api()
-                assert live.value("%%gpu 1\nprint(len(y))") == "3", "a lease while the API server is away"
-                cluster.start_api()
-                (pod,) = holders(cluster, host)
-                cluster.ask("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
-                ran = eventually(lambda: (r := live.run("print(x, y is x['a'])")).status == "ok" and r)
-                assert ran.out.strip() == "{'a': [1, 2, 3]} True"
-                assert live.value("%%gpu 2\nprint(len(y))") == "3", "a lease after it"
-                eventually(lambda: len(holders(cluster)) == 3 and holders(cluster, host))
-        finally:
-            remove_pods(cluster)
-            kubelets.close()
