@@ -18,7 +18,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups kubernetes chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -113,6 +113,11 @@ hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), a
 
 cgroups: $(STAMP) ## cells' limits of cores and memory, in a Linux of its own with cgroup v2 (needs Debian's user-mode-linux)
 	$(BIN)/python -m tests.support.own_linux
+
+kubernetes: $(STAMP) ## chart, launcher and a notebook on a real Kubernetes, which it builds from Debian's source once (minutes; 4 GB)
+	tests/kubernetes/get.sh build/kubernetes
+	$(BIN)/python -m tests.support.helm --once
+	$(PYTEST) tests/kubernetes
 
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \
