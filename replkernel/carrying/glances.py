@@ -1,7 +1,7 @@
 """What variables hold, in a few letters: told from their captured bytes, for whoever compares two points.
 
-Pure. Law: nothing is unpickled and no code of the user's runs; what is long, or needs more than its framing to
-be told, is given by type and shape; a glance costs a bounded time.
+Pure. Law: nothing is unpickled and no code of the user runs; what is long, or needs more than its framing
+to be told, is given by type and shape; a glance costs a bounded time.
 """
 
 from __future__ import annotations
