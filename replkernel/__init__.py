@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from replkernel.timeline import Timeline
+    from replkernel.timeline import Difference, Timeline
 
     T = TypeVar("T")
 
@@ -58,6 +58,45 @@ def mark(name: str) -> None:
     from replkernel.kernel.history_magics import ask_here
 
     ask_here("mark", name)
+
+
+def unmark(name: str) -> None:
+    """Take the name of a point, or a branch, away: from then on the settings bound how long it is kept."""
+    from replkernel.kernel.history_magics import ask_here
+
+    ask_here("unmark", name)
+
+
+def branch(name: str) -> None:
+    """Begin a branch at the state of now: what cells change from here on is on it."""
+    from replkernel.kernel.history_magics import ask_here
+
+    ask_here("branch", name)
+
+
+def branches() -> dict[str, int]:
+    """Return the branches, each with the number of the cell at its end; 0 where that point is not kept."""
+    timeline = history()
+    cells = {point.mark: point.number for point in timeline.points}
+    return {name: cells.get(mark, 0) for name, mark in timeline.branches.items()}
+
+
+def switch(name: str, *, sure: bool = False) -> None:
+    """Take all variables to the end of another branch, once the calling cell has ended, and go on there."""
+    from replkernel.kernel.history_magics import travel
+
+    travel("switch", name, sure=sure)
+
+
+def compare(one: str | int, other: str | int) -> tuple[Difference, ...]:
+    """Return the variables that differ between two points, with their bytes and what they hold, in short.
+
+    A point is a mark, a branch's end or a cell's number. Nothing is loaded, so no code of the values runs.
+    Raises ReplkernelError where a point is not kept.
+    """
+    from replkernel.kernel.history_magics import differences_of_here
+
+    return differences_of_here(str(one), str(other))
 
 
 def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:

@@ -54,12 +54,15 @@ class PointInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     """A variable that differs between two points, with its bytes at each; None where there is none.
 
-    Variables that share objects are told apart by name alone: each has the bytes of all of them.
+    Variables that share objects are told apart by name alone: each has the bytes of all of them. `was` and
+    `now` say in a few letters what it held, where that can be told without loading it.
     """
 
     name: str
     before: int | None = None
     after: int | None = None
+    was: str = ""
+    now: str = ""
 
 
 class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):

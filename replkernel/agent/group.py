@@ -362,8 +362,12 @@ class ReplicaGroup:
 
     def differences(self, one: Mark, other: Mark) -> tuple[Difference, ...]:
         """Return which variables differ between two points of the history."""
+        from replkernel.carrying.glances import with_glances
+
         with self._lock:
-            return self._machine.differences(one, other)
+            found = self._machine.differences(one, other)
+            before, after = self._machine.table_at(one), self._machine.table_at(other)
+        return with_glances(found, before, after)
 
     def history(self, to: Mark | None) -> tuple[Timeline, Delta | None, str]:
         """Return the points of the history, what leads `to` one of them, and why nothing does."""

@@ -6,7 +6,8 @@ Pure. Law: what cannot be told is left empty; a hostile payload costs a bounded 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ HEAD_BYTES_MAX = 4 * 2**20
 """Longer heads are not read for their outline."""
 DIMENSIONS_MAX = 32
 TEXT_MAX = 120
+Seen = TypeVar("Seen")
 
 _LEAVES = {"t": "str", "y": "bytes", "i": "int", "f": "float", "b": "bool", "n": "NoneType"}
 _CONTAINERS = ("list", "tuple", "set", "frozenset", "dict", "bytearray")
@@ -56,16 +58,21 @@ class NoBuffers:
 
 def outlines(head: bytes) -> dict[str, Outline]:
     """Return the outline of each variable that a payload's head binds; what cannot be read has none."""
+    return values_in(head, outline)
+
+
+def values_in(head: bytes, look: Callable[[Value], Seen]) -> dict[str, Seen]:
+    """Return what a look at each variable of a payload's head tells; nothing where that cannot be read."""
     if len(head) > HEAD_BYTES_MAX:
         return {}
     try:
         told, stream = split_head(head)
         value = read_graph(Source(told, stream, NoBuffers()))
         if told.single:
-            return {told.roots[0]: outline(value)}
+            return {told.roots[0]: look(value)}
         names = _parts(value)[2]
         pairs = zip(_parts(names)[::2], _parts(names)[1::2], strict=True)
-        return {_text(name): outline(one) for name, one in pairs}
+        return {_text(name): look(one) for name, one in pairs}
     except (
         Unreadable,
         struct.error,

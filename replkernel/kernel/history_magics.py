@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from replkernel.errors import ReplkernelError
 from replkernel.records import Mark
-from replkernel.timeline import PointInfo, Timeline
+from replkernel.timeline import Difference, PointInfo, Timeline
 
 if TYPE_CHECKING:
     from replkernel.kernel.replica import Replica
@@ -84,6 +84,11 @@ def here() -> Replica:
 def timeline_of_here() -> Timeline:
     """Return the history of the notebook that calls this."""
     return timeline_of(here())
+
+
+def differences_of_here(one: str, other: str) -> tuple[Difference, ...]:
+    """Return how two points of the calling notebook differ."""
+    return _differences(here(), one, other)
 
 
 def travel(verb: str, word: str, *, sure: bool) -> None:
@@ -196,15 +201,19 @@ def _branches(replica: Replica) -> None:
 def _compare(replica: Replica, one: str, other: str) -> None:
     from replkernel.kernel.magics import align
 
-    timeline = timeline_of(replica)
-    assert replica.link is not None
-    found = replica.link.history(timeline.find(one), timeline.find(other)).differences
-    rows = [(each.name, _size(each.before), _size(each.after)) for each in found]
+    found = _differences(replica, one, other)
+    rows = [(each.name, _size(each.before, each.was), _size(each.after, each.now)) for each in found]
     print("\n".join(align([("VARIABLE", one, other), *rows])) if rows else "Nothing differs.")
 
 
-def _size(size: int | None) -> str:
-    return "–" if size is None else f"{size:,} bytes"
+def _differences(replica: Replica, one: str, other: str) -> tuple[Difference, ...]:
+    timeline = timeline_of(replica)
+    assert replica.link is not None
+    return replica.link.history(timeline.find(one), timeline.find(other)).differences
+
+
+def _size(size: int | None, glance: str) -> str:
+    return "–" if size is None else f"{glance} ({size:,} bytes)" if glance else f"{size:,} bytes"
 
 
 _ACTIONS: dict[str, Callable[..., None]] = {

@@ -100,7 +100,8 @@ settings say.""",
 %replkernel branch NAME    %replkernel switch NAME    %replkernel branches    %replkernel compare A B
 
 A branch is a line of work: `branch` begins one here, `switch` goes to the end of another, `branches` lists
-them. `compare` names the variables that differ between two points, with their bytes at each.""",
+them. `compare` names the variables that differ between two points, with what they hold, in short, and
+their bytes at each.""",
     "forget-missing": """\
 %replkernel forget-missing
 

@@ -53,12 +53,17 @@ def test_marks_branches_and_comparison(live: Live) -> None:
     live.value("%replkernel goto start")
     live.run("%replkernel branch other")
     live.run("y = 'other'")
-    assert "y" in live.value("%replkernel compare main other")
+    compared = live.value("%replkernel compare main other")
+    assert "'main' (" in compared
+    assert "'other' (" in compared
     live.value("%replkernel switch main")
     assert live.value("print(y, only_main)") == "main 1"
     live.value("%replkernel switch other")
     assert live.value("print(y, 'only_main' in globals())") == "other False"
     assert "> other" in live.value("%replkernel branches")
+    python = "[(d.name, d.was, d.now) for d in replkernel.compare('main', 'other') if d.name == 'y']"
+    told = live.value(f"import replkernel; print({python}, 'other' in replkernel.branches())")
+    assert told == "[('y', \"'main'\", \"'other'\")] True"
     told = live.value("%replkernel history")
     assert "start" in told
     assert "only_main" in told
