@@ -71,9 +71,7 @@ class Playing:
         self._cwd = str(cwd)
         self._code = code
         self._heard: list[str] = []
-        self._request = client.execute(
-            code, store_history=counted, allow_stdin=False, stop_on_error=False
-        )
+        self._request = client.execute(code, store_history=counted, allow_stdin=False, stop_on_error=False)
         self._deadline = time.monotonic() + CELL_S
 
     def end(self) -> Played:
