@@ -1,6 +1,6 @@
 """Plays a sequence on one process, takes it back to its beginning and forth again, and goes on from there.
 
-Law: cells that only mark or travel leave no prompt, so that the cells after them show what stock shows.
+Law: what only takes it there leaves no prompt, so that the cells after that show what stock shows.
 """
 
 from __future__ import annotations
@@ -36,41 +36,27 @@ PlayBack = Callable[[Sequence], Returned]
 def there_and_back(pair: Pair) -> Returned:
     """Play all but the last cell, undo all, redo all, play the last one; then undo all but the first cell."""
     ours, stock = pair.ours, pair.stock
-    first, *others = pair.sequence.cells
-    shown: list[Played] = []
-
-    def both(cell: str) -> None:
-        playing = stock.play(cell), ours.play(cell)
-        shown.append(playing[0].end())
-        latest[:] = [playing[1].end()]
-
-    latest: list[Played] = []
-    _mark(pair, "begun")
-    both(first)
-    _mark(pair, "first")
-    for cell in others[:-1]:
-        both(cell)
-    _mark(pair, "there")
-    said = _go(ours, "begun") or _go(ours, "there")
-    both(others[-1])
-    forth = shown[-1], latest[0]
-    if said or not pair.sequence.again:
-        return Returned(forth, [], [], said)
-    said = _go(ours, "first")
-    anew = [] if said else [ours.play(cell).end() for cell in others]
-    return Returned(forth, shown[1:], anew, said)
-
-
-def _mark(pair: Pair, name: str) -> None:
-    """Have our kernel mark a point, and the other one run a cell as well: some sequences count them."""
-    beside = pair.stock.play("pass", counted=False)
-    said = pair.ours.play(f"%replkernel mark {name}", counted=False).end()
+    cells = pair.sequence.cells
+    beside = stock.play("pass", counted=False)
+    ours.play("pass", counted=False).end()  # The history begins with it.
     beside.end()
-    assert not [part for part in said.shown if part[0] in ("error", "stderr")], said.text()
+    shown = []
+    for cell in cells[:-1]:
+        beside, playing = stock.play(cell), ours.play(cell)
+        playing.end()
+        shown.append(beside.end())
+    said = _go(ours, 0) or _go(ours, len(cells) - 1)
+    beside, playing = stock.play(cells[-1]), ours.play(cells[-1])
+    forth = beside.end(), playing.end()
+    if said:
+        return Returned(forth, [], [], said)
+    said = _go(ours, 1)
+    anew = [] if said else [ours.play(cell).end() for cell in cells[1:]]
+    return Returned(forth, [*shown[1:], forth[0]], anew, said)
 
 
-def _go(kernel: Kernel, name: str) -> str:
-    """Take our kernel to a point; return why it did not go, or nothing."""
-    said = kernel.play(f"%replkernel goto {name}", counted=False).end().text()
+def _go(kernel: Kernel, cell: int) -> str:
+    """Take our kernel to where it was after a cell; return why it did not go, or nothing."""
+    said = kernel.play(f"%replkernel goto {cell}", counted=False).end().text()
     assert GONE in said or REFUSED in said, said
     return said if REFUSED in said else ""
