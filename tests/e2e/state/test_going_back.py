@@ -35,7 +35,7 @@ STAYS = {
     "autoreload of a package that gives its parts' names": "what autoreload has changed stays imported",
     "a warning is shown once": "what was shown has been shown",
     "a translation put where all modules find it": PROMPTS,
-    "streams replaced and given back": "a stream of the notebook's own does not come back once it was given up",
+    "streams replaced and given back": "a stream that was given up does not come back",
     "the numbers of nameless threads go on": "numbers that must not come twice go on",
     "handlers, formatters and filters are the same objects in loggers and variables": FILES,
     "functions of one def have one code": "a function made before and one made after have equal codes",
