@@ -26,6 +26,7 @@ from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
 from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
+from replkernel.kernel.time_travel import brings_values_only
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Note, Seq
 from replkernel.state import hints
@@ -306,7 +307,8 @@ class Captures:
     def of_travel(self, envelope: Envelope, way: Delta) -> Delta:
         """Return one delta with what leads to a point, which is rebuilt here, and what that came to."""
         with self._interrupts.put_off():
-            found = self._delta(envelope, lambda: EVERYTHING._replace(audit=way.audit))
+            settled = self.audits.execution is None and brings_values_only(way)
+            found = self._delta(envelope, lambda: EVERYTHING._replace(audit=way.audit, settled=settled))
         fresh = {record.cid for record in found.components}
         kept = tuple(record for record in way.components if record.cid not in fresh)
         dropped = tuple(

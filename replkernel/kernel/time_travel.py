@@ -10,14 +10,21 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from replkernel.carrying.safe import NotSafe, check_payload, is_plain_name
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.execution import Execution
-from replkernel.records import Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
+from replkernel.records import ComponentRecord, Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
 from replkernel.timeline import PointInfo, Timeline, address
 
 NAMES_MAX = 8
+HEAD_BYTES_MAX = 64 * 1024
+"""To see whether a longer stream brings values only takes longer than to look at everything."""
 LOST_MAX = 100
 """So many of what cannot come back are named to programs."""
+PLAIN_PARTS = frozenset(
+    ("@cwd", "@environ", "@numpy_random", "@random", "@same", "@sys_path", "@torch_random")
+)
+"""Parts of the process's state whose loading calls nothing of the user's."""
 
 
 class CannotComeBack(ReplkernelError):
@@ -138,3 +145,23 @@ class Travel:
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
         told = f"; rebuilt: {', '.join(names[:NAMES_MAX])}{more}" if names else ""
         return f"The notebook is as after cell [{point.number}]{told}. Files and what others have seen stay."
+
+
+def brings_values_only(way: Delta) -> bool:
+    """Tell whether taking in `way` makes and drops plain variables, and can change nothing else."""
+    gone = all(cid in PLAIN_PARTS or is_plain_name(cid.partition("~")[0]) for cid in way.dropped)
+    return gone and all(map(_is_value, way.components))
+
+
+def _is_value(record: ComponentRecord) -> bool:
+    if record.cid in PLAIN_PARTS:
+        return True
+    head = record.payload.head
+    if head is None or len(head) > HEAD_BYTES_MAX or not all(map(is_plain_name, record.names)):
+        return False
+    sizes = [len(one) if isinstance(one, bytes) else one.size for one in record.payload.buffers]
+    try:
+        check_payload(head, sizes)
+    except NotSafe:
+        return False
+    return True

@@ -204,6 +204,10 @@ class StateCapture:
                 names = changes.names()
                 known, patches = changes.surveyed(names), changes.patches()
                 survey.look(known, self._unfinished, patches, changes.kept_back)
+                if survey.settled and survey.changed:
+                    survey.release()
+                    survey = Survey(world, held.baseline.by_root, terms._replace(settled=False))
+                    survey.look(known, self._unfinished, patches, changes.kept_back)
                 parts, parts_gone = self._process.changed(), self._process.gone()
                 part_records = self._process.ship(parts, self._shipper, seq)
                 records, shipped, dropped = changes.compare(survey, seq)

@@ -84,10 +84,14 @@ def place(**settings: str) -> Iterator[Place]:
 class Kernel:
     """A running kernel and its client. `started_s` maps `info` and `reply` to seconds since the launch."""
 
-    def __init__(self, name: str, where: Place) -> None:
-        """Launch, and wait for the first kernel_info_reply and the first execute_reply."""
+    def __init__(self, name: str, where: Place, kernel_id: str = "") -> None:
+        """Launch, and wait for the first kernel_info_reply and the first execute_reply.
+
+        With a `kernel_id`, the kernel of that id that is at rest.
+        """
         self.where = where
-        self.manager = KernelManager(kernel_name=name, connection_file=_connection_file(where))
+        known = {"kernel_id": kernel_id} if kernel_id else {}
+        self.manager = KernelManager(kernel_name=name, connection_file=_connection_file(where), **known)
         began = time.perf_counter()
         self.manager.start_kernel(env=where.env)
         self.client: BlockingKernelClient = self.manager.client()
@@ -181,9 +185,9 @@ def _await_port(port: int) -> None:
 
 
 @contextlib.contextmanager
-def kernel(name: str, where: Place) -> Iterator[Kernel]:
+def kernel(name: str, where: Place, kernel_id: str = "") -> Iterator[Kernel]:
     """Run a kernel for as long as the block lasts."""
-    running = Kernel(name, where)
+    running = Kernel(name, where, kernel_id)
     try:
         yield running
     finally:

@@ -93,8 +93,11 @@ def _run(command: list[str], cells: list[tuple[str, str]]) -> Costs | str:
     return costs
 
 
-def _kishu(cells: list[tuple[str, str]], directory: Path) -> Costs | str:
-    """Install Kishu if it is not there, beside our packages for what it does not bring itself, and run it."""
+def kishu_python() -> Path | str:
+    """Install Kishu if it is not there, beside our packages for what it does not bring itself.
+
+    Return the Python of its environment, or why there is none.
+    """
     python = KISHU / "bin" / "python"
     if not (KISHU / "installed").exists():
         install = [str(python), "-m", "pip", "install", "--quiet", "kishu"]
@@ -106,6 +109,14 @@ def _kishu(cells: list[tuple[str, str]], directory: Path) -> Costs | str:
         packages = KISHU / "lib" / f"python{major}.{minor}" / "site-packages"
         (packages / "measured.pth").write_text(sysconfig.get_path("purelib") + "\n")
         (KISHU / "installed").touch()
+    return python
+
+
+def _kishu(cells: list[tuple[str, str]], directory: Path) -> Costs | str:
+    """Run the cells with Kishu."""
+    python = kishu_python()
+    if isinstance(python, str):
+        return python
     home = directory / "kishu"
     home.mkdir()
     return _run([str(python), str(HERE / "peer_kishu.py"), str(home)], cells)

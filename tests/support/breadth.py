@@ -10,15 +10,16 @@ import pytest
 
 def each_third(cases: Iterable[Any]) -> list[Any]:
     """Return the cases as parameters, all but each third marked as slow."""
-    return _each(cases, 3)
+    return each_nth(cases, 3)
 
 
 def each_fifth(cases: Iterable[Any]) -> list[Any]:
     """Return the cases as parameters, all but each fifth marked as slow."""
-    return _each(cases, 5)
+    return each_nth(cases, 5)
 
 
-def _each(cases: Iterable[Any], every: int) -> list[Any]:
+def each_nth(cases: Iterable[Any], every: int) -> list[Any]:
+    """Return the cases as parameters, all but each one of `every` marked as slow."""
     return [
         pytest.param(case, marks=pytest.mark.slow) if number % every else case
         for number, case in enumerate(cases)

@@ -30,6 +30,9 @@ class Terms(NamedTuple):
     not, as far as they would take longer.
 
     What has changed in components with a name of `kept` is left to a later audit: the user wants it seldom.
+
+    `settled` says that all has just been looked at here, and that nothing but plain values was put in since:
+    costly variables that are known are as they were, unless something else is found to be otherwise.
     """
 
     first: frozenset[str] = frozenset()
@@ -41,6 +44,7 @@ class Terms(NamedTuple):
     costly_s: float | None = None
     sparing: bool = False
     kept: frozenset[str] = frozenset()
+    settled: bool = False
 
 
 EVERYTHING = Terms()

@@ -17,6 +17,7 @@ from replkernel.state.capture.survey import Survey
 from replkernel.state.capture.survey_order import HEAVY_S
 from replkernel.state.capture.unstored import Held, Unstored
 from replkernel.state.patches.book import book, is_place
+from replkernel.state.python.class_registry import ROOT_PREFIX
 from replkernel.state.replica_state import Holdings
 from replkernel.state.restore.leaving import Leaving
 from replkernel.state.tombstone import is_tombstone
@@ -108,6 +109,8 @@ class Changes:
         kept |= {baseline.cids[root] for root in survey.unseen if root in baseline.cids}
         if holdings.table.pending:
             kept |= self._leaving.needed_classes()
+        if survey.settled:
+            kept |= {cid for root, cid in baseline.cids.items() if root.startswith(ROOT_PREFIX)}
         gone = [cid for cid in baseline.chunks if cid not in kept and cid not in shipped]
         return records, shipped, (*gone, *self._abandoned())
 

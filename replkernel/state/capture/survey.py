@@ -40,7 +40,7 @@ CHECKED_UNITS = 16
 
 
 class Survey:
-    """One survey: `units` are the dumps of the namespace, `untouched` the names of atoms that stayed.
+    """One survey: `units` are the dumps of the namespace, `untouched` the names that stayed without a look.
 
     `sheaves` are variables that were looked at together, and are as they were.
 
@@ -53,7 +53,7 @@ class Survey:
         self._values = self._as_captured(book.present() if book else {})
         self._known = known
         self._terms = terms
-        self.sparing, self.kept = terms.sparing, terms.kept
+        self.sparing, self.kept, self.settled = terms.sparing, terms.kept, terms.settled
         self.gate = Gate(terms)
         self._digests = BufferDigests(self.gate)
         self._first: CapturePickler | None = None
@@ -70,7 +70,7 @@ class Survey:
         self._order: list[str] = []
         self._shuffled = False
         """Whether units were not dumped in the order of the namespace."""
-        self._changed = False
+        self.changed = False
         """Whether a unit, or a sheaf, is not as it was."""
         self._loosened = False
         """Whether a sheaf is not as it was: its members may be, and have something new in common."""
@@ -150,7 +150,7 @@ class Survey:
 
         `dump` was made `holding` those of `held`.
         """
-        self._changed = True
+        self.changed = True
         shared = self._world.shared
         if not shared:
             return dump
@@ -335,7 +335,7 @@ class Survey:
             self.gate.check()
             seen = bundles.look(sheaf, self._values, self.plain)
             if seen is None:
-                self._changed = self._loosened = True
+                self.changed = self._loosened = True
             else:
                 self.sheaves.append(seen)
                 done.update(sheaf.names)
@@ -412,7 +412,7 @@ class Survey:
                 continue
             if groups:
                 self._merge_all(groups)
-            if self._changed and self._name_shared(met):
+            if self.changed and self._name_shared(met):
                 self._tell_shared()
             return
 
@@ -422,7 +422,7 @@ class Survey:
             return []
         first = len(self.units)
         torn = {index - first for group in groups for index in group if index >= first}
-        if self._changed and met:
+        if self.changed and met:
             fresh = sharing.fresh(self._world, self._values, self.units, self.untouched, met)
             torn.update(
                 index for index, seen in enumerate(self.sheaves) if not fresh.keys().isdisjoint(seen.memo)

@@ -72,7 +72,7 @@ class Job(NamedTuple):
 
 
 class Agenda(NamedTuple):
-    """The names of atoms that stayed, light variables, what else to dump in order, the names left out.
+    """What stayed without a look, light variables, what else to dump in order, the names left out.
 
     `bulky` are light ones that are few objects with large buffers; `heavy` comes last.
     """
@@ -123,6 +123,11 @@ def agenda(
             light.append((name, before))
     for before, together in wholes.values():
         (heavy if before.seconds > heavy_s else whole).append(Job(tuple(together), before))
+    if terms.settled:
+        as_known = [job for job in heavy if _is_settled(job, namespace)]
+        heavy = [job for job in heavy if job not in as_known]
+        untouched += [*(name for name, _ in bulky), *(job.names[0] for job in as_known)]
+        bulky = []
     first = terms.first
     if first:
         light.sort(key=lambda item: item[0] not in first)
@@ -196,6 +201,12 @@ def _share(
         taken.append(job)
         heavy_s += _seconds(job)
     return taken, left
+
+
+def _is_settled(job: Job, namespace: Mapping[str, Any]) -> bool:
+    """Tell whether a heavy component is a variable of its own that is known, and looks so from outside."""
+    before = job.before
+    return before is not None and len(before.roots) == 1 and probe(namespace, before.roots) == before.probe
 
 
 def _seconds(job: Job) -> float:

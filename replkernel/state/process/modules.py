@@ -140,9 +140,16 @@ def _travels(name: str) -> bool:
 
 
 class OwnModulesPart(Part[dict[str, tuple[bytes, str]]]):
-    """The texts of the modules that the user wrote."""
+    """The texts of the modules that the user wrote; those imported after a point are not there before it."""
 
     cid = ComponentId("@own_modules")
+
+    def __init__(self) -> None:
+        self._told: frozenset[str] = frozenset()
+        """The modules that were last told."""
+        self._taken_out: set[str] = set()
+        """Those that were taken out on the way back to a point before their import."""
+        super().__init__()
 
     def look(self) -> dict[str, tuple[bytes, str]]:
         """Return text and file of each module that does not stray."""
@@ -162,6 +169,7 @@ class OwnModulesPart(Part[dict[str, tuple[bytes, str]]]):
         """Know the texts; import those modules anew that were made from others here."""
         decoded: dict[str, tuple[bytes, str]] = decode_plain(zlib.decompress(data))
         told = {name: text for name, (text, _) in decoded.items()}
+        self._told = frozenset(told)
         texts = imported_sources.texts
         other = [
             name
@@ -175,9 +183,24 @@ class OwnModulesPart(Part[dict[str, tuple[bytes, str]]]):
         for name in other:
             del sys.modules[name]
             strays.begin_anew(name)
+        other += [name for name in told if name in self._taken_out and name not in sys.modules]
+        self._taken_out.difference_update(told)
         with imported_sources.at_hand(), unheard():
             for name in other:
                 importlib.import_module(name)
+
+    def revert(self) -> None:
+        """Have none of them, as at birth."""
+        self._told = frozenset()
+
+    def look_anew(self) -> None:
+        """Take out what is not of the point that the process went back to: an import makes it anew."""
+        texts = imported_sources.texts
+        for name, module in own_modules():
+            if name in texts and name not in self._told and not strays.is_stray(module):
+                del sys.modules[name]
+                strays.begin_anew(name)
+                self._taken_out.add(name)
 
     def settle(self) -> bool:
         """Look at what was imported meanwhile, before a cell can change it."""

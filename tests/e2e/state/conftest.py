@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import KEPT
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.e2e.state.forks import Forks
+from tests.e2e.state.going_back import PlayBack, there_and_back
 from tests.e2e.state.play import Play, Players
 from tests.e2e.state.sequence import Sequence
 from tests.support.ending import end_agents
@@ -64,10 +65,15 @@ def _kernel_in_reach(place: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
-    """Return what plays a sequence on both kernels, each with its own `%store` and history."""
+def players(
+    place: Path, _children_find_the_sources: None, request: pytest.FixtureRequest
+) -> Iterator[Players]:
+    """Return what plays a sequence on both kernels, each with its own `%store` and history.
+
+    A module's SETTINGS are those of its kernels.
+    """
     forks = Forks(os.environ, {"IPYTHONDIR": str(place / "stock_ipython")})
-    players = Players(place, forks)
+    players = Players(place, forks, getattr(request.module, "SETTINGS", {}))
     try:
         yield players
     finally:
@@ -79,6 +85,12 @@ def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
 def play(players: Players, request: pytest.FixtureRequest) -> Play:
     """Return what plays a sequence, while the kernels of the module's next one start."""
     return partial(players.play, then=request.node.stash.get(NEXT, None))
+
+
+@pytest.fixture
+def play_back(players: Players, request: pytest.FixtureRequest) -> PlayBack:
+    """Return what plays a sequence there and back, while the kernels of the module's next one start."""
+    return partial(players.play_as, there_and_back, then=request.node.stash.get(NEXT, None))
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -11,8 +11,9 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from jupyter_client import BlockingKernelClient
@@ -42,6 +43,7 @@ class Outcome(msgspec.Struct):
 
 
 Play = Callable[[Sequence], Outcome]
+Result = TypeVar("Result")
 
 
 class Kernel:
@@ -54,9 +56,9 @@ class Kernel:
         self.client.load_connection_file()
         self.client.start_channels(hb=False)
 
-    def play(self, cell: str) -> Playing:
-        """Send a cell."""
-        return Playing(self.client, self.cwd, cell)
+    def play(self, cell: str, *, counted: bool = True) -> Playing:
+        """Send a cell; one that is not `counted` leaves no trace in prompts."""
+        return Playing(self.client, self.cwd, cell, counted=counted)
 
     def tell_to_end(self) -> None:
         """Ask the kernel to end, and do not wait for it."""
@@ -74,16 +76,18 @@ class Kernel:
 class Pair:
     """Both kernels of one sequence, below a directory of theirs, from their start on."""
 
-    def __init__(self, sequence: Sequence, base: Path, sockets: Path, forks: Forks) -> None:
+    def __init__(
+        self, sequence: Sequence, base: Path, sockets: Path, forks: Forks, settings: Mapping[str, str]
+    ) -> None:
         self.sequence = sequence
+        self._replicas = int(settings.get("REPLKERNEL_REPLICAS", REPLICAS))
         self.base = base
         self.terminal = base / "terminal"
         here, there = base / "a", base / "b"
         here.mkdir(parents=True)
         there.mkdir()
-        settings = {}
         if sequence.needs and sequence.preload:
-            settings["REPLKERNEL_PRELOAD"] = ",".join(PRELOADED)
+            settings = {**settings, "REPLKERNEL_PRELOAD": ",".join(PRELOADED)}
         files = [_connection_file(base, sockets, name) for name in ("ours", "stock")]
         self.ours = Kernel(forks.router(files[0], there, self.terminal, settings), files[0], there)
         self.stock = Kernel(forks.stock(files[1], here, sequence.needs), files[1], here)
@@ -92,7 +96,7 @@ class Pair:
         """Return when both take cells, and ours on all replicas."""
         await_ready(self.ours.client, self.terminal)
         await_ready(self.stock.client)
-        _await_replicas(self.ours.client)
+        _await_replicas(self.ours.client, self._replicas)
 
     def tell_to_end(self) -> None:
         """End the stock kernel, and have ours begin to end."""
@@ -108,16 +112,21 @@ class Pair:
 class Players:
     """Both kernels of every sequence of a test module, below one directory."""
 
-    def __init__(self, place: Path, forks: Forks) -> None:
+    def __init__(self, place: Path, forks: Forks, settings: Mapping[str, str]) -> None:
         self._place = place
         self._forks = forks
+        self._settings = settings
         self._count = 0
         self._next: Pair | None = None
         self._ending: Pair | None = None
         """The kernels of the last sequence, of which ours was told to end."""
 
     def play(self, sequence: Sequence, then: Sequence | None = None) -> Outcome:
-        """Play a sequence on both kernels; `then` is the one that is played next."""
+        """Play a sequence on both kernels, with moves; `then` is the one that is played next."""
+        return self.play_as(_play, sequence, then)
+
+    def play_as(self, how: Callable[[Pair], Result], sequence: Sequence, then: Sequence | None) -> Result:
+        """Play a sequence on both kernels in the way that `how` says."""
         pair, self._next = self._next, None
         if pair is not None and pair.sequence is not sequence:
             self._end(pair)
@@ -126,7 +135,7 @@ class Players:
         try:
             pair.await_ready()
             self._next = None if then is None else self._start(then)
-            return _play(pair)
+            return how(pair)
         finally:
             self._end(pair)
 
@@ -140,7 +149,7 @@ class Players:
     def _start(self, sequence: Sequence) -> Pair:
         self._count += 1
         sockets = self._place / "s" / f"k{self._count}"
-        return Pair(sequence, self._place / f"p{self._count}", sockets, self._forks)
+        return Pair(sequence, self._place / f"p{self._count}", sockets, self._forks, self._settings)
 
     def _end(self, pair: Pair) -> None:
         """Have a sequence's kernels end, while the next sequence is played."""
@@ -181,15 +190,15 @@ def _play_both(outcome: Outcome, pair: Pair, cell: str) -> None:
     outcome.stock.append(first.end())
 
 
-def _await_replicas(client: BlockingKernelClient) -> None:
-    """Return once all three replicas take cells: until then the others run by turns without them."""
+def _await_replicas(client: BlockingKernelClient, count: int) -> None:
+    """Return once all replicas take cells: until then the others run by turns without them."""
     deadline = time.monotonic() + READY_S
     seen: list[str] = []
-    while len(set(seen[-REPLICAS:])) < REPLICAS:
-        assert time.monotonic() < deadline, f"the replicas that took cells were {seen[-REPLICAS:]}"
+    while len(set(seen[-count:])) < count:
+        assert time.monotonic() < deadline, f"the replicas that took cells were {seen[-count:]}"
         reply = client.execute_interactive("", silent=True, store_history=False, timeout=READY_S)
         replica = str(reply["metadata"]["replkernel"]["replica"])
-        if replica in seen[1 - REPLICAS :]:
+        if count > 1 and replica in seen[1 - count :]:
             time.sleep(0.05)
         seen.append(replica)
 

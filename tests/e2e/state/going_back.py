@@ -1,0 +1,62 @@
+"""Plays a sequence on one process, takes it back to its beginning and forth again, and goes on from there.
+
+Law: what only takes it there leaves no prompt, so that the cells after that show what stock shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tests.e2e.state.cell_outputs import Played
+from tests.e2e.state.play import Kernel, Pair
+from tests.e2e.state.sequence import Sequence
+
+GONE = "The notebook is as after cell"
+REFUSED = "Nothing was taken back: "
+
+
+class Returned(msgspec.Struct):
+    """What both kernels showed. `forth`: the last cell, after all was undone and redone. `anew`: the cells
+    from the second on, run again on ours after all behind the first was undone.
+
+    `refused` is what the notebook said where it did not go.
+    """
+
+    forth: tuple[Played, Played]
+    stock: list[Played]
+    anew: list[Played]
+    refused: str = ""
+
+
+PlayBack = Callable[[Sequence], Returned]
+
+
+def there_and_back(pair: Pair) -> Returned:
+    """Play all but the last cell, undo all, redo all, play the last one; then undo all but the first cell."""
+    ours, stock = pair.ours, pair.stock
+    cells = pair.sequence.cells
+    beside = stock.play("pass", counted=False)
+    ours.play("pass", counted=False).end()  # The history begins with it.
+    beside.end()
+    shown = []
+    for cell in cells[:-1]:
+        beside, playing = stock.play(cell), ours.play(cell)
+        playing.end()
+        shown.append(beside.end())
+    said = _go(ours, 0) or _go(ours, len(cells) - 1)
+    beside, playing = stock.play(cells[-1]), ours.play(cells[-1])
+    forth = beside.end(), playing.end()
+    if said:
+        return Returned(forth, [], [], said)
+    said = _go(ours, 1)
+    anew = [] if said else [ours.play(cell).end() for cell in cells[1:]]
+    return Returned(forth, [*shown[1:], forth[0]], anew, said)
+
+
+def _go(kernel: Kernel, cell: int) -> str:
+    """Take our kernel to where it was after a cell; return why it did not go, or nothing."""
+    said = kernel.play(f"%replkernel goto {cell}", counted=False).end().text()
+    assert GONE in said or REFUSED in said, said
+    return said if REFUSED in said else ""
