@@ -37,6 +37,8 @@ export interface IDifference {
   name: string;
   before?: number | null;
   after?: number | null;
+  was?: string;
+  now?: string;
 }
 
 /** One run of a cell, with the time of each step that has come and was seen. */
