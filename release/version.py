@@ -19,6 +19,7 @@ PLACES = {
     "replkernel/__init__.py": rf'^(__version__ = "){NUMBER}(")$',
     "package.json": rf'^(  "version": "){NUMBER}(",)$',
     "CITATION.cff": rf"^(version: ){NUMBER}()$",
+    "deploy/helm/replkernel/Chart.yaml": rf"^(version: ){NUMBER}()$",
     "release/recipe.yaml": rf'^(  version: "){NUMBER}(")$',
 }
 """Where the version stands, and the line that has it."""

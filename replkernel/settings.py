@@ -28,6 +28,7 @@ from replkernel.records import Limits
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
+CUDA_DOOR = ("auto", "on", "off")
 VRAM = ("shown", "limited")
 VERSIONS = ("warn", "refuse")
 UNSIGNED_CHECKPOINTS = ("once", "accept", "refuse")
@@ -67,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True):
     agent_port: int = 0
     host_lost_s: float = 30.0
     unleased_gpus: Literal["auto", "none", "all"] = "auto"
+    cuda_door: Literal["auto", "on", "off"] = "auto"
     gpu_linger_s: float = math.inf
     gpu_linger_gb: float = math.inf
     gpu_host_gb: float = math.inf
@@ -228,6 +230,12 @@ SETTING_DOCS = (
         "unleased_gpus",
         "auto",
         "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`: none where `REPLKERNEL_SCHEDULER_URL` names one that others use too, all where it is one's own.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_CUDA_DOOR",
+        "cuda_door",
+        "auto",
+        "Whether a C library that is preloaded stops processes before CUDA starts, so that they wait for a lease: `on`, `off`, or `auto`: where the host has NVIDIA's driver. It is built at first use and needs a C compiler there.",
     ),
     SettingDoc(
         "REPLKERNEL_GPU_LINGER_S",
@@ -441,6 +449,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         agent_port=_whole(env, "REPLKERNEL_AGENT_PORT", 0, 0, 65_535),
         host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
         unleased_gpus=_choice(env, "REPLKERNEL_UNLEASED_GPUS", UNLEASED_GPUS),  # type: ignore[arg-type]
+        cuda_door=_choice(env, "REPLKERNEL_CUDA_DOOR", CUDA_DOOR),  # type: ignore[arg-type]
         gpu_linger_s=_seconds(env, "REPLKERNEL_GPU_LINGER_S", math.inf),
         gpu_linger_gb=_gigabytes(env, "REPLKERNEL_GPU_LINGER_GB"),
         gpu_host_gb=_gigabytes(env, "REPLKERNEL_GPU_HOST_GB"),

@@ -17,6 +17,8 @@ _OTHERS = (
     "AGENTS_TOKEN",
     "CGROUP",
     "CONFIG_FAULT",
+    "CUDA_ASKS",
+    "CUDA_HIDDEN",
     "DEVICE_HOOK",
     "GIVEN_PORTS",
     "HOSTS_SECRET_FILE",

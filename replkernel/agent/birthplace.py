@@ -21,6 +21,8 @@ ZYGOTE_FD = 3
 HASH_SEED = "1729"
 """The hash seed of all replicas: one value, so that sets iterate alike wherever a cell runs."""
 
+NVIDIA_DRIVER = "/dev/nvidiactl"
+
 _PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "MALLOC_", "LC_", "MPL", "KMP_")
 _NAMES = frozenset({"LANG", "LANGUAGE", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "GLIBC_TUNABLES", "TZ"})
 
@@ -61,10 +63,20 @@ def preload_names(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def interpreter_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a kernel's interpreter: no parent poller, a fixed hash seed."""
+    """Return the environment of a kernel's interpreter: no parent poller, a fixed hash seed, CUDA's door."""
     environment = {name: value for name, value in env.items() if name != "JPY_PARENT_PID"}
     environment.setdefault("PYTHONHASHSEED", HASH_SEED)
-    return environment
+    return _with_cuda_door(environment)
+
+
+def _with_cuda_door(env: dict[str, str]) -> dict[str, str]:
+    """Have an interpreter's processes stopped before CUDA starts, on a machine that has NVIDIA's driver."""
+    wanted = env.get("REPLKERNEL_CUDA_DOOR", "").strip() or "auto"
+    if wanted == "off" or (wanted == "auto" and not os.path.exists(NVIDIA_DRIVER)):
+        return env
+    from replkernel.gpu.door_library import with_door
+
+    return with_door(env)
 
 
 def spawn_zygote(python: str, env: Mapping[str, str], preload: tuple[str, ...], log: str) -> Spawned:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -24,6 +27,21 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 PROCESSES_MAX = 256
 READS_SKIPPED = 30
 """A machine without a working driver is asked again after so many reads."""
+
+
+ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+ORDER_LIMIT_S = 10.0
+COUNT = """
+import ctypes, uuid
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+for number in range(count.value):
+    found, device = ctypes.create_string_buffer(16), ctypes.c_int()
+    assert cuda.cuDeviceGet(ctypes.byref(device), number) == 0
+    assert getattr(cuda, "cuDeviceGetUuid_v2")(found, device) == 0
+    print(f"GPU-{uuid.UUID(bytes=found.raw)}")
+"""
+"""CUDA is asked in a process of its own: the agent never starts it."""
 
 
 class GpuReader(Protocol):
@@ -66,8 +84,12 @@ class FakeGpus:
 class NvmlGpus:
     """The GPUs that the driver knows, of which `CUDA_VISIBLE_DEVICES` may name some."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], order: Callable[[], tuple[str, ...]] | None = None) -> None:
         self._visible = env.get(VISIBLE)
+        words = (self._visible or "").split(",")
+        by_number = any(word.strip().isdecimal() for word in words) and env.get(ORDER) != BY_BUS
+        self._order = (order or partial(cudas_order, dict(env))) if by_number else None
+        self._cudas: tuple[str, ...] | None = None
         self._nvml: Any = None
         self._skip = 0
         self._said = ""
@@ -88,7 +110,20 @@ class NvmlGpus:
             self._nvml, self._skip = None, READS_SKIPPED
             return ()
         found = [gpu for number in range(min(count, GPUS_OF_HOST_MAX)) for gpu in self._read_device(number)]
-        return tuple(chosen(found, self._visible))[:GPUS_OF_HOST_MAX]
+        return tuple(chosen(self._as_cuda_counts(found), self._visible))[:GPUS_OF_HOST_MAX]
+
+    def _as_cuda_counts(self, found: list[GpuStatus]) -> list[GpuStatus]:
+        """Return GPUs in the order in which CUDA counts them, where numbers name some and it has one."""
+        if self._order is None or len({gpu.name for gpu in found}) < 2:
+            return found  # Of one model, CUDA is reported to count as NVML does: by bus.
+        if self._cudas is None:
+            self._cudas = self._order()
+            if not self._cudas:
+                log.warning(
+                    "CUDA does not tell its order: %s counts GPUs by bus; set %s=%s", VISIBLE, ORDER, BY_BUS
+                )
+        places = {uuid: place for place, uuid in enumerate(self._cudas)}
+        return sorted(found, key=lambda gpu: places.get(gpu.uuid, len(places)))
 
     def _read_device(self, number: int) -> Iterator[GpuStatus]:
         """Yield one GPU, or the parts that it is split into."""
@@ -165,6 +200,23 @@ def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
         if matching[0].uuid not in taken:
             taken.add(matching[0].uuid)
             yield matching[0]
+
+
+def cudas_order(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPUs' UUIDs as CUDA counts them, its fastest first; nothing where it does not tell."""
+    seen = {name: value for name, value in env.items() if name != VISIBLE}
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", COUNT],
+            env=seen,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=ORDER_LIMIT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(ran.stdout.split())
 
 
 def gpu_reader(host: str, fake: int, env: Mapping[str, str]) -> GpuReader:

@@ -15,7 +15,9 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from replkernel.agent.birthplace import ZYGOTE_FD
@@ -29,6 +31,7 @@ from replkernel.agent.zygote_wire import (
     request_decoder,
     send_frame,
 )
+from replkernel.gpu.seen import devices_open
 
 if TYPE_CHECKING:
     from replkernel.kernel.birth import Birth
@@ -54,8 +57,9 @@ def main(packages: list[str]) -> None:
     gc.disable()  # Imports make next to no garbage, and looking for it takes a tenth of their time.
     _forget_start_directory()
     skipped = _preload(packages)
+    _refuse_what_cannot_be_forked(packages)
     send_frame(link, ZygoteReady(skipped))
-    birth = _Nursery(link).serve()
+    birth = _Nursery(link, packages).serve()
     if birth is not None:
         from replkernel.kernel.process import run_kernel
 
@@ -83,6 +87,28 @@ def _preload(packages: list[str]) -> dict[str, str]:
             skipped[name] = f"{type(error).__name__}: {error}"
     gc.freeze()
     return skipped
+
+
+def cannot_be_forked(threads: Sequence[str], devices: frozenset[str] | None, packages: list[str]) -> str:
+    """Say why a process with these other threads and open devices must not be forked, or nothing."""
+    found = [f"{name} is open" for name in sorted(f"/dev/{each}" for each in devices or ())]
+    found += [f"thread {name} runs" for name in threads]
+    if not found:
+        return ""
+    named = f"REPLKERNEL_PRELOAD={','.join(packages)}" if packages else "what is preloaded"
+    return (
+        f"{' and '.join(found)} after {named}, and neither lives in a forked process: kernels are started "
+        "without a zygote, and slower. Take out the package that does so when it is imported."
+    )
+
+
+def _refuse_what_cannot_be_forked(packages: list[str]) -> None:
+    """End, with the reason in the log, where a fork would have a dead thread or a GPU that is not its own."""
+    main = threading.main_thread()
+    threads = [each.name for each in threading.enumerate() if each is not main]
+    why = cannot_be_forked(threads, devices_open(), packages)
+    if why:
+        sys.exit(why)
 
 
 def _preload_more() -> None:
@@ -115,8 +141,8 @@ def _note(signum: int, frame: object) -> None:
 class _Nursery:
     """The zygote's loop: births in, forks and exits out."""
 
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
+    def __init__(self, link: socket.socket, packages: list[str]) -> None:
+        self._link, self._packages = link, packages
         self._reader = FrameReader()
         self._wake, self._wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, _note)
@@ -149,6 +175,7 @@ class _Nursery:
     def _fork(self, request: ForkKernel) -> Birth | None:
         from replkernel.kernel.birth import decode_birth
 
+        _refuse_what_cannot_be_forked(self._packages)
         try:
             birth = decode_birth(request.birth)
             pid = os.fork()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from replkernel import __version__
 from replkernel.cli import carrying
-from replkernel.cli.elsewhere import PROGRAMS, become
+from replkernel.cli.elsewhere import KUBERNETES_DOCTOR, PROGRAMS, become
 from replkernel.errors import ReplkernelError
 
 DESCRIPTION = """\
@@ -82,11 +82,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"replkernel {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    verbs.add_parser(
+    doctor = verbs.add_parser(
         "doctor",
         help="check the installation, the store, the scheduler and the agent",
         description="Check each part that a kernel needs, and say what to do about those that are not in "
         "order. The exit code is 1 if something is wrong.",
+    )
+    doctor.add_argument(
+        "--kubernetes",
+        nargs=argparse.REMAINDER,
+        metavar="--namespace NAME --release NAME",
+        help="look at a release of the Helm chart instead, by your kubeconfig",
     )
     _add_install(verbs)
     status = verbs.add_parser(
@@ -275,6 +281,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     if given and given[0] in PROGRAMS:
         return become(PROGRAMS[given[0]], given[1:])
+    if given[:2] == ["doctor", "--kubernetes"]:
+        return become(KUBERNETES_DOCTOR, given[2:])
     options = parser.parse_args(given)
     try:
         return _dispatch(parser, options)

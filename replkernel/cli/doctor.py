@@ -11,7 +11,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -225,10 +225,14 @@ def examine(check: Callable[[Environment], Finding], env: Environment) -> Findin
 def run_doctor(env: Environment | None = None) -> int:
     """Print a line for each check; return 1 if something is wrong."""
     seen = os.environ if env is None else env
+    return tell((name, examine(check, seen)) for name, check in CHECKS)
+
+
+def tell(findings: Iterable[tuple[str, Finding]]) -> int:
+    """Print a line for each finding; return 1 if something is wrong."""
     states: list[str] = []
     told: set[str] = set()
-    for name, check in CHECKS:
-        finding = examine(check, seen)
+    for name, finding in findings:
         if finding.state == "wrong" and finding.text in told:
             finding = note("not looked at, because of what is wrong above")
         told.add(finding.text)

@@ -32,6 +32,7 @@ PROGRAMS = {
     "workload": Program("replkernel_scheduler.sim.workload_command", "scheduler", _ONE_THREAD),
     "loadtest": Program("replkernel_server.loadtest", "load test"),
 }
+KUBERNETES_DOCTOR = Program("replkernel_server.launchers.kubernetes_doctor", "launcher of Kubernetes")
 
 
 def become(program: Program, arguments: Sequence[str]) -> int:

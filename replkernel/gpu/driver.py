@@ -126,7 +126,7 @@ class DriverCheckpoint:
                 member.lock()
                 self._members.append(member)
         except Exception as error:  # No library, no such driver, kernels that run on.
-            return self._say(f"the driver cannot suspend {who}", error, self._undo())
+            return self._say(f"the driver cannot suspend {who}", error, self._undo(), whole=who == HERE)
         self.is_off = True
         try:
             for member in self._members:
@@ -150,8 +150,11 @@ class DriverCheckpoint:
                     member.restore(mapping or None)
             except Exception as error:
                 self._maps = self._maps and not mapping
-                self._failures += 1
-                why = self._say(f"the driver could not bring {member.who} back to the GPU", error)
+                self._failures += not mapping
+                what = (
+                    "cannot bring {} back on other GPUs" if mapping else "could not bring {} back to the GPU"
+                )
+                why = self._say(f"the driver {what.format(member.who)}", error)
                 self.stuck = why if member.failed or self._failures >= RESTORES_MAX else ""
                 return why
         self._failures = 0
@@ -198,10 +201,13 @@ class DriverCheckpoint:
                 return f"{each} is in the way: {why}"
         return ""
 
-    def _say(self, what: str, error: Exception, more: str = "") -> str:
-        text = f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
-        lacks = isinstance(error, ImportError) or "not supported" in text or "requires" in text
-        if lacks and HERE in what:
+    def _say(self, what: str, error: Exception, more: str = "", *, whole: bool = False) -> str:
+        """Return the sentence; `whole`: where that is not supported, nothing is, and it is asked no more."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ImportError):
+            text += f"; `pip install 'replkernel[{seen.extra()}]'` brings what it needs"
+        text = f"{what} ({text})"
+        if whole and (isinstance(error, ImportError) or "not supported" in text or "requires" in text):
             self._refused = text
         return f"{text}; {more}" if more else text
 

@@ -16,6 +16,7 @@ from typing import Any
 
 DEVICES = Path("/dev")
 PROC = Path("/proc")
+CUDA_13 = 13_000
 FOREIGN = ("cupy", "jax", "tensorflow", "numba.cuda", "cudf", "rmm", "pycuda", "paddle", "mxnet")
 """Libraries whose arrays on a GPU only the driver could move: where one is imported, it may have some."""
 LIBRARIES = (*FOREIGN, "onnxruntime")
@@ -129,6 +130,15 @@ def models() -> dict[str, str]:
         return {text(nvml.nvmlDeviceGetUUID(each)): text(nvml.nvmlDeviceGetName(each)) for each in handles}
     except Exception:  # Whatever the library makes of a machine without a working driver.
         return {}
+
+
+def extra() -> str:
+    """Return the extra of this package whose libraries suit the driver: CUDA 13's want 580 or later."""
+    try:
+        version = int(_nvml()[0].nvmlSystemGetCudaDriverVersion())
+    except Exception:  # No library, no driver.
+        return "gpu"
+    return "gpu-cu13" if version >= CUDA_13 else "gpu-cu12"
 
 
 def _folder(pid: int | None) -> Path:

@@ -34,6 +34,7 @@ from replkernel.kernel.history_answers import answer_history
 from replkernel.kernel.install_magics import add_install_magics
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.kill_order import STANDBY, KillOrder
+from replkernel.kernel.leased_gpus import CUDA_NUMBER
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
 from replkernel.kernel.magics import ReplkernelMagics
 from replkernel.kernel.output import OutputThread
@@ -156,7 +157,7 @@ class ReplicaApp(IPKernelApp):
     def cleanup_ipc_files(self) -> None:
         """Remove the sockets' files."""
         super().cleanup_ipc_files()
-        for number in (DIRECT_NUMBER, CHILDREN_NUMBER):
+        for number in (DIRECT_NUMBER, CHILDREN_NUMBER, CUDA_NUMBER):
             Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -238,6 +239,7 @@ class ReplicaApp(IPKernelApp):
         birth, kernel, shell = self.birth, self.kernel, self.kernel.shell
         context: Any = self.context
         history = shell.history_manager
+        history.kernel_id = birth.spec.kernel_id
         shell.compile.use(history.cells)
         names = Names(shell.user_ns)
         prompts = PromptsPart(shell, history, names)

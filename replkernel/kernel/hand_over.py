@@ -41,8 +41,10 @@ class HandOver:
         suspend: Callable[[], Outcome],
         told: Callable[[str, Moved], None],
         postponed: Callable[[], AbstractContextManager[None]],
+        visit: Callable[[FrameType | None], None] = lambda frame: None,
     ) -> None:
-        """`told` hears, on a thread of its own, that a lease's GPUs are free."""
+        """`told` hears, on a thread of its own, that a lease's GPUs are free; `visit` shares the signal."""
+        self._visit = visit
         self._suspend, self._told, self._postponed = suspend, told, postponed
         self._runs = False
         self._outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
@@ -56,21 +58,26 @@ class HandOver:
 
     def begins(self) -> None:
         """Take note that a cell without a lease begins, which reaches nothing on a GPU as far as is known."""
+        self._runs = self.listens()
+
+    def listens(self) -> bool:
+        """Have the signal bring the main thread here; return whether that is so: the notebook may use it."""
         found = signal.getsignal(SIGNAL)
         if found in (signal.SIG_DFL, signal.SIG_IGN):
             signal.signal(SIGNAL, self._at_signal)
-        self._runs = found in (signal.SIG_DFL, signal.SIG_IGN, self._at_signal)
+        return found in (signal.SIG_DFL, signal.SIG_IGN, self._at_signal)
 
     def over(self) -> None:
         """Take note that the cell has ended, or is to have a lease."""
         self._runs = False
 
     def _at_signal(self, number: int, frame: FrameType | None) -> None:
+        self._visit(frame)
         if not self._runs:
             return
         outcome: Outcome | None = None
         with self._postponed():
-            if _is_safe(frame):
+            if is_safe(frame):
                 try:
                     outcome = self._suspend()
                 except Exception as error:
@@ -125,7 +132,8 @@ class HandOver:
         return None
 
 
-def _is_safe(frame: FrameType | None) -> bool:
+def is_safe(frame: FrameType | None) -> bool:
+    """Tell whether state may be moved while the main thread is in this frame."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] in UNSAFE or name.startswith(OURS):

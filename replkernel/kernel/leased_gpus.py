@@ -18,6 +18,7 @@ from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.gpu.vram import VramLimit
+from replkernel.kernel.cuda_asks import CudaAsks
 from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
@@ -43,6 +44,9 @@ LIBRARIES = frozenset(
 WATCHED = frozenset({"torch", "replkernel"})
 """Of these each function that a cell calls itself is looked at."""
 
+CUDA_NUMBER = 8
+"""The last part of its socket's name; the channels' are the numbers below it."""
+
 NOT_RUN = "This cell was not run"
 IN_CELL = "This cell has got a lease while it ran, and cannot use it"
 
@@ -67,7 +71,10 @@ class LeasedGpus:
         self._visible = VisibleGpus()
         self._vram = VramLimit()
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
-        self.hand_over = HandOver(self._occupancy.suspend, self._handed_over, self._interrupts_postponed)
+        self._asks = CudaAsks(lambda: self._get_lease(1), self._first_use, lambda: self._occupancy.suspended)
+        self.hand_over = HandOver(
+            self._occupancy.suspend, self._handed_over, self._interrupts_postponed, self._asks.visit
+        )
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
         self._unleased = False
@@ -129,11 +136,14 @@ class LeasedGpus:
         self._vram.set(int(vram_gb * 2**30))
         if self._unleased or vram_gb:
             first_use.watch(self._first_use, self._vram.keep)
-        return Beginning(notice)
+        if self._asks.cell(gpus, self._asks_at()) and self._unleased:
+            self.hand_over.listens()
+        return Beginning(notice or ("" if gpus or silent else self._asks.notice()))
 
     def over(self) -> None:
         """Take note that user code has ended, before its changes are captured."""
         self.hand_over.over()
+        self._asks.over()
         first_use.rest()
         self._occupancy.cell_runs(runs=False)
 
@@ -161,10 +171,16 @@ class LeasedGpus:
         self._unleased, notice = False, self._visible.lend(gpus)
         self.bind_s = time.monotonic() - began
         self._kernel.leased_in_cell(gpus, notice)
+        self._asks.cell(gpus, self._asks_at())
+
+    def _asks_at(self) -> str:
+        """Return where processes that the notebook starts ask for a lease, in its own directory."""
+        return f"{self._kernel.birth.ipc_base}-{CUDA_NUMBER}"
 
     def rest(self) -> None:
         """Take note that the changes are captured."""
         self._visible.take_back()
+        self._asks.rest(hidden=self._visible.hidden)
 
     def _keeps(self, gpus: tuple[str, ...], bound: str, what_keeps: Callable[[], str], show: _Line) -> str:
         """Make ready for another process to take over; say what keeps this one, or nothing when it may go."""

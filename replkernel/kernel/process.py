@@ -17,6 +17,7 @@ import threading
 import time
 from typing import NoReturn
 
+from replkernel.gpu import door_library
 from replkernel.kernel.birth import Birth
 from replkernel.state.process.parts import reseed_after_fork
 
@@ -109,8 +110,10 @@ def reset_signals() -> None:
 
 def adopt_surroundings(birth: Birth) -> list[str]:
     """Take over environment, directory and arguments; return notices for the user."""
+    preloads = os.environ.get(door_library.PRELOAD, "")
     os.environ.clear()
     os.environ.update({name: value for name, value in birth.spec.env.items() if name not in _NOT_INHERITED})
+    door_library.carry(preloads, os.environ)
     time.tzset()
     notices = _change_directory(birth.spec.cwd)
     import ipykernel_launcher  # type: ignore[import-untyped]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from replkernel.gpu.door import HIDDEN
+
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 NONE = "-1"
 """No device has this number; some programs take an empty value for none set."""
@@ -61,6 +63,7 @@ class VisibleGpus:
             self._own = os.environ.get(VARIABLE)
         self._lent = gpus
         _set(VARIABLE, self._own if gpus is None else ",".join(gpus) or NONE)
+        _set(HIDDEN, "1" if gpus == () else None)
         os.environ.setdefault(TORCH_LOOKS, "1")
 
     def take_back(self) -> None:

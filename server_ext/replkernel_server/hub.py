@@ -100,7 +100,7 @@ def setup_replkernel(
     `{user}` and `{host}` in it (as `["ssh", "root@{host}", "replkernel", "agent", "--as", "{user}"]`);
     `agents_user`: the Unix user of a `{username}`, where the names differ (`jupyter-{username}`).
     `service_token`: the scheduler runs elsewhere, at `address`, with this token, and the Hub does not start
-    it (Kubernetes does, say); users' servers then ask it at `address`, unless `url` names the Hub's proxy.
+    it (the Helm chart does); users' servers then ask it at `address`, unless `url` names the Hub's proxy.
 
     Raises HubConfigError.
     """
@@ -117,7 +117,7 @@ def setup_replkernel(
         if environment or launcher or launcher_options:
             raise HubConfigError(
                 "environment, launcher and launcher_options are of no use with service_token: say them where "
-                "the scheduler is started."
+                "the scheduler is started, in the values of its chart."
             )
         services = [_service_elsewhere(address, service_token, plain_http=plain_http)]
         url = url or address

@@ -50,13 +50,17 @@ def train(live: Live, cells: int) -> int:
     return most
 
 
-@pytest.mark.parametrize("now", [False, True])
-def test_training_keeps_few_versions_and_its_end_leaves_none(tmp_path: Path, now: bool) -> None:
-    before = chunks()
-    with kernel(tmp_path, REPLKERNEL_REPLICAS="1" if now else "3") as live:
+@pytest.mark.parametrize(("now", "history_mib"), [(False, 0), (True, 64)])
+def test_training_keeps_few_versions_and_its_end_leaves_none(
+    tmp_path: Path, now: bool, history_mib: int
+) -> None:
+    before, kept = chunks(), STATE + history_mib * MIB
+    replicas = "1" if now else "3"
+    with kernel(tmp_path, REPLKERNEL_REPLICAS=replicas, REPLKERNEL_HISTORY_MIB=str(history_mib)) as live:
         live.value(MAKE)
-        assert train(live, 16) - before <= 10 * STATE, "sixteen versions were made"
-        eventually(lambda: chunks() - before < STATE + OLDER + MIB, "the end of what is superseded", 30.0)
+        most = train(live, 16) - before
+        assert most <= 10 * STATE + history_mib * MIB, "sixteen versions were made"
+        eventually(lambda: chunks() - before < kept + OLDER + MIB, "the end of what is superseded", 30.0)
         usage = [sys.executable, "-m", "replkernel.cli", "store", "usage"]
         said = subprocess.run(usage, capture_output=True, text=True, timeout=60, check=True).stdout
         assert "IN USE" in said, said
@@ -65,7 +69,7 @@ def test_training_keeps_few_versions_and_its_end_leaves_none(tmp_path: Path, now
 
 
 def test_only_the_newest_of_many_versions_is_left_on_the_disk(tmp_path: Path) -> None:
-    with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
+    with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply", REPLKERNEL_HISTORY_POINTS="0") as live:
         live.value(MAKE)
         train(live, 8)
         executor = int(live.value("print(os.getpid())"))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.agent.birthplace import spawn_zygote
 from replkernel.agent.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
 from replkernel.protocol.agent_to_router import Committed, ReplicaLost
 from replkernel.protocol.kernel_spec import KernelSpec
@@ -251,6 +252,21 @@ def test_the_group_of_a_restarted_host_does_not_wait_for_a_kernel_process(tmp_pa
         names = router.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
         assert names == {"x": 1}
     stop_agent(HOST, env)
+
+
+def test_what_is_preloaded_and_starts_a_thread_is_not_forked_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "busy_package.py").write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,), name='Poller', daemon=True).start()\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "REPLKERNEL_PRELOAD": "busy_package"}
+    zygote = spawn_zygote(sys.executable, env, ("busy_package",), str(tmp_path / "log"))
+    with zygote.link:
+        assert zygote.link.recv(1) == b"", "it is ready"
+    _, status = os.waitpid(zygote.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert "thread Poller runs after REPLKERNEL_PRELOAD=busy_package" in (tmp_path / "log").read_text()
 
 
 def role_of(replica: ReplicaStatus) -> str:

@@ -65,7 +65,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         capture_output=True,
         text=True,
         timeout=100,
-        env=os.environ | {"REPLKERNEL_AGENTS_TOKEN": "a" * 32},
+        env=os.environ | {"REPLKERNEL_AGENTS_TOKEN": "a" * 32, "REPLKERNEL_SERVICE_TOKEN": "b" * 32},
         cwd=place,
     )
     assert done.returncode == 0, done.stderr
@@ -117,6 +117,17 @@ def test_the_values_for_kubernetes_can_be_read_and_their_python_runs(
     spec = workers["template"]["spec"]
     volumes = {volume["name"] for volume in spec["volumes"]}
     assert {mount["name"] for one in spec["containers"] for mount in one["volumeMounts"]} <= volumes
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.35"])
+def test_plain_pods_with_replicas_are_objects_that_kubernetes_knows(version: str) -> None:
+    import yaml as library
+
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    objects = list(library.safe_load_all((PLACE / "kubernetes/replicas.yaml").read_text()))
+    assert {it["kind"] for it in objects} == {"Service", "StatefulSet", "PodDisruptionBudget"}
+    for it in objects:
+        validate.validate(it, version, strict=True)
 
 
 def test_the_trial_of_three_hosts_names_what_it_has() -> None:

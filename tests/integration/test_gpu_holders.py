@@ -176,3 +176,32 @@ def test_a_process_that_the_driver_keeps_failing_to_restore_is_given_up_not_trie
     )
     assert [line.split()[0] for line in said] == ["False", "False", "False", "True", "True", "True"]
     assert steps(stubs) == ["lock", "checkpoint", "restore", "restore", "restore"]
+
+
+def test_what_the_driver_does_not_support_is_said_and_only_that_is_done_without(stubs: Stubs) -> None:
+    cannot = "fail {} 801 1"
+    stubs.script(cannot.format("cuCheckpointProcessRestore"))
+    said = stubs.run(
+        OCCUPANCY
+        + "start(); take(1000)\nmine.suspend()\n"
+        + "print(mine.lend((OTHER,)).why)\n"
+        + "print(mine.bound_elsewhere((OTHER,)) != '', type(mine.lend((GPU,))).__name__)\n"
+        + "print(type(mine.suspend()).__name__, type(mine.lend((GPU,))).__name__)"
+    )
+    assert said[0].startswith("the driver cannot bring this process back on other GPUs (")
+    assert said[1:] == ["True Moved", "Moved Moved"], "it goes on where it was, by the driver"
+    stubs.script(cannot.format("cuCheckpointProcessCheckpoint"))
+    said = stubs.run(OCCUPANCY + "start(); take(1000)" + SUSPEND + SUSPEND)
+    assert "could not copy the GPU memory of this process" in said[0]
+    assert said[2:] == ["Moved 1000", "True"], "what was in the way may be gone"
+    stubs.script(cannot.format("cuCheckpointProcessLock"))
+    said = stubs.run(OCCUPANCY + "start(); take(1000)" + SUSPEND + SUSPEND)
+    assert said[0] == said[2], "a driver that suspends no process is asked once"
+
+
+def test_a_library_that_is_missing_is_named_with_the_extra_that_suits_the_driver(stubs: Stubs) -> None:
+    hide = "import sys\nsys.modules['cuda.core.checkpoint'] = None\n"
+    for version, extra in (("12080", "gpu-cu12"), ("13000", "gpu-cu13")):
+        stubs.script(f"version {version}")
+        said = stubs.run(OCCUPANCY + "start(); take(1000)\n" + hide + SUSPEND)
+        assert f"`pip install 'replkernel[{extra}]'` brings what it needs" in said[0]

@@ -172,3 +172,18 @@ except pynvml.NVMLError as error:
 """
     )
     assert said == ["Insufficient Permissions"]
+
+
+def test_numbers_of_visible_devices_are_cudas_where_models_differ(stubs: Stubs) -> None:
+    machine = [f"gpu {GPU} T4 {16 * GB}", f"gpu {OTHER} H100 {80 * GB}", "order 1 0"]
+    stubs.script(machine=machine)
+    source = """
+from replkernel.agent.gpus import NvmlGpus
+for more in ({}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}):
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", **more}
+    print(*(gpu.uuid for gpu in NvmlGpus(env).read()))
+print(*(gpu.uuid for gpu in NvmlGpus({**os.environ, "CUDA_VISIBLE_DEVICES": os.environ["GPU"]}).read()))
+"""
+    assert stubs.run(source, client="", GPU=GPU) == [OTHER, GPU, GPU]
+    stubs.script("fail cuInit 999", machine=machine)
+    assert stubs.run(source, client="", GPU=GPU)[0] == GPU, "a driver that does not tell: by bus"

@@ -68,9 +68,13 @@ class Stubs:
     @property
     def env(self) -> dict[str, str]:
         """The environment of a process that is to meet these drivers."""
+        return {**os.environ, **self.only}
+
+    @property
+    def only(self) -> dict[str, str]:
+        """What of it is theirs."""
         found = [str(self._libraries), os.environ.get("LD_LIBRARY_PATH", "")]
         return {
-            **os.environ,
             "STUB_DRIVERS": str(self.folder),
             "LD_LIBRARY_PATH": ":".join(word for word in found if word),
             "CUDA_VISIBLE_DEVICES": GPU,

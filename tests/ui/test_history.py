@@ -100,5 +100,7 @@ def test_back_and_forth_by_keyboard(desk: tuple[Lab, Browser]) -> None:
     show(browser)
     to(browser, "Switch to main")
     hit(browser, "Enter")
+    browser.wait("a", lambda: browser.do("focused", "a")[1] == "Stay here")  # Its end has the socket.
+    hit(browser, "Tab", "Enter")
     browser.wait("a", lambda: "On branch main" in panel(browser))
     assert browser.do("state", "a")["errors"] == []

@@ -198,7 +198,7 @@ export function NotebookSection(props: ISection): React.JSX.Element {
         setBusy(false);
       });
   };
-  const state = notebookState(store, kernel.kernel_id, props.nameKernel, trans);
+  const state = notebookState(store, kernel.kernel_id, props.nameKernel, trans, props.now);
   const asleep = state.doing === 'hibernated';
   const kept = kernel.holdings.some(held => held.cell === '');
   return (

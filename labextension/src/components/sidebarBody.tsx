@@ -61,7 +61,7 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
           trans={trans}
         />
       )}
-      <ClusterSection store={store} name={nameKernel} trans={trans} />
+      <ClusterSection store={store} inFront={kernel?.kernel_id ?? ''} name={nameKernel} trans={trans} />
       {store.account !== null && <AccountSection account={store.account} trans={trans} />}
     </>
   );

@@ -15,6 +15,7 @@ from replkernel_server.launchers.protocol import Launcher
 
 GROUP = "replkernel.launchers"
 BUILT_IN = {
+    "kubernetes": "replkernel_server.launchers.kubernetes:make",
     "local": "replkernel_server.launchers.local:make",
     "ray": "replkernel_server.launchers.ray.launcher:make",
     "slurm": "replkernel_server.launchers.slurm:make",

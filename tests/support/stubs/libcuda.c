@@ -6,6 +6,7 @@
  * a restore that fails leaves the process failed. cuInit opens dev/nvidiactl and dev/nvidia-uvm, a context
  * dev/nvidia0: files in the stubs' own folder. */
 #include "stub.h"
+#include <sys/mman.h>
 
 typedef int CUresult;
 typedef struct { unsigned char bytes[16]; } CUuuid;
@@ -132,6 +133,14 @@ EXPORT CUresult cuMemAlloc_v2(unsigned long long *address, size_t size) {
     return OK;
 }
 
+EXPORT CUresult cuMemAllocManaged(unsigned long long *address, size_t size, unsigned flags) {
+    char path[4096];
+    CUresult told = cuMemAlloc_v2(address, size);
+    int file = told ? -1 : open(strcpy(path, place("dev/nvidia-uvm", 0)), O_RDONLY);
+    for (int i = 0; file >= 0 && i < 2; i++) mmap(0, 4096, PROT_READ, MAP_SHARED, file, 0);
+    return told;
+}
+
 /* -- a process's checkpoint ------------------------------------------------------------------------- */
 
 static CUresult step(const char *name, int pid, const char *needs, const char *then) {
@@ -185,6 +194,7 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **found, int version,
     IS("cuGetErrorString", cuGetErrorString) IS("cuDeviceGetCount", cuDeviceGetCount) IS("cuDeviceGet", cuDeviceGet)
     IS("cuDeviceGetUuid", cuDeviceGetUuid_v2) IS("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain)
     IS("cuCtxSetCurrent", cuCtxSetCurrent) IS("cuCtxSynchronize", cuCtxSynchronize) IS("cuMemAlloc", cuMemAlloc_v2)
+    IS("cuMemAllocManaged", cuMemAllocManaged)
     IS("cuCheckpointProcessLock", cuCheckpointProcessLock) IS("cuCheckpointProcessUnlock", cuCheckpointProcessUnlock)
     IS("cuCheckpointProcessCheckpoint", cuCheckpointProcessCheckpoint)
     IS("cuCheckpointProcessRestore", cuCheckpointProcessRestore)

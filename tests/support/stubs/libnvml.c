@@ -74,6 +74,14 @@ EXPORT Result nvmlInitWithFlags(unsigned flags) {
     return OK;
 }
 
+EXPORT Result nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    char text[8192], *said;
+    *version = read_text(place("script", 0), text, sizeof text) && (said = strstr(text, "version ")) ? atoi(said + 8) : 12080;
+    return OK;
+}
+
+EXPORT Result nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
+
 EXPORT Result nvmlShutdown(void) { return OK; }
 
 EXPORT const char *nvmlErrorString(Result error) {

@@ -102,6 +102,13 @@ def test_the_citation_is_of_this_version() -> None:
     assert f"\n## {__version__} – " in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_the_chart_is_of_this_version_and_has_the_board_that_the_site_shows() -> None:
+    chart = ROOT / "deploy/helm/replkernel"
+    assert f"\nversion: {__version__}\n" in (chart / "Chart.yaml").read_text()
+    board = (ROOT / "docs/deployments/monitoring/grafana.json").read_text()
+    assert (chart / "files/grafana.json").read_text() == board
+
+
 def test_workflows_call_verbs_of_the_makefile() -> None:
     verbs = set(re.findall(r"^([a-z0-9]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for workflow in (ROOT / ".github/workflows").glob("*.yml"):

@@ -1,0 +1,200 @@
+"""The launcher of Kubernetes, by its own client, against a stand-in for the API server that runs no pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from replkernel_server.launchers.kubernetes import KubernetesLauncher
+from replkernel_server.launchers.kubernetes_pods import HOLDER, USER, KubernetesOptions
+from replkernel_server.launchers.protocol import (
+    HostComing,
+    HostEnding,
+    HostLost,
+    Launcher,
+    LauncherFailed,
+)
+
+from tests.contracts.launcher import Heard, LauncherContract
+from tests.support.fake_kubernetes import FakeKubernetes
+
+pytest.importorskip("kubernetes_asyncio", reason="kubernetes_asyncio is not installed")
+IMAGE = "images.example/replkernel:1"
+
+
+def launcher_of(cluster: FakeKubernetes, **options: Any) -> KubernetesLauncher:
+    plain = {"image": IMAGE, "hosts": 2, "most": 4, "gpus": 4, "api": cluster.address}
+    return KubernetesLauncher(KubernetesOptions(**{**plain, **options}))
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeKubernetes]:
+    async with FakeKubernetes({"node-1": 4, "node-2": 4, "node-3": 4}) as it:
+        yield it
+        it.move()
+        assert all(it.most_seen.get(node, 0) <= gpus for node, gpus in it.nodes.items())
+
+
+class TestKubernetesLauncher(LauncherContract):
+    """A pod that is ready stands for an agent that listens."""
+
+    agents_come_along = True
+
+    @pytest.fixture
+    async def launcher(self, cluster: FakeKubernetes) -> AsyncIterator[Launcher]:
+        self.cluster = cluster
+        made = launcher_of(cluster)
+        yield made
+        await made.close()
+
+    def listens(self, host: str) -> bool:
+        self.cluster.move()
+        return any(
+            pod["spec"].get("nodeName") == host and pod["status"]["phase"] == "Running"
+            for pod in self.cluster.pods.values()
+        )
+
+
+@pytest.fixture
+async def opened(cluster: FakeKubernetes) -> AsyncIterator[tuple[KubernetesLauncher, Heard]]:
+    made, heard = launcher_of(cluster), Heard()
+    await made.open(heard)
+    await heard.until(lambda: len(heard.hosts()) == 2)
+    yield made, heard
+    await made.close()
+
+
+def holder_of(cluster: FakeKubernetes, node: str) -> str:
+    (name,) = [
+        name
+        for name, pod in cluster.pods.items()
+        if pod["spec"].get("nodeName") == node and HOLDER in pod["metadata"]["labels"]
+    ]
+    return name
+
+
+async def test_a_node_that_is_drained_is_ending_then_lost_and_another_takes_its_place(
+    cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard]
+) -> None:
+    _, heard = opened
+    cluster.cordoned.add("node-1")
+    cluster.delete(holder_of(cluster, "node-1"), 4.0)
+    await heard.until(lambda: any(isinstance(word, HostEnding) for word in heard.words))
+    await heard.until(lambda: any(isinstance(word, HostLost) for word in heard.words))
+    await heard.until(lambda: heard.hosts() == {"node-2", "node-3"})
+    kinds = [type(word) for word in heard.words if getattr(word, "host", "") == "node-1"]
+    assert kinds[-2:] == [HostEnding, HostLost]
+
+
+async def test_what_a_pod_waits_for_is_told_in_kubernetes_words(
+    cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard]
+) -> None:
+    launcher, heard = opened
+    cluster.nodes.pop("node-3")
+    await launcher.ask_hosts(1)
+    await heard.until(lambda: any("Insufficient nvidia.com/gpu" in word.why for word in coming(heard)))
+    cluster.pulls = "ImagePullBackOff"
+    cluster.nodes["node-4"] = 4
+    await heard.until(lambda: any("ImagePullBackOff" in word.why for word in coming(heard)))
+    cluster.pulls = ""
+    await heard.until(lambda: "node-4" in heard.hosts() and coming(heard)[-1].over)
+
+
+def coming(heard: Heard) -> list[HostComing]:
+    return [word for word in heard.words if isinstance(word, HostComing)]
+
+
+async def test_an_api_server_that_restarts_takes_no_host_away(
+    cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard], caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher, heard = opened
+    await cluster.away()
+    for _ in range(200):
+        if "cannot be asked" in caplog.text:
+            break
+        await asyncio.sleep(0.05)
+    assert "cannot be asked" in caplog.text
+    assert len(heard.hosts()) == 2
+    await cluster.serve(cluster.port)
+    for _ in range(200):  # It asks again by itself; a person may be sooner than its next turn.
+        try:
+            await launcher.ask_hosts(1)
+            break
+        except LauncherFailed:
+            await asyncio.sleep(0.05)
+    await heard.until(lambda: len(heard.hosts()) == 3)
+
+
+@pytest.mark.parametrize("verb", ["list", "create", "delete"])
+async def test_each_verb_of_its_role_is_needed_and_named_where_it_lacks(
+    cluster: FakeKubernetes, verb: str
+) -> None:
+    made, heard = launcher_of(cluster), Heard()
+    cluster.verbs.discard(verb)
+
+    async def play() -> None:
+        await made.open(heard)
+        await heard.until(lambda: len(heard.hosts()) == 2)
+        await made.give_back(min(heard.hosts()))
+
+    with pytest.raises(LauncherFailed, match=f"needs the verb {verb} for pods"):
+        await play()
+    await made.close()
+
+
+SERVER = {
+    "metadata": {
+        "name": "jupyter-alice",
+        "labels": {"component": "singleuser-server", "hub.jupyter.org/username": "alice"},
+    },
+    "spec": {
+        "securityContext": {"fsGroup": 100},
+        "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": "claim-alice"}}],
+        "containers": [
+            {
+                "name": "notebook",
+                "image": "images.example/alice:1",
+                "securityContext": {"runAsUser": 1000},
+                "env": [
+                    {"name": "JUPYTERHUB_API_TOKEN", "value": "secret"},
+                    {"name": "REPLKERNEL_SCHEDULER_URL", "value": "http://s"},
+                    {"name": "OWN", "value": "1"},
+                ],
+                "volumeMounts": [{"name": "home", "mountPath": "/home/jovyan"}],
+            }
+        ],
+    },
+    "status": {"phase": "Running"},
+}
+
+
+async def test_a_users_agents_stand_beside_each_holder_with_his_image_uid_and_volumes(
+    cluster: FakeKubernetes,
+) -> None:
+    import copy
+
+    cluster.pods["jupyter-alice"] = copy.deepcopy(SERVER)
+    made, heard = launcher_of(cluster, users=True), Heard()
+    await made.open(heard)
+    mine: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        mine[:] = [pod for pod in cluster.pods.values() if USER in pod["metadata"]["labels"]]
+        return {pod["spec"].get("nodeName") for pod in mine} == heard.hosts() and len(mine) == 2
+
+    await heard.until(there)
+    (container,) = mine[0]["spec"]["containers"]
+    assert container["image"] == "images.example/alice:1"
+    assert container["securityContext"] == {"runAsUser": 1000}
+    assert container["volumeMounts"] == [{"name": "home", "mountPath": "/home/jovyan"}]
+    names = {it["name"] for it in container["env"]}
+    assert "OWN" in names and not names & {"JUPYTERHUB_API_TOKEN", "REPLKERNEL_SCHEDULER_URL"}
+    assert "secret" not in str(mine)
+    # His server ends: his agents stay until they end by themselves, and come back no more.
+    del cluster.pods["jupyter-alice"]
+    for pod in mine:
+        pod["status"] = {"phase": "Succeeded"}
+    await heard.until(lambda: not any(USER in it["metadata"]["labels"] for it in cluster.pods.values()))
+    await made.close()
