@@ -166,6 +166,24 @@ const commands = {
       .first()
       .click();
   },
+  /** Hit keys one after another, as `Shift+Tab`, then write a text where the focus is. */
+  async keys({ page: name, keys = [], text = '' }) {
+    const { page } = pages.get(name);
+    for (const key of keys) {
+      await page.keyboard.press(key);
+    }
+    await page.keyboard.type(text);
+  },
+  /** Return what has the focus: its role or tag, and its text. */
+  async focused({ page: name }) {
+    return pages.get(name).page.evaluate(() => {
+      const node = document.activeElement;
+      const active = document.getElementById(node?.getAttribute('aria-activedescendant') ?? '');
+      const text = (active ?? node)?.textContent?.trim() ?? '';
+      const what = node?.getAttribute('role') ?? node?.localName ?? '';
+      return [what, text === '' ? what : text];
+    });
+  },
   /** Have a command of the palette carried out. */
   async command({ page: name, id, text }) {
     const { page } = pages.get(name);

@@ -53,16 +53,16 @@ export class Sidebar extends ReactWidget {
     this._release = null;
   }
 
-  /** Put the focus on the list of points, once it is there. */
+  /** Put the focus on the list of points, once it is there, and the palette has given back what it had. */
   focusHistory(tries = FOCUS_TRIES): void {
-    const list = this.node.querySelector<HTMLElement>('[role="listbox"]');
-    if (list !== null) {
-      list.focus();
-    } else if (tries > 0 && !this.isDisposed) {
-      setTimeout(() => {
+    setTimeout(() => {
+      const list = this.node.querySelector<HTMLElement>('[role="listbox"]');
+      if (list !== null) {
+        list.focus();
+      } else if (tries > 0 && !this.isDisposed) {
         this.focusHistory(tries - 1);
-      }, FOCUS_MS);
-    }
+      }
+    }, FOCUS_MS);
   }
 
   /** Show what holds now, if anybody sees it. */

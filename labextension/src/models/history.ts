@@ -21,7 +21,8 @@ export interface IRow {
 }
 
 function changedInWords(point: IHistoryPoint, trans: ITranslate): string {
-  const names = point.changed.join(', ');
+  const own = point.changed.filter(name => !/^[@_]/.test(name)).join(', ');
+  const names = own === '' ? trans('process state') : own;
   const all = point.more > 0 ? trans('%1 and %2 more', names, point.more) : names;
   return [all, formatBytes(point.bytes)].filter(part => part !== '').join(' · ');
 }
