@@ -23,7 +23,7 @@ SOURCES := $(shell find labextension/src labextension/schema labextension/style 
 all: check test ## check and test (what `make` alone does)
 
 help: ## list the verbs
-	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^##@ (.*)/\n\1/p; s/^([a-z0-9]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
@@ -40,13 +40,13 @@ endif
 
 # The tour needs little; where all is installed, it has that.
 $(TOUR): pyproject.toml | $(BIN)/python
-	@test $(STAMP) -nt pyproject.toml || { echo "Installing JupyterLab and the kernel into .venv: TOURSIZE …"; \
+	@test $(STAMP) -nt pyproject.toml || { echo "Installing JupyterLab and the kernel into .venv: 340 MB, a minute or two …"; \
 	  $(BIN)/python -m pip install --quiet --quiet --editable ".[tour]"; }
 	@touch $@
 
 ##@ Try it
 
-run: $(TOUR) lab ## open JupyterLab with the tour, on two pretended GPUs (GPUS=0: none); first time: TOURTIME
+run: $(TOUR) lab ## open JupyterLab with the tour, on two pretended GPUs (GPUS=0: none); the first time two to four minutes, then seconds
 	@$(BIN)/python examples/run.py $(if $(GPUS),--gpus $(GPUS)) $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
 	  $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -59,13 +59,15 @@ lab:
 endif
 
 node_modules/.package-lock.json: package-lock.json
-	@echo "Fetching what builds the lab extension, into node_modules: NPMTIME …"
+	@echo "Fetching what builds the lab extension, into node_modules: about a minute …"
 	@npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
-	@echo "Building the lab extension: BUILDTIME …"
+	@echo "Building the lab extension: half a minute …"
 	@npm run --silent build
+
+##@ Test
 
 test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
 	$(PYTEST) $(BESIDE) $(TESTS) -m $(FAST)
@@ -81,6 +83,8 @@ again: $(STAMP) ## what failed last in make test or make ui, once more and alone
 
 slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
 	$(PYTEST) $(BESIDE) -p tests.support.times $(TESTS) -m $(FAST); outcome=$$?; $(BIN)/python -m tests.slowest; exit $$outcome
+
+##@ Check
 
 check: $(STAMP) ## lint, format, types, import rules; the same for the lab extension where there is node
 	$(BIN)/ruff check .
@@ -103,6 +107,8 @@ format: $(STAMP) ## write what `make check` wants to see
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(if $(NODE),npm run format)
+
+##@ Test what takes longer
 
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
@@ -132,6 +138,8 @@ ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
 	$(BIN)/python -m tests.ui.pictures
 
+##@ Measure
+
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench
 
@@ -147,6 +155,8 @@ endif
 sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; written into their pages (SUITES=; SHORT=1: seconds, compared)
 	$(BIN)/python -m tests.paper $(if $(SHORT),--short) $(SUITES)
 
+##@ Test against others
+
 conformance: $(STAMP) ## the official kernel test, and ipykernel's own suite, against this kernel
 	$(BIN)/python -m tests.conformance
 
@@ -157,6 +167,8 @@ fuzz: .venv/fuzz ## malformed input for everything that parses, guided by covera
 	$(BIN)/python -m pip install --quiet --quiet --only-binary atheris --editable ".[fuzz]" \
 	  || { echo "The fuzzer could not be installed: atheris has wheels for some Pythons only, on Linux."; exit 3; }
 	touch $@
+
+##@ Document and release
 
 docs: .venv/docs ## the site, into build/docs; a link that leads nowhere is an error
 	$(BIN)/python -m docs.build_site

@@ -1,9 +1,9 @@
 """Opens the tour (demo.ipynb) in JupyterLab with a scheduler and a host agent of its own: `make run`.
 
 The agent offers simulated GPUs, so the tour shows leases on any machine. Laws: your own kernels, agents and
-schedulers, and this checkout's files, are left alone, for all data lie in a directory of their own, with a copy
-of the notebooks; what was started here ends here; kernels go to rest first, so that their variables are there
-when the tour is opened again.
+schedulers, and this checkout's files, are left alone, for all data lie in a directory of their own, with a
+copy of the notebooks; what was started here ends here; kernels go to rest first, so that their variables
+are there when the tour is opened again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUTER_S = 10.0
 
 TOUR = ("demo.ipynb", "rival.ipynb")
 ASKS_NOTHING = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
-"""What JupyterLab is set to: it asks nobody who starts it for the first time whether he wants news of Jupyter."""
+"""What JupyterLab is set to: nobody is asked at the first start whether to fetch news of Jupyter."""
 NOT_OURS = ("REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_HOSTS")
 """Settings that lead to a cluster that is there already."""
 
@@ -41,7 +41,7 @@ def environment(data: Path, gpus: int) -> dict[str, str]:
 
 
 def lay_out(home: Path) -> None:
-    """Copy the notebooks, but for those that are there and no older; the pages that they link to are beside."""
+    """Copy the notebooks, unless there are newer ones; the pages that they link to are beside."""
     copies = home / "examples"
     copies.mkdir(parents=True, exist_ok=True)
     for source in (ROOT / "examples").glob("*.ipynb"):
@@ -60,21 +60,23 @@ def trust(home: Path, env: dict[str, str]) -> None:
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
-def options_of_lab(data: Path, home: Path) -> list[str]:
+def options_of_lab(data: Path) -> list[str]:
     """Return JupyterLab's options: the tour opens, no dialog before it, and only what matters is logged."""
     settings = data / "lab-settings"
     settings.mkdir(exist_ok=True)
     (settings / "overrides.json").write_text(json.dumps(ASKS_NOTHING))
-    options = ["--LabApp.default_url=/lab/tree/examples/demo.ipynb", f"--ServerApp.root_dir={home}"]
-    return [*options, f"--LabApp.app_settings_dir={settings}", "--Application.log_level=WARN"]
+    options = ["--LabApp.default_url=/lab/tree/examples/demo.ipynb", "--Application.log_level=WARN"]
+    return [*options, f"--LabApp.app_settings_dir={settings}"]
 
 
-def lab(options: list[str], env: dict[str, str]) -> int:
-    """Run JupyterLab, which hosts the scheduler, until somebody ends it; return its exit code.
+def lab(options: list[str], env: dict[str, str], home: Path) -> int:
+    """Run JupyterLab in `home`, which hosts the scheduler, until somebody ends it; return its exit code.
 
-    It is in a process group of its own: to Ctrl-C it would ask whether that was meant, and wait for an answer.
+    It is in a process group of its own: at Ctrl-C it would ask whether that was meant, and wait.
     """
-    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], env=env, process_group=0)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *options], env=env, cwd=home, process_group=0
+    )
 
     def leave(number: int, _: object) -> None:
         if number == signal.SIGINT:
@@ -127,7 +129,7 @@ def main() -> int:
     trust(home, env)
     print("JupyterLab starts and opens the tour. Ctrl-C ends it.", flush=True)
     try:
-        return lab([*options_of_lab(data, home), *options], env)
+        return lab([*options_of_lab(data), *options], env, home)
     finally:
         end(env)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from replkernel.inquiry import ask_agents
@@ -20,6 +21,8 @@ from replkernel.status import (
 
 COLUMNS = ("REPLICA", "HOST", "ROLE", "RAFT", "TERM", "APPLIED", "PID", "STATE", "PINNED")
 GPU_COLUMNS = ("GPU", "MODEL", "MEMORY", "USED", "BUSY", "LEASE")
+NARROW_CHARS = 56
+"""What half a window has room for."""
 LEASE_WORDS = {
     "idle": "free",
     "active": "leased",
@@ -51,6 +54,46 @@ def describe(document: StatusDocument) -> list[str]:
         lines += ["", *_describe_kernel(kernel)]
     about_leases = _describe_scheduler(document)
     return [*lines, "", *about_leases] if about_leases else lines
+
+
+def describe_narrow(document: StatusDocument) -> list[str]:
+    """Return the document as a notebook shows it: kernels first, a fact a line, no upkeep of hosts."""
+    holders = {lease.lease: whose_gpus(lease) for lease in document.leases}
+    lines: list[str] = []
+    for kernel in document.kernels:
+        lines += [*_narrow_kernel(kernel), ""]
+    for host in document.hosts:
+        lines.append(_head(host))
+        for gpu in host.gpus:
+            uuid, model, memory, used, busy, lease = _gpu_row(gpu, holders)
+            lines.append(f"  {uuid}" + ("" if lease == "-" else f": {lease}"))
+            used = "" if used == "-" else f", {used} used"
+            lines.append(f"    {model}, {memory}{used}" + ("" if busy == "-" else f", {busy} busy"))
+        lines += _unleased(host)
+    return [part for line in [*lines, *_describe_scheduler(document)] for part in _wrapped(line)]
+
+
+def _narrow_kernel(kernel: KernelStatus) -> list[str]:
+    router = f", router {kernel.router_pid}" if kernel.router_pid else ""
+    if kernel.state == "hibernated":
+        return [f"kernel {kernel.kernel_id}:", f"  hibernated{router}"]
+    lines = [f"kernel {kernel.kernel_id}:", f"  {kernel.state}, {kernel.execution_count} executions{router}"]
+    for replica, row in zip(kernel.replicas, _rows(kernel), strict=True):
+        name, host, role, raft, term, applied, pid, state, pinned = row
+        lines.append(f"  {name} {role} on {host}" + ("" if pid == "-" else f", process {pid}"))
+        lines += [f"    {state}"] if state != "-" else []
+        lines += [f"    Raft {raft} of term {term}, applied {applied}"] if replica.raft else []
+        lines += [f"    pinned: {pinned}"] if pinned != "-" else []
+    return [*lines, *_remarks(kernel)]
+
+
+def _wrapped(line: str) -> list[str]:
+    """Break a line between words."""
+    deeper = " " * (len(line) - len(line.lstrip()) + 4)
+    found = textwrap.wrap(
+        line, NARROW_CHARS, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False
+    )
+    return found or [""]
 
 
 def _describe_scheduler(document: StatusDocument) -> list[str]:
@@ -97,19 +140,26 @@ def _in_full(one: LeaseStatus | WaitingStatus) -> str:
 
 def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
     """Return a host's line, and a table of its GPUs."""
+    gpus = table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
+    limits = [f"  cores and memory are not limited: {host.unlimited}"] if host.unlimited else []
+    return [_head(host), *gpus, *_unleased(host), *limits]
+
+
+def _head(host: HostStatus) -> str:
     why = f" ({host.why})" if host.why else ""
     count = len(host.gpus)
-    lines = [f"host {host.name}: {host.state}{why}, {count} GPU{'' if count == 1 else 's'}"]
-    lines += [f"  cores and memory are not limited: {host.unlimited}"] if host.unlimited else []
-    gpus = table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
-    unleased = [
+    return f"host {host.name}: {host.state}{why}, {count} GPU{'' if count == 1 else 's'}"
+
+
+def _unleased(host: HostStatus) -> list[str]:
+    """Say which processes have memory on GPUs without a lease."""
+    return [
         f"  without a lease: process {each.pid} of kernel {each.kernel_id} has "
         f"{format_bytes(each.memory_bytes)} on {gpu.uuid}"
         for gpu in host.gpus
         for each in gpu.processes
         if each.unleased
     ]
-    return [*lines, *gpus, *unleased]
 
 
 def _gpu_row(gpu: GpuStatus, holders: Mapping[str, str]) -> tuple[str, ...]:
@@ -138,14 +188,18 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _describe_kernel(kernel: KernelStatus) -> list[str]:
     router = f", router {kernel.router_pid}" if kernel.router_pid else ""
-    lost = [lost for replica in kernel.replicas for lost in replica.unfaithful]
-    rows: list[tuple[str, ...]] = [COLUMNS]
-    for replica in kernel.replicas:
-        rows.append(_row(replica, [pin.name for pin in lost if pin.replica == replica.replica]))
     if kernel.state == "hibernated":
         return [f"kernel {kernel.kernel_id}: hibernated{router}"]
     head = f"kernel {kernel.kernel_id}: {kernel.state}, {kernel.execution_count} executions{router}"
-    return [head, *table(rows), *_remarks(kernel)]
+    return [head, *table([COLUMNS, *_rows(kernel)]), *_remarks(kernel)]
+
+
+def _rows(kernel: KernelStatus) -> list[tuple[str, ...]]:
+    lost = [lost for replica in kernel.replicas for lost in replica.unfaithful]
+    return [
+        _row(replica, [pin.name for pin in lost if pin.replica == replica.replica])
+        for replica in kernel.replicas
+    ]
 
 
 def _remarks(kernel: KernelStatus) -> list[str]:

@@ -25,7 +25,7 @@ DETAILS = {
 
 The replicas of this kernel with their hosts, which of them runs cells, and the last execution that each
 has applied. What a cell changed is durable once a majority of them has it. --json: as a JSON document.
-  PINNED   what binds the notebook to that replica (`%replkernel pins` says why). `replkernel status` in a
+  pinned   what binds the notebook to that replica (`%replkernel pins` says why). `replkernel status` in a
            terminal asks the hosts alone: there a lost object has the name that it had when it was lost""",
     "where": """\
 %replkernel where

@@ -111,7 +111,7 @@ class ReplkernelMagics(Magics):
         print(answer.text)
 
     def _status(self, options: set[str]) -> None:
-        from replkernel.cli.status import describe
+        from replkernel.cli.status import describe_narrow
         from replkernel.status import to_json
 
         link = self.replica.link
@@ -126,7 +126,7 @@ class ReplkernelMagics(Magics):
         if "--json" in options:
             print(to_json(self._with_this_cell(document, "busy")).decode())
             return
-        print("\n".join(describe(self._with_this_cell(document, "busy (this cell)"))))
+        print("\n".join(describe_narrow(self._with_this_cell(document, "busy (this cell)"))))
         if kept := self.replica.kept_back():
             print(kept)
         for sentence in self.replica.unstored():

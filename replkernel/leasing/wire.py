@@ -237,6 +237,10 @@ class Welcome(LeaseMessage, frozen=True):
     user: str = ""
 
 
+SCHEDULER_ENDS = "The scheduler ends; connect again in a moment."
+"""The refusal of a scheduler that goes: nothing was refused for good."""
+
+
 class Refused(LeaseMessage, frozen=True):
     """The connection is refused and closed, or one message was; `why` is one sentence with the fix."""
 

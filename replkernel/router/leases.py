@@ -16,6 +16,7 @@ from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
     AMOUNT_MAX,
     GPUS_OF_LEASE_MAX,
+    SCHEDULER_ENDS,
     Denied,
     FromClient,
     FromScheduler,
@@ -433,7 +434,12 @@ class Leases:
         return self._back(self.holdings.surplus())
 
     def _refused(self, why: str) -> list[Effect]:
-        """Take a refusal, which names nothing: a wish that has had no answer yet is what it is about."""
+        """Take a refusal, which names nothing: a wish that has had no answer yet is what it is about.
+
+        One that only says that the scheduler ends is no answer: the wish is told to the next one.
+        """
+        if why == SCHEDULER_ENDS:
+            return []
         if self.wish is not None and self.wish.place is None and self.wish.fault is None:
             self.wish.fault = Fault(DENIED, why)
         return [Log(f"the scheduler refuses: {why}", "warning")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -44,10 +45,11 @@ def checkout(directory: Path) -> Path:
 def packages(place: Path) -> list[str]:
     """Return pip's words for what environment.yml names."""
     named = yaml.safe_load((place / "binder" / "environment.yml").read_text())["dependencies"]
+    words = [re.fullmatch(r"([a-z-]+)(?:=(?!=)(.+)|(.*))", one) for one in named]
     return [
-        f"{name}=={version}.*" if version else name
-        for name, _, version in (one.partition("=") for one in named)
-        if name not in NOT_PIPS
+        f"{word[1]}=={word[2]}.*" if word[2] else word[0]
+        for word in words
+        if word is not None and word[1] not in NOT_PIPS
     ]
 
 

@@ -17,7 +17,7 @@ from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.types import KernelId
 
-from replkernel.leasing.wire import FromClient, FromScheduler, Hello
+from replkernel.leasing.wire import SCHEDULER_ENDS, FromClient, FromScheduler, Hello
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import JournalFull, ServerError
 from replkernel_server.scheduling.desk import Desk, DeskTimes
@@ -111,7 +111,7 @@ class Channel:
         """Close every connection."""
         self._disarm()
         for connection in list(self.connections.values()):
-            connection.refuse("The scheduler ends; connect again in a moment.")
+            connection.refuse(SCHEDULER_ENDS)
         self.connections.clear()
         if self._tasks:
             await asyncio.gather(*self._tasks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from replkernel.cli.status import describe, format_bytes
+from replkernel.cli.status import NARROW_CHARS, describe, describe_narrow, format_bytes
 from replkernel.leasing.standing import UNTOLD, WAITING, Standing, ToldGpu, ToldHost, join
 from replkernel.status import (
     ComingStatus,
@@ -187,3 +187,26 @@ def test_a_kernel_of_which_a_cell_waits_for_gpus_is_not_called_idle() -> None:
     assert document.kernels[0].state == WAITING
     assert any(line.startswith("kernel k: waiting for GPUs") for line in describe(document))
     assert join(StatusDocument(kernels=(kernel,)), None, UNTOLD).kernels[0].state == "idle"
+
+
+def test_a_notebook_reads_of_its_own_kernel_first_in_lines_that_half_a_window_holds() -> None:
+    raft, names = RaftSection("leader", 3, 20, 19), tuple(PinnedSection(f"socket_{n}") for n in range(12))
+    replica = ReplicaStatus("r1", "a", "executor", kernel_pid=4711, raft=raft, components=12, pinned=names)
+    gpu = GpuStatus("GPU-1", "H100", memory_bytes=2**34)
+    upkeep = "this machine's cgroup v2 has no controllers"
+    document = StatusDocument(
+        hosts=(HostStatus("a", gpus=(gpu,), unlimited=upkeep),),
+        kernels=(KernelStatus("k", "idle", 2, 77, (replica,)),),
+    )
+    shown = describe_narrow(document)
+    assert shown[:4] == [
+        "kernel k:",
+        "  idle, 2 executions, router 77",
+        "  r1 executor on a, process 4711",
+        "    12 components, 0 B",
+    ]
+    text = " ".join(" ".join(shown).split())
+    assert "applied 19/20" in text and "socket_11" in text and "GPU-1 H100, 16 GiB" in text
+    assert max(map(len, shown)) <= NARROW_CHARS
+    assert upkeep not in text, "who works in a notebook cannot mend it"
+    assert describe(document)[3] == f"  cores and memory are not limited: {upkeep}", "after the host's GPUs"

@@ -8,6 +8,7 @@ from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
     GPUS_OF_LEASE_MAX,
     LEASES_TOLD_MAX,
+    SCHEDULER_ENDS,
     Denied,
     FromClient,
     Granted,
@@ -128,6 +129,12 @@ def test_a_denial_and_a_refusal_name_why_and_nobody_is_told_that_such_a_wish_is_
     leases.hear(Refused("Slower."), 0.0)
     fault = leases.fault_of("m2")
     assert fault is not None and fault.evalue == "Slower."
+
+
+def test_a_scheduler_that_ends_has_refused_nothing(leases: Leases) -> None:
+    leases.ask("m1", TWO)
+    assert leases.hear(Refused(SCHEDULER_ENDS), 0.0)[0] == [], "it is no news: another one follows"
+    assert leases.fault_of("m1") is None
 
 
 def test_a_refusal_of_something_else_costs_no_cell_that_waits(leases: Leases) -> None:
