@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
+TOUR := .venv/tour
 BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
@@ -17,29 +18,40 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts kubernetes chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups kubernetes chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
 help: ## list the verbs
 	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "replkernel needs Python 3.11 to 3.13 (newer ones are untried): run make PYTHON=/path/to/python3.13"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "Installing what tests and checks need into .venv: 2.5 GB, about four minutes …"
 ifdef LOCKED
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 endif
 	$(BIN)/python -m pip install --quiet --quiet --editable ".[dev]"
 	touch $@
 
-run: $(STAMP) lab ## open JupyterLab with the tour, on two pretended GPUs (GPUS=0: none)
-	$(BIN)/python examples/run.py $(if $(GPUS),--gpus $(GPUS)) $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
+# The tour needs little; where all is installed, it has that.
+$(TOUR): pyproject.toml | $(BIN)/python
+	@test $(STAMP) -nt pyproject.toml || { echo "Installing JupyterLab and the kernel into .venv: TOURSIZE …"; \
+	  $(BIN)/python -m pip install --quiet --quiet --editable ".[tour]"; }
+	@touch $@
+
+##@ Try it
+
+run: $(TOUR) lab ## open JupyterLab with the tour, on two pretended GPUs (GPUS=0: none); first time: TOURTIME
+	@$(BIN)/python examples/run.py $(if $(GPUS),--gpus $(GPUS)) $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
 	  $(if $(filter 0,$(shell id -u)),--allow-root)
 
 ifdef NODE
-lab: $(STAMP) $(BUNDLE)/package.json ## build the lab extension and link it into .venv
+lab: $(TOUR) $(BUNDLE)/package.json ## build the lab extension and link it into .venv
 	@mkdir -p $(dir $(LINK)) && ln -sfn $(CURDIR)/$(BUNDLE) $(LINK)
 else
 lab:
@@ -47,11 +59,13 @@ lab:
 endif
 
 node_modules/.package-lock.json: package-lock.json
-	npm ci
-	touch $@
+	@echo "Fetching what builds the lab extension, into node_modules: NPMTIME …"
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
 
 $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
-	npm run build
+	@echo "Building the lab extension: BUILDTIME …"
+	@npm run --silent build
 
 test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
 	$(PYTEST) $(BESIDE) $(TESTS) -m $(FAST)
@@ -96,6 +110,9 @@ e2e: $(STAMP) ## every end-to-end test, the slow ones too
 hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, JITTER_MS=, LOSS=)
 	$(PYTEST) tests/e2e/hosts
 	$(BIN)/python -m tests.e2e.hosts.across
+
+cgroups: $(STAMP) ## cells' limits of cores and memory, in a Linux of its own with cgroup v2 (needs Debian's user-mode-linux)
+	$(BIN)/python -m tests.support.own_linux
 
 kubernetes: $(STAMP) ## chart, launcher and a notebook on a real Kubernetes, which it builds from Debian's source once (minutes; 4 GB)
 	tests/kubernetes/get.sh build/kubernetes

@@ -23,6 +23,9 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
+from replkernel_server.handlers.history import ADDRESSES as HISTORY
+from replkernel_server.handlers.history import EVERYWHERE as REFUSALS
+from replkernel_server.handlers.history import TITLE
 from replkernel_server.handlers.scheduler_routes import ADDRESSES
 from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metrics
 from replkernel_server.scheduling.openapi import EVERYWHERE, openapi
@@ -64,25 +67,41 @@ def _said_by(module: str) -> str:
     return said.getvalue()
 
 
+OWN = "/replkernel/api/openapi.json"
+
+
 def rest() -> str:
-    """Return the scheduler's REST API, as its OpenAPI document has it."""
-    document = openapi(ADDRESSES)
+    """Return the REST APIs, as their OpenAPI documents have them."""
+    return (
+        "\n\n".join(
+            [
+                "# REST API",
+                "Made from the OpenAPI documents that the scheduler and the Jupyter Server serve.",
+                *_api("the scheduler", "/openapi.json", openapi(ADDRESSES), EVERYWHERE, "[`Why`](#why)"),
+                *_api(
+                    "a Jupyter Server", OWN, openapi(HISTORY, TITLE, REFUSALS), REFUSALS, "[`Fault`](#fault)"
+                ),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _api(whose: str, at: str, document: dict[str, Any], everywhere: Mapping[int, Any], why: str) -> list[str]:
     parts = [
-        "# REST API",
-        "Made from the scheduler's OpenAPI document, which it also serves at `GET /openapi.json`.",
-        "Every address wants the header `Authorization: token …`, and may answer "
-        + ", ".join(f"{status}" for status in EVERYWHERE)
-        + " with [`Why`](#why) besides what is listed.",
-        "## Addresses",
+        f"## Addresses of {whose}",
+        f"`GET {at}` has the document. Each wants the header `Authorization: token …`, and may answer "
+        + ", ".join(f"{status}" for status in everywhere)
+        + f" with {why} besides what is listed.",
     ]
     for address, methods in document["paths"].items():
-        parts += [_operation(f"{method.upper()} {address}", said) for method, said in methods.items()]
-    parts.append("## Shapes")
-    parts += [_shape(name, schema) for name, schema in document["components"]["schemas"].items()]
-    return "\n\n".join(parts) + "\n"
+        for method, said in methods.items():
+            parts.append(_operation(f"{method.upper()} {address}", said, everywhere))
+    parts.append(f"## Shapes of {whose}")
+    return parts + [_shape(name, schema) for name, schema in document["components"]["schemas"].items()]
 
 
-def _operation(title: str, said: Mapping[str, Any]) -> str:
+def _operation(title: str, said: Mapping[str, Any], everywhere: Mapping[int, Any]) -> str:
     rows = [
         f"| {one['name']} | {one['in']} | {_type(one['schema'])} | {_cell(one.get('description', ''))} |"
         for one in said["parameters"]
@@ -95,7 +114,7 @@ def _operation(title: str, said: Mapping[str, Any]) -> str:
     answers = [
         f"{status} {_content(answer)}".rstrip()
         for status, answer in said["responses"].items()
-        if int(status) not in EVERYWHERE
+        if int(status) not in everywhere
     ]
     return "\n".join([*lines, f"Answers {', '.join(answers)}."])
 

@@ -1,20 +1,24 @@
 """Opens the tour (demo.ipynb) in JupyterLab with a scheduler and a host agent of its own: `make run`.
 
 The agent offers simulated GPUs, so the tour shows leases on any machine. Laws: your own kernels, agents and
-schedulers are left alone, for all data lie in a directory of their own; what was started here ends here;
-kernels go to rest first, so that their variables are there when the tour is opened again.
+schedulers, and this checkout's files, are left alone, for all data lie in a directory of their own, with a copy
+of the notebooks; what was started here ends here; kernels go to rest first, so that their variables are there
+when the tour is opened again.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from replkernel.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.settings import data_dir
@@ -24,6 +28,8 @@ ROUTER_S = 10.0
 """How long a router may take to end."""
 
 TOUR = ("demo.ipynb", "rival.ipynb")
+ASKS_NOTHING = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
+"""What JupyterLab is set to: it asks nobody who starts it for the first time whether he wants news of Jupyter."""
 NOT_OURS = ("REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_HOSTS")
 """Settings that lead to a cluster that is there already."""
 
@@ -34,31 +40,66 @@ def environment(data: Path, gpus: int) -> dict[str, str]:
     return env | {"JUPYTER_DATA_DIR": str(data), "REPLKERNEL_FAKE_GPUS": str(gpus)}
 
 
-def trust(env: dict[str, str]) -> None:
+def lay_out(home: Path) -> None:
+    """Copy the notebooks, but for those that are there and no older; the pages that they link to are beside."""
+    copies = home / "examples"
+    copies.mkdir(parents=True, exist_ok=True)
+    for source in (ROOT / "examples").glob("*.ipynb"):
+        copy = copies / source.name
+        if not copy.exists() or copy.stat().st_mtime < source.stat().st_mtime:
+            shutil.copyfile(source, copy)
+    pages = home / "docs"
+    if not pages.is_symlink():
+        pages.symlink_to(ROOT / "docs")
+
+
+def trust(home: Path, env: dict[str, str]) -> None:
     """Sign the tour's notebooks: JupyterLab asks before a button of an unsigned one does anything."""
     command = [sys.executable, "-m", "nbformat.sign"]
-    command += [str(ROOT / "examples" / name) for name in TOUR]
+    command += [str(home / "examples" / name) for name in TOUR]
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
+def options_of_lab(data: Path, home: Path) -> list[str]:
+    """Return JupyterLab's options: the tour opens, no dialog before it, and only what matters is logged."""
+    settings = data / "lab-settings"
+    settings.mkdir(exist_ok=True)
+    (settings / "overrides.json").write_text(json.dumps(ASKS_NOTHING))
+    options = ["--LabApp.default_url=/lab/tree/examples/demo.ipynb", f"--ServerApp.root_dir={home}"]
+    return [*options, f"--LabApp.app_settings_dir={settings}", "--Application.log_level=WARN"]
+
+
 def lab(options: list[str], env: dict[str, str]) -> int:
-    """Run JupyterLab, which hosts the scheduler, until somebody ends it; return its exit code."""
-    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], env=env)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # JupyterLab has it too, and asks whether it is meant.
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    """Run JupyterLab, which hosts the scheduler, until somebody ends it; return its exit code.
+
+    It is in a process group of its own: to Ctrl-C it would ask whether that was meant, and wait for an answer.
+    """
+    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], env=env, process_group=0)
+
+    def leave(number: int, _: object) -> None:
+        if number == signal.SIGINT:
+            print("\nThe tour ends. Its notebooks hibernate, and go on at the next run …", flush=True)
+        process.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
     return process.wait()
 
 
 def end(env: dict[str, str]) -> None:
     """Put the kernels to rest, then end their routers and the agent."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     place = data_dir(env)
-    kernels = [path.parent.name for path in kernels_dir(place).glob("*/kernel.json")]
+    kept = [path.parent.name for path in kernels_dir(place).glob("*/kernel.json")]
+    kernels = [name for name in kept if (known := read_record(place, name)) and router_lives(known)]
     command = [sys.executable, "-m", "replkernel.cli"]
-    for kernel in kernels:
-        subprocess.run([*command, "hibernate", kernel], env=env, check=False, stdout=subprocess.DEVNULL)
+    quiet: dict[str, Any] = {"env": env, "stdout": subprocess.DEVNULL, "process_group": 0}
+    for process in [subprocess.Popen([*command, "hibernate", kernel], **quiet) for kernel in kernels]:
+        process.wait()
     for kernel in kernels:
         end_router(place, kernel)
-    subprocess.run([*command, "agent", "stop"], env=env, check=False, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "agent", "stop"], check=False, **quiet)
 
 
 def end_router(place: Path, kernel: str) -> None:
@@ -68,7 +109,7 @@ def end_router(place: Path, kernel: str) -> None:
     while record is not None and router_lives(record) and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError):
             os.kill(record.router_pid, signal.SIGTERM)
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 def main() -> int:
@@ -80,11 +121,13 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "run", help="where its data lie")
     chosen, options = parser.parse_known_args()
     data = chosen.data.resolve()
-    data.mkdir(parents=True, exist_ok=True)
+    home = data / "home"
+    lay_out(home)
     env = environment(data, chosen.gpus)
-    trust(env)
+    trust(home, env)
+    print("JupyterLab starts and opens the tour. Ctrl-C ends it.", flush=True)
     try:
-        return lab(["--LabApp.default_url=/lab/tree/examples/demo.ipynb", *options], env)
+        return lab([*options_of_lab(data, home), *options], env)
     finally:
         end(env)
 

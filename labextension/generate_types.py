@@ -11,20 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from replkernel_server.handlers.history import NotDone
 from replkernel_server.live.documents import Changes, Snapshot
 from replkernel_server.scheduling.past import Past
+
+from replkernel.points import ComparisonDocument, HistoryDocument
 
 FILE = Path(__file__).parent / "src" / "generated" / "live.ts"
 HEAD = """\
 // What the server extension tells a page. Written by `make types` from the server's structs: change those.
 """
+ASKED = (Past, HistoryDocument, ComparisonDocument, NotDone)
+"""What a page asks for, beside what it is told live."""
 REFERENCE = "#/$defs/"
 WIDTH = 110
 
 
 def typescript(roots: tuple[type[msgspec.Struct], ...]) -> str:
     """Return the types of these structs and of all that they name."""
-    _, components = msgspec.json.schema_components((*roots, Past), ref_template=REFERENCE + "{name}")
+    _, components = msgspec.json.schema_components((*roots, *ASKED), ref_template=REFERENCE + "{name}")
     parts = [HEAD] + [_interface(name, schema) for name, schema in sorted(components.items())]
     names = " | ".join(f"I{root.__name__}" for root in roots)
     return "\n".join([*parts, f"/** One message. */\nexport type Message = {names};\n"])
@@ -53,6 +58,8 @@ def _type(shape: dict[str, Any]) -> str:
         case "array":
             inner = _type(shape["items"])
             return f"({inner})[]" if " " in inner else f"{inner}[]"
+        case "object" if isinstance(shape.get("additionalProperties"), dict):
+            return f"Record<string, {_type(shape['additionalProperties'])}>"
         case "integer" | "number":
             return "number"
         case "string" | "boolean" | "null" as plain:

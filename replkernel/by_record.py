@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from replkernel.errors import ReplkernelError
 from replkernel.inquiry import ask_agents
@@ -17,6 +17,10 @@ from replkernel.settings import data_dir, read_settings
 
 ANSWER_LIMIT_S = 90.0
 """A kernel may take so long: what is on its way is awaited, checkpoints are written, processes end."""
+
+
+class NoReply(ReplkernelError):
+    """A kernel has not answered in time."""
 
 
 def known_record(kernel_id: str, env: Mapping[str, str]) -> KernelRecord:
@@ -41,32 +45,60 @@ def forget(kernel_id: str, env: Mapping[str, str]) -> None:
         _forget(record, env)
 
 
+class KernelLine:
+    """A client's connection to one kernel; its channels are opened as they are used, and closed with it."""
+
+    def __init__(self, record: KernelRecord) -> None:
+        from jupyter_client.blocking.client import BlockingKernelClient
+
+        self.kernel_id = record.kernel_id
+        client: Any = BlockingKernelClient()
+        self._client = client
+        self._client.load_connection_info(dict(record.connection))
+        self._channels: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for channel in self._channels.values():
+            channel.stop()
+        self._client.context.destroy(linger=0)
+
+    def ask(
+        self, channel: str, msg_type: str, content: Mapping[str, Any], limit_s: float = ANSWER_LIMIT_S
+    ) -> dict[str, Any]:
+        """Send a request and return the whole reply; raises NoReply without one in time."""
+        way = self._channel(channel)
+        message = self._client.session.msg(msg_type, dict(content))
+        way.send(message)
+        deadline = time.monotonic() + limit_s
+        while (left := deadline - time.monotonic()) > 0:
+            reply = _receive(way, left)
+            if reply is not None and reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                return reply
+        raise NoReply(f"Kernel {self.kernel_id} did not answer within {limit_s:g} s.")
+
+    def control(
+        self, msg_type: str, content: Mapping[str, Any], limit_s: float = ANSWER_LIMIT_S
+    ) -> dict[str, Any]:
+        """Send a control request and return the reply's content; raises ReplkernelError if it refuses."""
+        answer: dict[str, Any] = self.ask("control", msg_type, content, limit_s)["content"]
+        if answer.get("status", "ok") != "ok":
+            raise ReplkernelError(str(answer.get("evalue") or "The kernel refused."))
+        return answer
+
+    def _channel(self, name: str) -> Any:
+        if name not in self._channels:
+            self._channels[name] = channel = getattr(self._client, f"{name}_channel")
+            channel.start()
+        return self._channels[name]
+
+
 def ask_kernel(record: KernelRecord, msg_type: str) -> dict[str, Any]:
     """Send a control request to a kernel's router, return the reply; raises ReplkernelError if it refuses."""
-    from jupyter_client.blocking.client import BlockingKernelClient
-
-    client: Any = BlockingKernelClient()
-    client.load_connection_info(dict(record.connection))
-    channel = client.control_channel
-    channel.start()
-    try:
-        content = {"restart": False} if msg_type == "shutdown_request" else {}
-        message = client.session.msg(msg_type, content)
-        channel.send(message)
-        deadline = time.monotonic() + ANSWER_LIMIT_S
-        while (left := deadline - time.monotonic()) > 0:
-            reply = _receive(channel, left)
-            if reply is not None and reply["parent_header"].get("msg_id") == message["header"]["msg_id"]:
-                break
-        else:
-            raise ReplkernelError(f"Kernel {record.kernel_id} did not answer within {ANSWER_LIMIT_S:g} s.")
-    finally:
-        channel.stop()
-        client.context.destroy(linger=0)
-    answer: dict[str, Any] = reply["content"]
-    if answer.get("status") != "ok":
-        raise ReplkernelError(str(answer.get("evalue") or "The kernel refused."))
-    return answer
+    with KernelLine(record) as line:
+        return line.control(msg_type, {"restart": False} if msg_type == "shutdown_request" else {})
 
 
 def _receive(channel: Any, timeout_s: float) -> dict[str, Any] | None:

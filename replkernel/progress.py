@@ -107,5 +107,7 @@ class ProgressAnswer(msgspec.Struct, frozen=True, kw_only=True):
     rest: str = "awake"
     """How far a hibernation has come: `awake`, `wanted`, `saving`, `stopping`, `asleep`."""
     executor: str = ""
+    busy: bool = False
+    """Whether a cell runs or waits."""
     scheduler: str = ""
     """Why the scheduler does not listen; empty when it does, or was not needed yet."""

@@ -6,12 +6,20 @@ stands for another, and never a parent.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from replkernel.errors import ReplkernelError
-from replkernel.records import Mark
+from replkernel.records import Mark, Seq
 
 MAIN = "main"
+_ADDRESS = re.compile(r"(\d{1,18})\.(\d{1,18})")
+
+
+def address(mark: Mark) -> str:
+    """Return what `Timeline.find` takes for this very point, whatever the number of its cell."""
+    return f"{mark.seq}.{mark.audit}"
 
 
 class NoSuchPoint(ReplkernelError):
@@ -92,6 +100,27 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
             raise NoSuchPoint("Nothing was undone here: `%replkernel history` lists what you can go to.")
         return ahead[min(steps, len(ahead)) - 1]
 
+    def may_undo(self) -> bool:
+        """Tell whether there is a point before this one."""
+        known = self._known()
+        point = known.get(self.here()) if self.points else None
+        return point is not None and point.parent in known
+
+    def may_redo(self) -> bool:
+        """Tell whether there is a point after this one on its branch."""
+        return bool(self.points and self._ahead())
+
+    def ancestors(self) -> tuple[set[Mark], Mark | None]:
+        """Return this point and those before it, and the earliest of these if one before it is gone."""
+        found: set[Mark] = set()
+        known = self._known()
+        at = self.here() if self.points else None
+        last = None
+        while at is not None and at in known:
+            found.add(at)
+            last, at = at, known[at].parent
+        return found, None if at is None else last
+
     def _ahead(self) -> list[Mark]:
         """Return what comes after the point of now on its branch, the next one first."""
         here, known = self.here(), self._known()
@@ -104,8 +133,10 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
         return path[::-1] if at == here else []
 
     def find(self, word: str) -> Mark:
-        """Return the point that a name, a branch or the number of a cell means; raises NoSuchPoint."""
+        """Return the point that a name, a branch, a cell's number or an address means; raises NoSuchPoint."""
         found = self.names.get(word) or self.branches.get(word)
+        if found is None and (exact := _ADDRESS.fullmatch(word)):
+            found = Mark(Seq(int(exact[1])), int(exact[2]))
         if found is None and word.strip("[]").isdigit():
             number = int(word.strip("[]"))
             ends = [point for point in self.points if point.to is None]

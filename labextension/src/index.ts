@@ -2,6 +2,7 @@
 import { cellsPlugin } from './plugins/cells';
 import { commandsPlugin } from './plugins/commands';
 import { dashboardPlugin } from './plugins/dashboard';
+import { historyPlugin } from './plugins/history';
 import { livePlugin } from './plugins/live';
 import { notificationsPlugin } from './plugins/notifications';
 import { outputsPlugin } from './plugins/outputs';
@@ -14,6 +15,7 @@ import { toolbarPlugin } from './plugins/toolbar';
 export default [
   settingsPlugin,
   livePlugin,
+  historyPlugin,
   statusPlugin,
   outputsPlugin,
   cellsPlugin,

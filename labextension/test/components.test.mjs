@@ -110,6 +110,24 @@ test('the cluster names what its GPUs do, and who waits: never fewer than are li
   assert.match(html(ClusterSection, props), /title="H100 g1\nin use\nyours: k.ipynb\n50 % busy/);
 });
 
+test('GPUs of the notebook in front are framed, and not those of one’s other notebooks', () => {
+  const store = new LiveStore();
+  const lease = (id, kernelId) => ({
+    lease: id,
+    kernel_id: kernelId,
+    user: '',
+    notebook: 'a.ipynb',
+    yours: true
+  });
+  const gpus = [gpu('g0', { state: 'active', lease: 'l0' }), gpu('g1', { state: 'active', lease: 'l1' })];
+  const leases = [lease('l0', 'k'), lease('l1', 'j')];
+  store.apply({ ...snapshot, hosts: [host('alpha', ...gpus)], leases }, 0);
+  const shown = html(ClusterSection, { store, name: () => '', inFront: 'k' });
+  const framed = [...shown.matchAll(/jp-mod-used( jp-mod-mine)?"/g)].map(found => found[1] !== undefined);
+  assert.deepEqual(framed, [true, false]);
+  assert.match(shown, /framed: this notebook’s/);
+});
+
 test('an administrator reads whose GPUs and cells they are, and which are framed as his own', () => {
   const held = { state: 'active', utilisation: null, memory_used_bytes: null };
   const gpus = ['l', 'm', ''].map((lease, at) => gpu(`g${at}`, { ...held, lease }));

@@ -59,6 +59,7 @@ test('a cell that waits tells its place and how long that may take', () => {
     describeLine(execution({ ...waiting, ended_at: null, ...more }), none, 20, trans, holder).state.text;
   assert.equal(text({}), 'Waiting for 2 GPUs');
   assert.equal(text({ position: 3, model: 'H100' }), 'Waiting for 2 H100 GPUs · number 3 in line');
+  assert.equal(text({ position: 1, estimate_s: 7 }), 'Waiting for 2 GPUs · next in line', 'it took longer');
   const guess = 'Waiting for 2 GPUs · next in line · about 3 min';
   assert.equal(text({ position: 1, estimate_s: 180 }), guess);
   assert.equal(text({ position: 1, estimate_s: 180 }, 'b.ipynb'), `${guess} · held by b.ipynb`);
@@ -66,6 +67,12 @@ test('a cell that waits tells its place and how long that may take', () => {
   assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs · no scheduler answers');
   assert.deepEqual(line({ ...waiting, ended_at: null }, 20).parts, ['8.0 s so far']);
   assert.equal(line({ ...waiting, ended_at: null }, 20).ticking, true);
+});
+
+test('a cell that has waited for its GPUs says how long, and for how many', () => {
+  const waited = more => line({ wished_at: 10, granted_at: 10.25, gpus: ['g0'], ...more }).parts.at(-1);
+  assert.equal(waited({}), 'waited 0.3 s for 1 GPU');
+  assert.equal(waited({ granted_at: 21.4, gpus: ['g0', 'g1'] }), 'waited 11.4 s for 2 GPUs');
 });
 
 test('GPUs are named by their models as far as these are known', () => {

@@ -119,6 +119,14 @@ test('a thousand changes leave each cell with its newest execution', () => {
   assert.equal(store.cells('k').size, 200);
 });
 
+test('a cell that was run again is told by that run, also where another router saw the first one', () => {
+  const store = new LiveStore();
+  const first = run('m1', 'a', { accepted_at: null, safety: 'lost', ended_at: 3 });
+  store.apply(snapshot(1, { executions: [first] }), 0);
+  store.apply(changes(2, { executions: [run('m2', 'a', { accepted_at: 7, safety: 'durable' })] }), 0);
+  assert.equal(store.ofCell('k', 'a').msg_id, 'm2');
+});
+
 test('a notebook is called durable only when every newest execution of its cells is', () => {
   const same = message => message;
   const mark = (executions, rest = 'awake', replicas = []) => {
@@ -132,6 +140,21 @@ test('a notebook is called durable only when every newest execution of its cells
   const pinned = [{ pins: [{ name: 's' }] }, { pins: [{ name: 's' }] }];
   assert.equal(mark([safe('a', 'durable')], 'awake', pinned), '✔ durable, but for what is pinned (1)');
   assert.equal(mark([safe('a', 'lost'), safe('b', 'pending')]), '✖ 1 cell lost its changes');
+  const died = run('mx', 'a', { safety: 'lost', ename: 'ExecutorLost', ended_at: 5 });
+  assert.equal(mark([died, run('my', 'b', { safety: 'durable', ended_at: 4 })]), '✖ 1 cell lost its changes');
+  assert.equal(
+    mark([died, run('my', 'b', { safety: 'durable', ended_at: 6 })]),
+    '✔ durable',
+    'others went on'
+  );
+  const store = new LiveStore();
+  const kernels = [{ kernel_id: 'k', rest: 'awake', answers: true, replicas: [] }];
+  store.apply(snapshot(1, { executions: [safe('a', 'lost'), safe('b', 'durable')], kernels }), 0);
+  assert.equal(
+    kernelMark(store, 'k', same, id => id !== 'a'),
+    '✔ durable',
+    'its cell was deleted'
+  );
   assert.equal(mark([safe('a', 'durable')], 'asleep'), '');
   assert.equal(mark([]), '');
   assert.equal(kernelMark(new LiveStore(), 'k', same), '');

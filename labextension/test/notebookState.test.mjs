@@ -40,12 +40,16 @@ const page = (executions = [], more = {}, others = {}) => {
   );
   return store;
 };
-const said = store => notebookState(store, 'k', () => '', trans).text;
-const bar = store => statusLine(store, 'k', 'Replica r1 · alpha · 1 GPU', () => '', trans);
+const said = store => notebookState(store, 'k', () => '', trans, 10).text;
+const bar = store => statusLine(store, 'k', 'Replica r1 · alpha · 1 GPU', () => '', trans, 10);
 
 test('a notebook that waits for GPUs is not idle, and says what panel, line and status bar say', () => {
   const lease = { lease: 'l', kernel_id: 'j', gpus: ['g'], notebook: 'x/b.ipynb', user: '', yours: true };
-  const store = page([cell('waiting', { position: 1, estimate_s: 30 })], {}, { leases: [lease] });
+  const store = page(
+    [cell('waiting', { position: 1, wished_at: 5, estimate_s: 30 })],
+    {},
+    { leases: [lease] }
+  );
   assert.equal(said(store), 'Waiting for 1 GPU · next in line · about 30 s · held by b.ipynb');
   assert.equal(bar(store), said(store));
 });

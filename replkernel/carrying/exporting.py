@@ -35,15 +35,17 @@ def export_kernel(
     path: Path,
     env: Mapping[str, str],
     *,
+    at: str = "",
     force: bool = False,
     key: Path | None = None,
     progress: Progress = silent,
 ) -> tuple[Manifest, bool]:
     """Write a kernel's state; return the manifest, and whether a cell ran, so that it is of an earlier one.
 
+    `at` is a point of its history: a name, a branch or the number of a cell.
     Raises ReplkernelError and OSError.
     """
-    with ended_in_order(), fresh_file(path, replace=force) as file, taken(kernel_id, env) as state:
+    with ended_in_order(), fresh_file(path, replace=force) as file, taken(kernel_id, env, at) as state:
         writer = StateWriter(file)
         manifest = _write(writer, state, key, progress)
         writer.close()
@@ -55,8 +57,7 @@ def _write(writer: StateWriter, state: Taken, key: Path | None, progress: Progre
     chunks = chunks_of(components)
     heads = heads_of(components, lambda chunk: state.store.get_chunk(chunk.digest))
     sizes = {digest: chunk.size for digest, chunk in chunks.items()}
-    count = state.table.execution_count
-    manifest = manifest_of(components, heads, digest_of(state.base), sizes, count, time.time())
+    manifest = manifest_of(components, heads, digest_of(state.base), sizes, state.cell, time.time())
     told = msgspec.json.format(msgspec.json.encode(manifest))
     writer.add(MANIFEST, told)
     if key is not None:

@@ -17,15 +17,16 @@ FORKS_MAX = 256
 
 
 def fork_kernel(
-    kernel_id: str, env: Mapping[str, str], count: int = 1, *, reseed: bool = False
+    kernel_id: str, env: Mapping[str, str], count: int = 1, *, at: str = "", reseed: bool = False
 ) -> tuple[list[KernelRecord], bool]:
     """Make `count` kernels of a kernel's state; tell whether a cell runs, so that it is of an earlier one.
 
-    Raises ReplkernelError; those that were made before something failed are there.
+    `at` is a point of its history: a name, a branch or the number of a cell. Raises
+    ReplkernelError; those that were made before something failed are there.
     """
     if not 1 <= count <= FORKS_MAX:
         raise ReplkernelError(f"{count} forks cannot be made at once: ask for 1 to {FORKS_MAX}.")
-    with taken(kernel_id, env) as original:
+    with taken(kernel_id, env, at) as original:
         made = []
         for _ in range(count):
             base = original.base

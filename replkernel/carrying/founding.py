@@ -1,7 +1,8 @@
 """A new kernel made of another one's state: a kernel at rest, with an id, a key and a record of its own.
 
 All of it blocks. Laws: nothing of the kernel before is taken over but its state; what the new one needs is
-named in a mark of its own before anybody relies on it; what fails half way leaves nothing.
+named in a mark of its own before anybody relies on it; what fails half way leaves nothing, and what is killed
+leaves it to the next who makes a kernel, or collects the store (`unfinished`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from replkernel.agent.checkpoint_store import Shelf, said_by, write_checkpoint
 from replkernel.carrying.taking import chunks_of, spec_of
+from replkernel.carrying.unfinished import Making, tidy_unfinished
 from replkernel.errors import BlobMissing, ReplkernelError
 from replkernel.kernel_record import KernelRecord, forget_kernel, kernel_dir, this_machine, write_record
 from replkernel.objects.collect import write_mark
@@ -56,6 +58,8 @@ class Founding:
             sealed=True,
         )
         self._made: set[Digest] = set()
+        tidy_unfinished(store, env)
+        self._making = Making(store, env, kernel_id, self.record.incarnation)
 
     def claim(self, digests: Iterable[Digest]) -> None:
         """Name the chunks that the kernel needs: from here on none of them goes."""
@@ -79,6 +83,7 @@ class Founding:
         user = self._env.get("JUPYTERHUB_USER") or self._env.get("USER", "")
         write_about(self._store, record.kernel_id, record.incarnation, About(about, user))
         write_record(data_dir(self._env), record)
+        self._making.done()
         return record
 
     def give_up(self) -> None:
@@ -87,6 +92,7 @@ class Founding:
         with contextlib.suppress(ReplkernelError):
             end_kernel(self._store, record.kernel_id, record.incarnation, self._made)
         forget_kernel(kernel_dir(data_dir(self._env), record.kernel_id))
+        self._making.done()
 
     def _await_all(self) -> None:
         """Return when the store has all chunks and nobody is about to delete one; raises BlobMissing."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.carrying.amounts import is_bounded
 from replkernel.carrying.outline import NoBuffers
 from replkernel.errors import ReplkernelError
 from replkernel.loaders import MODULE as LOADERS
@@ -195,6 +196,8 @@ class _Guard(Reader):
         check = CALLS.get(function[1:])
         if check is None or not check(arguments.parts):
             raise NotSafe(f"it calls {function[1]}.{function[2]} in a way that is not listed"[:200])
+        if not is_bounded(function[1:], arguments.parts, self._sizes, len(self._data)):
+            raise NotSafe(f"it calls {function[1]}.{function[2]} for more than it brings"[:200])
         if function[1:] in _SETTERS:
             self._check_setter(function[1:], arguments)
         super()._call(kind, count)

@@ -1,4 +1,5 @@
-"""The committed state of a kernel as of its last whole point, read from its checkpoint; nothing is unpickled.
+"""The committed state of a kernel as of its last whole point or of an earlier one, read from its checkpoint.
+Nothing is unpickled.
 
 All of it blocks. Law: what the state names stays in the store as long as it is being read, and the kernel
 that it is taken from goes on as if nobody had looked; its key never leaves its record.
@@ -24,6 +25,7 @@ from replkernel.records import ChunkRef, ComponentId, ComponentRecord, Digest, p
 from replkernel.replication.base import base_of
 from replkernel.replication.components import TableState
 from replkernel.replication.history import HistoryState
+from replkernel.replication.machine import KernelMachine
 from replkernel.replication.snapshot import MachineState, decode_state, encode_state
 from replkernel.router.hibernation import SAVE
 from replkernel.settings import read_settings, reads_unsealed
@@ -36,13 +38,14 @@ STALE_S = 24 * 3600.0
 class Taken(msgspec.Struct, frozen=True):
     """A kernel's state: `base` is what a group is founded from, `state` the same, read.
 
-    `behind` tells that a cell ran, so that this is the state as of an earlier one.
+    `cell` is the last one, as its user counts, whose changes are in it; `behind` tells that another one ran.
     """
 
     record: KernelRecord
     base: bytes
     state: MachineState
     store: ObjectStore
+    cell: int
     behind: bool = False
     notices: tuple[str, ...] = ()
 
@@ -103,11 +106,26 @@ def state_in(snapshot: bytes) -> tuple[bytes, MachineState]:
     return encode_state(new), new
 
 
-@contextlib.contextmanager
-def taken(kernel_id: str, env: Mapping[str, str]) -> Iterator[Taken]:
-    """Yield the state of a kernel that runs or hibernates; raises ReplkernelError.
+def state_at(snapshot: bytes, word: str) -> tuple[bytes, MachineState, int]:
+    """Return a snapshot's state as of the point that a name, a branch or the number of a cell means, as
+    `state_in` does, and its cell; raises SnapshotUnreadable, NoSuchPoint.
+    """
+    machine = KernelMachine()
+    machine.restore(base_of(snapshot))
+    timeline = machine.timeline()
+    mark = timeline.find(word)
+    table = machine.table_at(mark)
+    assert table is not None
+    state = msgspec.structs.replace(decode_state(machine.snapshot()), table=table)
+    return encode_state(state), state, timeline.point(mark).number
 
-    One that runs has everything settled and written first, unless a cell runs.
+
+@contextlib.contextmanager
+def taken(kernel_id: str, env: Mapping[str, str], at: str = "") -> Iterator[Taken]:
+    """Yield the state of a kernel that runs or hibernates, as of now or of a point; raises ReplkernelError.
+
+    One that runs has everything settled and written first, unless a cell runs. `at` is what
+    `Timeline.find` understands.
     """
     record = known_record(kernel_id, env)
     behind = router_lives(record) and bool(ask_kernel(record, SAVE).get("busy"))
@@ -125,8 +143,13 @@ def taken(kernel_id: str, env: Mapping[str, str]) -> Iterator[Taken]:
             raise ReplkernelError(
                 f"Kernel {kernel_id} cannot be copied: {why.rstrip('.')}; run a cell first."
             )
-        base, state = state_in(read_checkpoint(store, spec, found.name, found.digest))
-        yield Taken(record, base, state, store, behind, found.notices)
+        snapshot = read_checkpoint(store, spec, found.name, found.digest)
+        if at:
+            base, state, cell = state_at(snapshot, at)
+        else:
+            base, state = state_in(snapshot)
+            cell = state.table.execution_count
+        yield Taken(record, base, state, store, cell, behind and not at, found.notices)
     finally:
         with contextlib.suppress(ReplkernelError):
             store.delete_document(mark)

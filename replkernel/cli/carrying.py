@@ -33,6 +33,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         " share its data in the store until they change it. Open one from JupyterLab's Running panel.",
     )
     fork.add_argument("kernel_id", metavar="KERNEL_ID", help="as `replkernel status` shows it")
+    _add_at(fork)
     fork.add_argument("-n", dest="count", type=int, default=1, metavar="N", help="how many (default: 1)")
     fork.add_argument(
         "--reseed", action="store_true", help="give each random generators of its own (random, numpy, torch)"
@@ -46,6 +47,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     export.add_argument("kernel_id", metavar="KERNEL_ID", help="as `replkernel status` shows it")
     export.add_argument("file", metavar="FILE", type=Path, help="the file to write, such as state.rkz")
+    _add_at(export)
     export.add_argument("--force", action="store_true", help="replace the file if it is there")
     export.add_argument("--sign", metavar="KEYFILE", type=Path, help="sign it with this Ed25519 private key")
     inspect = verbs.add_parser(
@@ -56,6 +58,15 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     inspect.add_argument("file", metavar="FILE", type=Path)
     inspect.add_argument("--json", action="store_true", help="write all of it as JSON, for programs")
     _add_import(verbs)
+
+
+def _add_at(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--at",
+        metavar="POINT",
+        default="",
+        help="the state at an earlier point: a name that you gave it, a branch, or the number of a cell",
+    )
 
 
 def _add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,7 +96,9 @@ def run_fork(options: argparse.Namespace) -> int:
     """Fork a kernel; return the exit code."""
     from replkernel.carrying.forking import fork_kernel
 
-    made, behind = fork_kernel(options.kernel_id, os.environ, options.count, reseed=options.reseed)
+    made, behind = fork_kernel(
+        options.kernel_id, os.environ, options.count, at=options.at, reseed=options.reseed
+    )
     _say_behind(options.kernel_id, behind)
     if options.json:
         print(msgspec.json.encode([record.kernel_id for record in made]).decode())
@@ -105,6 +118,7 @@ def run_export(options: argparse.Namespace) -> int:
             options.kernel_id,
             options.file,
             os.environ,
+            at=options.at,
             force=options.force,
             key=options.sign,
             progress=shown_progress("Exported"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from replkernel.carrying.unfinished import tidy_unfinished
 from replkernel.cli.status import format_bytes, table
 from replkernel.objects.collect import GRACE_S, collect
 from replkernel.objects.shares import Share, Shares, read_shares
@@ -27,6 +28,7 @@ def run_collect() -> int:
     env = dict(os.environ)
     store = open_store(read_settings(env).store_url, env)
     try:
+        tidy_unfinished(store, env)
         found = collect(store)
     finally:
         store.close()

@@ -8,6 +8,7 @@ Python cannot reach, is never left without its bytes.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -26,6 +27,8 @@ from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 _cuda: Any = torch.cuda
 CONTEXT_BYTES = 2**30
 """CUDA's own context may take so much of each GPU."""
+PINNED_SHARE = 1 / 8
+"""Of the memory that the host has left, torch keeps so much pinned at most: nobody else can have it."""
 _UUIDS = ("GPU-", "MIG-")
 
 
@@ -203,7 +206,10 @@ class CudaBackend:
         except (RuntimeError, MemoryError) as error:
             _cuda.empty_cache()  # What was filled already is nobody's: others may need it meanwhile.
             return Kept(f"the tensors could not be moved back to the GPU: {error}")
-        return Moved(moved, time.monotonic() - began)
+        took_s = time.monotonic() - began
+        if _too_much_pinned(_pinned_before(), free_bytes()):
+            _return_pinned()
+        return Moved(moved, took_s)
 
     def _back_by_driver(self, gpus: tuple[str, ...], began: float) -> Outcome:
         mapping = {} if gpus == self._gpus else self._driver.mapping(self._gpus, gpus)
@@ -239,6 +245,17 @@ def _pinned_before() -> int:
         return max(0, int(stats["allocated_bytes.current"]) - int(stats["active_bytes.current"]))
     except (AttributeError, KeyError, RuntimeError):  # Not told before torch 2.7.
         return 0
+
+
+def _too_much_pinned(kept: int, free: int | None) -> bool:
+    """Tell whether what torch keeps pinned for the next time is missed by others on the host."""
+    return kept > 0 and (free is None or kept > free * PINNED_SHARE)
+
+
+def _return_pinned() -> None:
+    """Give pinned memory back that nothing uses; a torch that cannot keeps it."""
+    with contextlib.suppress(AttributeError, RuntimeError):
+        torch.accelerator.empty_host_cache()
 
 
 def _reserved() -> int:

@@ -30,6 +30,7 @@ from replkernel.kernel.direct import DirectChannel
 from replkernel.kernel.early_chunks import EarlyChunks
 from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.gpu_magics import add_gpu_magics
+from replkernel.kernel.history_answers import answer_history
 from replkernel.kernel.install_magics import add_install_magics
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.kill_order import STANDBY, KillOrder
@@ -238,6 +239,7 @@ class ReplicaApp(IPKernelApp):
         birth, kernel, shell = self.birth, self.kernel, self.kernel.shell
         context: Any = self.context
         history = shell.history_manager
+        history.kernel_id = birth.spec.kernel_id
         shell.compile.use(history.cells)
         names = Names(shell.user_ns)
         prompts = PromptsPart(shell, history, names)
@@ -287,6 +289,7 @@ class ReplicaApp(IPKernelApp):
         cache.announce = EarlyChunks(self.link.chunks_written)
         cache.on_withdrawn = self.link.chunks_withdrawn
         atexit.register(self.link.stop)
+        answer_history(kernel)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts
         replica.take_place = KillOrder().take

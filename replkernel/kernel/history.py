@@ -2,7 +2,8 @@
 
 A replica opens the database only when somebody asks or it runs a cell; a standby never creates a session.
 The session is known by the moment of the kernel's first cell, so every replica finds the same row, and
-a host with a database of its own gets one row there.
+a host with a database of its own gets one row there. A kernel that begins with another one's state has a
+session of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ OUT_CHARACTERS_MAX = 16 * 1024
 FIRST_SAVE_S = 0.1
 """So long the first cell of a process is left alone before its source goes into the database."""
 
-_HELD = "SELECT source_raw FROM history WHERE session == ? AND line == ?"
+_ADD_INPUT = "INSERT OR IGNORE INTO history VALUES (?, ?, ?, ?)"
+_REPLACE_INPUT = "REPLACE INTO history VALUES (?, ?, ?, ?)"
+_REPLACE_OUTPUT = "REPLACE INTO output_history VALUES (?, ?, ?)"
 
 
 class ReplicatedHistory(HistoryManager):
@@ -36,6 +39,8 @@ class ReplicatedHistory(HistoryManager):
         self.cells = CellLog(self._finish)
         self.interrupts = PutOffInterrupts()
         """What keeps SIGINT from the lock of the saving thread's flag: broken there, it is never released."""
+        self.kernel_id = ""
+        """Whose cells these are; `started` is never of the kernel that it was forked from."""
         self.first = 0
         self.started = ""
         self.input_names: dict[str, str] = {}
@@ -197,19 +202,23 @@ class ReplicatedHistory(HistoryManager):
         super().writeout_cache(conn)
 
     def _writeout_input_cache(self, conn: Any) -> None:
-        """Write new lines. A line that another replica of this kernel wrote as well is as good as ours; one
-        that a lost replica wrote and nobody committed gives way. Raises IntegrityError for any other.
+        """Write new lines; no number of a line is ever told to be taken, as it is the kernel's own.
+
+        One that a lost replica wrote and nobody committed gives way to ours; where others have gone on since
+        we ran ours, theirs stays.
         """
         number = self.session_number
         with conn:
             for line, source, raw in self.db_input_cache:
-                values = (number, line, source, raw)
-                if conn.execute("INSERT OR IGNORE INTO history VALUES (?, ?, ?, ?)", values).rowcount:
-                    continue
-                (held,) = conn.execute(_HELD, (number, line)).fetchone()
-                if held != raw and line < self._replace_from:
-                    raise sqlite3.IntegrityError(f"line {line} of session {number} is taken")
-                conn.execute("REPLACE INTO history VALUES (?, ?, ?, ?)", values)
+                write = _ADD_INPUT if line < self._replace_from else _REPLACE_INPUT
+                conn.execute(write, (number, line, source, raw))
+
+    def _writeout_output_cache(self, conn: Any) -> None:
+        """Write new outputs, in place of those of a lost replica."""
+        number = self.session_number
+        with conn:
+            for line, output in self.db_output_cache:
+                conn.execute(_REPLACE_OUTPUT, (number, line, output))
 
     def _finish(self, cells: list[Cell]) -> None:
         """Complete the records of an open block with what their cells left in Out."""
@@ -220,8 +229,13 @@ class ReplicatedHistory(HistoryManager):
                 text = self.output_hist_reprs.get(cell.number)
                 cell.out = text if text is not None and len(text) <= OUT_CHARACTERS_MAX else None
 
-    def adopt(self, started: str, execution_count: int) -> None:
-        """Continue the session that another replica began at `started`, from line `execution_count` on."""
+    def adopt(self, started: str, kernel_id: str, execution_count: int) -> None:
+        """Continue the session that another replica began at `started`, from line `execution_count` on.
+
+        One of another kernel is left alone: the next cell begins a session, with the lines from before.
+        """
+        if kernel_id not in ("", self.kernel_id):
+            started = ""
         self._replace_from = execution_count
         if started != self.started or not self._trait_values.get("session_number"):
             self.started = started

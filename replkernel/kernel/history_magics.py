@@ -24,7 +24,7 @@ VERBS = {
     "undo": (0, 1),
     "redo": (0, 1),
     "goto": (1, 1),
-    "mark": (1, 1),
+    "mark": (1, 2),
     "unmark": (1, 1),
     "branch": (1, 1),
     "switch": (1, 1),
@@ -32,6 +32,9 @@ VERBS = {
     "compare": (2, 2),
 }
 """The words of the history, with the fewest and most arguments of each."""
+
+SINCE = "--since="
+"""What programs add: the address of the point at which they have seen the notebook, else nothing is done."""
 
 TRAVELS = ("undo", "redo", "goto", "switch")
 LOGGED_WAIT_S = 5.0
@@ -43,13 +46,15 @@ def answer(replica: Replica, words: Sequence[str], options: set[str]) -> None:
     """Do what one line asks; raises UsageError."""
     verb, given = words[0], list(words[1:])
     fewest, most = VERBS[verb]
-    if not fewest <= len(given) <= most or options - ({"--yes"} if verb in TRAVELS else set()):
+    since = next((option.removeprefix(SINCE) for option in options if option.startswith(SINCE)), "")
+    allowed = {"--yes", f"{SINCE}{since}"} if verb in TRAVELS else set()
+    if not fewest <= len(given) <= most or options - allowed:
         raise UsageError(f"%replkernel {verb} is used otherwise; `%replkernel {verb} --help` says how.")
     if replica.link is None or not replica.link.connected():
         raise UsageError("The history cannot be asked now: this process has no host agent.")
     try:
         if verb in TRAVELS:
-            _travel(replica, verb, given, sure="--yes" in options)
+            _travel(replica, verb, given, sure="--yes" in options, since=since)
         else:
             _ACTIONS[verb](replica, *given)
     except ReplkernelError as error:
@@ -91,7 +96,7 @@ def ask_here(verb: str, *given: str) -> None:
     _ACTIONS[verb](here(), *given)
 
 
-def _travel(replica: Replica, verb: str, given: list[str], *, sure: bool) -> None:
+def _travel(replica: Replica, verb: str, given: list[str], *, sure: bool, since: str = "") -> None:
     word = given[0] if given else "1"
     if verb in ("undo", "redo"):
         if not word.isdigit() or not 0 < int(word) <= STEPS_MAX:
@@ -103,7 +108,7 @@ def _travel(replica: Replica, verb: str, given: list[str], *, sure: bool) -> Non
         to = _end_of(word)
     else:
         to = _found(word)
-    replica.travel.go(to, sure=sure)
+    replica.travel.go(to, sure=sure, since=since)
 
 
 def _steps_back(steps: int) -> Callable[[Timeline], Mark]:
@@ -163,8 +168,8 @@ def _row(point: PointInfo, names: list[str], *, here: bool) -> tuple[str, ...]:
     )
 
 
-def _mark(replica: Replica, name: str) -> None:
-    replica.travel.name(_name(name))
+def _mark(replica: Replica, name: str, word: str = "") -> None:
+    replica.travel.name(_name(name), timeline_of(replica).find(word) if word else None)
 
 
 def _unmark(replica: Replica, name: str) -> None:

@@ -34,6 +34,7 @@ from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
+from replkernel.kernel.history_answers import is_asked
 from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.leased_gpus import Beginning, LeasedGpus
 from replkernel.kernel.output import OutputThread, OutStream
@@ -271,6 +272,8 @@ class ReplicatedKernel(AuditingKernel):
 
     def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
         """Publish a status; a declined execution goes on elsewhere, so it is not idle yet."""
+        if channel == "control" and is_asked(parent or self.get_parent(channel)):
+            return
         execution = self._current() if channel == "shell" else None
         if status != "idle" or execution is None or not execution.sent_back:
             super()._publish_status(status, channel, parent)
@@ -317,7 +320,7 @@ class ReplicatedKernel(AuditingKernel):
             "state_bytes": replica.state.state_bytes,
             "durable": execution.durable,
             "ran": execution.trouble is None and reply_content["status"] != "aborted",
-            **(self._bound() if execution.envelope is not None else {}),
+            **(self._bound() | replica.travel.told() if execution.envelope is not None else {}),
         }
         if getattr(self.shell, "exit_now", False):
             metadata["replkernel"]["leaves"] = True

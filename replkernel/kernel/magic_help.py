@@ -92,9 +92,10 @@ first, and nothing is done without --yes. `redo` goes forward again until a cell
 
 As `undo`, to a mark, to the end of a branch, or to the number of a cell.""",
     "mark": """\
-%replkernel mark NAME      %replkernel unmark NAME
+%replkernel mark NAME [CELL]      %replkernel unmark NAME
 
-Name the state after this cell. A named point is kept until `unmark`, whatever the settings say.""",
+Name the state after this cell, or after an earlier one. A named point is kept until `unmark`, whatever the
+settings say.""",
     "branch": """\
 %replkernel branch NAME    %replkernel switch NAME    %replkernel branches    %replkernel compare A B
 

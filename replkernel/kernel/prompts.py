@@ -38,7 +38,8 @@ class Prompts(msgspec.Struct, array_like=True):
     In is `parsed`/`raw` followed by the listed cells from index `first` on. Out holds the cells that set
     it, from number `oldest` on, without `gone`, with `extra`; the value of those `apart` is not that of
     their ``_N`` name. `automatic` tells which of ``_ __ ___`` hold what IPython has in them, `behind` which
-    others it still updates. `hidden` are names of start-up code, or pushed, that ``%who`` hides.
+    others it still updates. `hidden` are names of start-up code, or pushed, that ``%who`` hides. The session
+    that began at `started` is that of `kernel_id`; earlier releases did not say.
     """
 
     started: str = ""
@@ -53,6 +54,7 @@ class Prompts(msgspec.Struct, array_like=True):
     hidden: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
     behind: tuple[bool, ...] = (False, False, False)
+    kernel_id: str = ""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -140,6 +142,7 @@ class PromptsPart:
             hidden=tuple([name for name in self._hideable() if self._is_hidden(name)]),
             behind=tuple(self._is_behind(name) for name in UNDERS),
             directories=tuple([str(path) for path in history.dir_hist[-DIRECTORIES_MAX:]]),
+            kernel_id=history.kernel_id,
         )
         return _encoder.encode(self._current)
 
@@ -186,7 +189,7 @@ class PromptsPart:
         received, self._loaded = self._current, None
         history = self._history
         history.first, self._parsed, self._raw = received.first, received.parsed, received.raw
-        history.adopt(received.started, execution_count)
+        history.adopt(received.started, received.kernel_id, execution_count)
         history.dir_hist[:] = [DiskPath(text) for text in received.directories]
         start = self._settle_inputs(received)
         self._settle_outputs(received, start)

@@ -343,7 +343,9 @@ class Replica:
         try:
             self._reporter.show(self._gone_to(execution, execution.envelope))
         except (ReplkernelError, FetchRefused) as fault:
-            self.tell(f"Nothing was taken back: {fault.error if isinstance(fault, FetchRefused) else fault}")
+            why = fault.error if isinstance(fault, FetchRefused) else fault
+            self.travel.stayed(why)
+            self.tell(f"Nothing was taken back: {why}")
 
     def _gone_to(self, execution: Execution, envelope: Envelope) -> str:
         link, travel, mark = self.link, self.travel, self.state.mark
@@ -361,6 +363,7 @@ class Replica:
         self._reporter.propose(self._captures.of_travel(envelope, way))
         if not self.await_log(way.mark, DURABLE_TIMEOUT_S):
             self.tell("What was taken back is not durable yet; it is tried again.")
+        travel.went(to)
         return travel.said(timeline.point(to), way)
 
     def await_log(self, mark: Mark, patience_s: float) -> bool:

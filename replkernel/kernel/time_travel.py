@@ -13,9 +13,27 @@ from msgspec.structs import replace
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.execution import Execution
 from replkernel.records import Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
-from replkernel.timeline import PointInfo, Timeline
+from replkernel.timeline import PointInfo, Timeline, address
 
 NAMES_MAX = 8
+LOST_MAX = 100
+"""So many of what cannot come back are named to programs."""
+
+
+class CannotComeBack(ReplkernelError):
+    """Objects would be lost on the way, `lost` by their names with their types, and nobody has agreed."""
+
+    def __init__(self, lost: dict[str, str]) -> None:
+        self.lost = lost
+        told = ", ".join(f"`{name}` ({kind})" for name, kind in list(lost.items())[:NAMES_MAX])
+        super().__init__(
+            f"{told} cannot be copied, so it is lost on the way or does not come back; add `--yes` to go all "
+            "the same. Files, sockets and other processes stay as they are."
+        )
+
+
+class MovedOn(ReplkernelError):
+    """The notebook is not where whoever asks has seen it."""
 
 
 class Travel:
@@ -32,6 +50,10 @@ class Travel:
         """Finds the point to go to, once the cell has ended."""
         self.sure = False
         """Whether what cannot come back is known to the user."""
+        self.since = ""
+        """The address of the point at which who asks has seen the notebook; empty: wherever it is."""
+        self.outcome: dict[str, object] = {}
+        """What came of it, for the reply's metadata."""
         self._named: dict[str, Mark | None] = {}
         self._unnamed: dict[str, None] = {}
         self._branch = ""
@@ -39,9 +61,9 @@ class Travel:
 
     # -- wishes -----------------------------------------------------------------------------------------
 
-    def go(self, to: Callable[[Timeline], Mark], *, sure: bool) -> None:
+    def go(self, to: Callable[[Timeline], Mark], *, sure: bool, since: str = "") -> None:
         """Have the notebook go to a point when the cell has ended; `sure`: whatever is lost by that."""
-        self.to, self.sure = to, sure
+        self.to, self.sure, self.since = to, sure, since
 
     def name(self, name: str, mark: Mark | None = None) -> None:
         """Give a name to a point: the one after this cell, or `mark`."""
@@ -72,8 +94,10 @@ class Travel:
         )
 
     def target(self, timeline: Timeline) -> Mark:
-        """Return where to go; raises NoSuchPoint."""
+        """Return where to go; raises NoSuchPoint, and MovedOn where a cell has changed something since."""
         assert self.to is not None
+        if self.since and self.since != address(timeline.here()):
+            raise MovedOn("The notebook has moved on since its history was shown; look at it again.")
         return self.to(timeline)
 
     def check(self, way: Delta, held: Iterable[Pin]) -> None:
@@ -85,13 +109,22 @@ class Travel:
             if pin.name in touched or (way.order is not None and pin.name not in way.order)
         }
         absent = {pin.name: pin.type_name for record in way.components for pin in record.pins}
-        if self.sure or not (lost or absent):
-            return
-        told = ", ".join(f"`{name}` ({kind})" for name, kind in list((lost | absent).items())[:NAMES_MAX])
-        raise ReplkernelError(
-            f"{told} cannot be copied, so it is lost on the way or does not come back; add `--yes` to go all "
-            "the same. Files, sockets and other processes stay as they are."
-        )
+        if not self.sure and (lost or absent):
+            raise CannotComeBack(lost | absent)
+
+    def went(self, to: Mark) -> None:
+        """Note that the notebook is at a point."""
+        self.outcome = {"point": address(to)}
+
+    def stayed(self, why: Exception) -> None:
+        """Note that nothing was taken back, and why."""
+        lost = list(why.lost.items())[:LOST_MAX] if isinstance(why, CannotComeBack) else []
+        told = [{"name": name, "type": kind} for name, kind in lost]
+        self.outcome = {"why": str(why), "lost": told, "moved": isinstance(why, MovedOn)}
+
+    def told(self) -> dict[str, object]:
+        """Return what programs are told of where the cell took the notebook; nothing if it did not."""
+        return {"history": self.outcome} if self.outcome else {}
 
     def delta(self, way: Delta, to: Mark, mark: Mark, fence: Fence, replica: ReplicaId) -> Delta:
         """Return the delta that takes the notebook `to` a point."""

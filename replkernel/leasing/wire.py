@@ -179,11 +179,13 @@ class LeaseKept(LeaseMessage, frozen=True):
     """The cell still runs: the lease lasts for its `ttl_s` from now.
 
     `stays`: so does one that is wanted back, for its kernel's state lies on the GPUs and cannot leave them.
+    `leaves`: the same, for its state is leaving and is still seen there.
     """
 
     lease: _Id
     fence: int
     stays: bool = False
+    leaves: bool = False
 
 
 class LeaseLingers(LeaseMessage, frozen=True):

@@ -34,6 +34,10 @@ POINTS_MAX = 10_000
 CHANGED_TOLD_MAX = 8
 """A point tells so many of the names that changed."""
 
+INLINE_BYTES_MAX = 8 * 2**20
+"""So much of what points without names keep may lie in the table itself, which every replica has in memory
+and every checkpoint holds; the rest is references to the store."""
+
 RECORD_BYTES = 256
 CHUNK_BYTES = 80
 """What a record takes beside its bytes, and a reference to a chunk in it."""
@@ -54,12 +58,16 @@ class Change(msgspec.Struct):
 
 
 class Past(msgspec.Struct, omit_defaults=True):
-    """An earlier point: the components that have changed since, and what they take beyond what came after."""
+    """An earlier point: the components that have changed since, and what they take beyond what came after.
+
+    Of these `bytes`, `inline` lie in the table itself.
+    """
 
     point: PointInfo
     components: dict[ComponentId, ComponentRecord | None] = {}
     order: tuple[str, ...] | None = None
     bytes: int = 0
+    inline: int = 0
 
 
 class Back(msgspec.Struct):
@@ -86,6 +94,7 @@ class History:
     def __init__(self, state: HistoryState) -> None:
         self.state = state
         self._bytes = sum(past.bytes for past in state.pasts)
+        self._inline = sum(past.inline for past in state.pasts)
 
     # -- what comes -------------------------------------------------------------------------------------
 
@@ -131,8 +140,10 @@ class History:
             state.branch = note.branch
         if before is not None:
             size = beyond(change.was.values(), (change.now.get(cid) for cid in change.was))
-            state.pasts.append(Past(before, change.was, change.order, size))
+            inline = sum(map(inline_bytes, change.was.values()))
+            state.pasts.append(Past(before, change.was, change.order, size, inline))
             self._bytes += size
+            self._inline += inline
         at = max(note.at, before.at if before is not None else 0.0)
         names = _names_in(change)
         state.head = PointInfo(
@@ -187,7 +198,8 @@ class History:
         index = 0
         while index < len(state.pasts):
             past = state.pasts[index]
-            over = unnamed > points or self._bytes > limits.bytes or past.point.at < oldest
+            large = self._bytes > limits.bytes or self._inline > INLINE_BYTES_MAX
+            over = unnamed > points or large or past.point.at < oldest
             if past.point.mark in keeps and points:
                 index += 1
             elif over or not points:
@@ -201,10 +213,12 @@ class History:
         pasts = self.state.pasts
         gone = pasts.pop(index)
         self._bytes -= gone.bytes
+        self._inline -= gone.inline
         if index == 0:
             return
         before = pasts[index - 1]
         self._bytes -= before.bytes
+        self._inline -= before.inline
         after: dict[ComponentId, ComponentRecord | None] = {}
         for past in pasts[index:]:
             for cid, was in past.components.items():
@@ -212,7 +226,9 @@ class History:
         before.components = {**gone.components, **before.components}
         before.order = gone.order if before.order is None else before.order
         before.bytes = beyond(before.components.values(), after.values())
+        before.inline = sum(map(inline_bytes, before.components.values()))
         self._bytes += before.bytes
+        self._inline += before.inline
 
     # -- what is asked ----------------------------------------------------------------------------------
 
@@ -253,6 +269,7 @@ class History:
         marks = [past.point.mark for past in state.pasts]
         assert marks == sorted(set(marks)), "points are out of order"
         assert self._bytes == sum(past.bytes for past in state.pasts), "the bytes of the past are miscounted"
+        assert self._inline == sum(past.inline for past in state.pasts), "inline bytes are miscounted"
         assert len(state.names) <= NAMES_MAX, "too many points have names"
         assert len(state.branches) <= NAMES_MAX, "there are too many branches"
         assert len(state.pasts) <= POINTS_MAX + 2 * NAMES_MAX + 1, "too many points are kept"
@@ -264,13 +281,17 @@ def beyond(older: Iterable[ComponentRecord | None], newer: Iterable[ComponentRec
     extra: dict[str, int] = {}
     inline = 0
     for record in older:
-        if record is None:
-            continue
-        chunks = _chunks(record)
-        extra.update((chunk.digest, chunk.size) for chunk in chunks if chunk.digest not in live)
-        buffers = sum(len(buffer) for buffer in record.payload.buffers if isinstance(buffer, bytes))
-        inline += RECORD_BYTES + len(record.payload.head or b"") + buffers + CHUNK_BYTES * len(chunks)
+        extra.update((chunk.digest, chunk.size) for chunk in _chunks(record) if chunk.digest not in live)
+        inline += inline_bytes(record)
     return inline + sum(extra.values())
+
+
+def inline_bytes(record: ComponentRecord | None) -> int:
+    """Return how many bytes a record takes in the table, beside what the store has of it."""
+    if record is None:
+        return 0
+    buffers = sum(len(buffer) for buffer in record.payload.buffers if isinstance(buffer, bytes))
+    return RECORD_BYTES + len(record.payload.head or b"") + buffers + CHUNK_BYTES * len(_chunks(record))
 
 
 def _chunks(record: ComponentRecord | None) -> list[ChunkRef]:

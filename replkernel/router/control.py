@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from replkernel.points import REQUEST as HISTORY
 from replkernel.records import ReplicaId
 from replkernel.router import answers
 from replkernel.router.answers import Fault
@@ -18,7 +19,7 @@ from replkernel.router.parts import Parts
 
 WAITING_MAX = 1000
 """How many control messages wait for a first replica at most."""
-PATIENT = frozenset({"debug_request", "usage_request"})
+PATIENT = frozenset({"debug_request", "usage_request", HISTORY})
 """What front ends ask by themselves, of a kernel that is only looked at."""
 KERNEL_INFO_WAIT_S = 1.0
 """How long the executor may take to answer kernel_info on control before the router does it."""

@@ -335,6 +335,7 @@ class Router:
             question = ProgressQuestion()
         rest, move = self._hibernation.phase.value, self._relocation.standing()
         told = self._progress.tell(question.since, rest, move, now)
+        told = msgspec.structs.replace(told, busy=self._shell.busy)
         return [answers.reply(request, msgspec.json.encode(told))]
 
     def _from_stdin(self, request: ClientRequest) -> list[Effect]:

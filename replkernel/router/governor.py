@@ -87,7 +87,8 @@ class Governor:
 
     def _used(self, said: GpusUsed, host: HostName) -> list[Effect]:
         """Tell the user, in the cell that runs or with the next one, what is used and should not be."""
-        running, effects = self._shell.running, list[Effect]()
+        running = self._shell.running
+        effects = self._leases.used(said.replica, dict(said.gpus))
         for text in self._usage.heard(said, host):
             effects.append(events.Log(text, "warning"))
             if running is not None and running.replied_at is None and running.replica == said.replica:

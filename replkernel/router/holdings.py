@@ -40,7 +40,8 @@ class Held:
     """Whether somebody waits for it, if it is to be given back."""
     leaving: frozenset[ReplicaId] = frozenset()
     """The replicas whose processes are moving state off, so that the lease can be given back."""
-
+    seen: bool = False
+    """Whether an agent sees state there though the lease is to be given back."""
     kept: bool = False
     """Whether state that could not be moved off lies on its GPUs: it is tried again with each renewal."""
 

@@ -301,6 +301,7 @@ class Leases:
             gpus = set(held.lease.gpus)
             there = {name for name, on in self._on.items() if on & gpus}
             held.leaving = frozenset(there if held.replica is None else {held.replica, *there})
+            held.seen = False
             if not held.leaving:
                 effects += self._back([held])
                 continue
@@ -333,6 +334,16 @@ class Leases:
             *(self._renew(held) if first and self.up else ()),
             Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning"),
         ]
+
+    def used(self, replica: ReplicaId, gpus: Iterable[str]) -> list[Effect]:
+        """Take what an agent sees a process use: a lease lasts for as long as state is leaving its GPUs."""
+        there, effects = set(gpus), list[Effect]()
+        for held in self.holdings.lingering():
+            if replica not in held.leaving:
+                continue
+            before, held.seen = held.seen, bool(there & set(held.lease.gpus))
+            effects += self._renew(held) if held.seen and not before and self.up else []
+        return effects
 
     def _back(self, given: Iterable[Held], busy_s: float | None = None) -> list[Effect]:
         effects: list[Effect] = []
@@ -473,7 +484,8 @@ class Leases:
     def _renew(self, held: Held) -> list[Effect]:
         """Have a lease's time begin anew; one whose state cannot leave is nobody else's, wanted or not."""
         stays = held.kept and not held.cell
-        return self.tell(LeaseKept(held.lease.lease, held.lease.fence, stays))
+        leaves = held.seen and held.freeing and not stays
+        return self.tell(LeaseKept(held.lease.lease, held.lease.fence, stays, leaves))
 
     def is_kept(self, lease: str) -> bool:
         """Tell whether it is known of a lease that its state cannot leave the GPUs."""

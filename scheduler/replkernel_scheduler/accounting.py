@@ -13,6 +13,8 @@ from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.types import CellUsage, KernelId, Usage, UserName
 
 HOLD_WEIGHT = 0.1
+USUAL_FROM_LEASES = 5
+"""From so many leases on it can be said how long they are held."""
 KERNELS_MAX = 200_000
 
 
@@ -126,6 +128,16 @@ class Accounts:
         mean = self.mean_hold_s
         self.mean_hold_s = leased_s if mean is None else mean + HOLD_WEIGHT * (leased_s - mean)
         return row
+
+    @property
+    def usual_hold_s(self) -> float | None:
+        """Return how long leases were held on average; None before there were enough to tell."""
+        seen = 0
+        for sums in self.users.values():
+            seen += sums.cells
+            if seen >= USUAL_FROM_LEASES:
+                return self.mean_hold_s
+        return None
 
     def user(self, name: UserName) -> Sums:
         """Return a user's sums."""

@@ -157,9 +157,12 @@ class Asking:
         return min(soon_s, left_s) if now < record.wanted_at + GIVEN_BACK_S else left_s
 
     def _by_mean_s(self, waiting: Waiting) -> float | None:
-        """Guess by how long leases were held: its GPUs and those before it, over the GPUs there."""
-        hold_s = self._parts.accounts.mean_hold_s
-        if hold_s is None:
+        """Guess by how long leases were held: its GPUs and those before it, over the GPUs there.
+
+        Nothing is guessed from a few leases, nor where all holders have taken longer than usual already.
+        """
+        hold_s = self._parts.accounts.usual_hold_s
+        if hold_s is None or self._outlasted(waiting.claim, hold_s):
             return None
         host = waiting.claim
         if waiting.hosts is None or host is None:
@@ -172,6 +175,14 @@ class Asking:
                 host.gpus,
             )
         return round(hold_s * max(1, ahead) / max(1, gpus), 3)
+
+    def _outlasted(self, host: Host | None, hold_s: float) -> bool:
+        """Tell whether every cell that has GPUs of a host has had them for longer than that."""
+        if host is None:
+            return False
+        now = self._parts.now
+        held = [now - record.granted_at for record in host.leases.values() if record.phase == "active"]
+        return bool(held) and min(held) > hold_s
 
 
 def _cost(record: LeaseRecord) -> tuple[float, float, int]:

@@ -48,7 +48,7 @@ class LeaseGranted(SchedulerEffect, frozen=True, tag=True, gc=False):
 class LeaseQueued(SchedulerEffect, frozen=True, tag=True, gc=False):
     """Tell the asker that it waits; `position` 1 is served next, 0 has GPUs and waits for its replica.
 
-    `estimate_s` is a guess from how long leases were held lately; None before any has ended.
+    `estimate_s` is a guess from how long leases were held lately; None while too little is known.
     """
 
     request: RequestId

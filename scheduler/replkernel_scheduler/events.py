@@ -85,11 +85,15 @@ class LeaseWithdrawn(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class LeaseRenewed(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """The holder needs its lease for another `ttl_s` from now; `stays`: though it is asked back."""
+    """The holder needs its lease for another `ttl_s` from now.
+
+    `stays`: though it is asked back, for its state cannot leave the GPUs; `leaves`: it has not all left yet.
+    """
 
     lease: LeaseId
     fence: Fence
     stays: bool = False
+    leaves: bool = False
 
 
 class LeaseReleased(SchedulerEvent, frozen=True, tag=True, gc=False):

@@ -12,6 +12,7 @@
 | lingering | another request claims the host | reclaiming |
 | reclaiming | LeaseRenewed | reclaiming, nothing is put off |
 | reclaiming | LeaseRenewed, its state cannot leave | reclaiming, its time begins anew |
+| reclaiming | LeaseRenewed, its state has not all left yet | reclaiming, its time begins anew |
 | reclaiming, its state cannot leave | the same kernel asks | over: reused by the new lease, before others |
 | active, lingering | not renewed in time | over: expired |
 | reclaiming | not given back in time | over: not given back |
@@ -65,6 +66,10 @@ class LeaseLife:
             self._serve_own(record)
             return
         record.kept = False
+        if record.phase == "reclaiming" and event.leaves:
+            until_then = parts.timers.at(("lease", lease.lease)) or parts.now
+            parts.timers.set(("lease", lease.lease), max(until_then, parts.now + lease.ttl_s))
+            return
         if record.phase == "reclaiming":
             parts.out.append(ReclaimLease(lease, parts.timers.at(("lease", lease.lease)) or parts.now))
             return

@@ -68,6 +68,31 @@ def test_forks_have_the_state_and_go_their_own_ways(tmp_path: Path) -> None:
         assert live.value(CHECK) == CHECKED
 
 
+def test_a_fork_and_a_file_of_a_point_have_the_state_of_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "then.rkz"
+    with kernel(tmp_path) as live:
+        live.value(CELL)
+        live.run("'shown then'")
+        live.run("%replkernel mark then")
+        live.value("a.append(3); big[0] = 7; later = 1; random.seed(2)")
+        live.run("'shown later'")
+        kernel_id = str(live.manager.kernel_id)
+        (fork,), _ = fork_kernel(kernel_id, os.environ, at="then")
+        assert main(["export", kernel_id, str(file), "--at", "[1]"]) == 0
+        assert "as of cell [1]" in capsys.readouterr().out
+        assert main(["fork", kernel_id, "--at", "nowhere"]) == 1
+        assert "There is no point `nowhere`" in capsys.readouterr().err
+        there, _ = imported(capsys, str(file), "--yes")
+        for record in (fork, _record(there)):
+            with opened(tmp_path, record) as opened_again:
+                assert opened_again.value(CHECK) == CHECKED
+                drawn = "print(random.random() == random.Random(1).random(), 'later' in globals())"
+                assert opened_again.value(drawn) == "True False"
+        assert live.value("print(a, big[0], later)") == "[1, 2, 3] 7 1"
+
+
 MORE = """
 import pandas as pd
 frame = pd.DataFrame({"x": range(50_000), "s": ["a", "b"] * 25_000})

@@ -104,6 +104,8 @@ def test_a_kernel_is_forked_by_a_request_and_the_fork_is_served(tmp_path: Path) 
         assert life.server.call("POST", f"{address('unknown')}/forks")[0] == 404
         assert life.server.call("POST", forks, {"count": 0})[0] == 409
         assert life.server.call("POST", forks, {"count": "x"})[0] == 400
+        for way in (forks, f"{address(kernel_id)}/state"):
+            assert life.server.call("POST", way, {"at": "nowhere"})[0] == 409
         status, made = life.server.call("POST", forks, {"count": 2, "reseed": True})
         assert (status, len(made["ids"]), made["behind"]) == (201, 2, False)
         request = urllib.request.Request(

@@ -25,6 +25,7 @@ NEW = datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)
 TOLD = """<testsuites><testsuite>
 <testcase name="test_one"/>
 <testcase name="test_two"><skipped message="the driver cannot: too old"/></testcase>
+<testcase name="test_cupy"><skipped message="could not import 'cupy': No module named 'cupy'"/></testcase>
 <testcase name="test_three"><failure message="assert 1 == 2"/></testcase>
 </testsuite></testsuites>"""
 

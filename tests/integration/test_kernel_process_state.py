@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
@@ -20,6 +21,7 @@ from replkernel.protocol.process_to_agent import (
     ProcessNotice,
     ProposeDelta,
 )
+from replkernel.records import KernelId
 from tests.integration.test_kernel_process import Stage
 from tests.support.fake_agent import interrupt, text_of
 
@@ -314,3 +316,51 @@ def test_claims_are_told_again_to_an_agent_that_comes_back_mid_cell(stage: Stage
     assert stage.agent.await_message("r1", ClaimExecution, after=seen).seq == 1
     assert router.receive(running)["content"]["status"] == "ok"
     assert stage.agent.await_delta("r1", 1).seq == 1
+
+
+def _sessions(directory: Path) -> dict[int, list[str]]:
+    """Return the lines of each session in the stage's history database."""
+    database = directory / "ipython" / "profile_default" / "history.sqlite"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT session, source_raw FROM history ORDER BY session, line").fetchall()
+    return {session: [text for one, text in rows if one == session] for session, _ in rows}
+
+
+WRITE = "get_ipython().history_manager.writeout_cache()"
+
+
+def test_a_kernel_that_begins_with_anothers_state_has_a_session_of_its_own(stage: Stage) -> None:
+    first = stage.start("r1")
+    fork, standby = (stage.start(replica, kernel_id=KernelId("fork")) for replica in ("r2", "r3"))
+    first.run("a = 1")
+    delta = stage.agent.await_delta("r1", 1)
+    for replica in ("r2", "r3"):
+        stage.agent.move(delta, replica)
+    first.run("a = 'original'", needs=1, seq=2)
+    first.run(WRITE, needs=2, seq=3)
+    fork.run("a = 'fork'", needs=1, seq=2)
+    stage.move("r2", "r3", 2)
+    assert standby.value("[len(In), In[2], a]", needs=2, seq=3) == [3, "a = 'fork'", "fork"]
+    standby.run("b = 3", needs=3, seq=4)
+    _, published = standby.run(WRITE, needs=4, seq=5)
+    assert "ERROR" not in text_of(published)
+    original, of_fork = _sessions(stage.agent.directory).values()
+    assert original == ["a = 1", "a = 'original'", WRITE]
+    assert of_fork == ["a = 1", "a = 'fork'", "b = 3", WRITE]
+
+
+def test_a_line_that_comes_late_gives_way_without_a_word(stage: Stage) -> None:
+    first, second = stage.start("r1"), stage.start("r2")
+    hold = "h = get_ipython().history_manager; h.writeout_cache, write = lambda *_: None, h.writeout_cache"
+    first.run(hold)
+    stage.move("r1", "r2", 1)
+    first.run("lost = 2", needs=1, seq=2)
+    second.run("kept = 2", needs=1, seq=3)
+    second.run(WRITE, needs=3, seq=4)
+    for seq in (3, 4):
+        stage.agent.move(stage.agent.await_delta("r2", seq), "r1")
+    stage.await_applied("r1", 4)
+    _, published = first.run(f"del h.writeout_cache\n{WRITE}", needs=4, seq=5)
+    assert "not unique" not in text_of(published)
+    (lines,) = _sessions(stage.agent.directory).values()
+    assert lines[1] == "kept = 2"

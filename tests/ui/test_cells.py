@@ -106,7 +106,7 @@ def test_a_second_notebook_on_one_gpu_shows_its_place_in_the_queue(desk: tuple[L
     shoot(browser, "b", "waiting-light")
     (lab.directory / "told").touch()
     browser.wait("b", lambda: browser.line("b").endswith(" durable"))
-    assert "Done" in browser.line("b") and "GPUs after" in browser.line("b")
+    assert "Done" in browser.line("b") and "for 1 GPU" in browser.line("b")
     assert browser.text("b") == "mine now\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,16 +19,20 @@ pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
 STATE, BUTTON, AFTER, STATUS, ONE, BOTH, REST, BACK = range(1, 9)
+NARROW = 60
+"""So many characters of output are beside each other in half a window."""
 RIVALS = BACK + 1
 """The cell of the notebook beside: the browser counts those of all that it shows."""
 
 
 @pytest.fixture
-def tour(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
+def tour() -> Iterator[tuple[Lab, Browser]]:
     SHOTS.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    run = (str(ROOT / "examples" / "run.py"), "--data", os.environ["JUPYTER_DATA_DIR"])
-    with lab_in_browser(tmp_path, *run) as (lab, browser):
+    data = Path(os.environ["JUPYTER_DATA_DIR"])
+    home = data / "home"
+    home.mkdir(parents=True)
+    run = (str(ROOT / "examples" / "run.py"), "--data", str(data))
+    with lab_in_browser(home, *run) as (lab, browser):
         yield lab, browser
 
 
@@ -43,9 +47,18 @@ def run(browser: Browser, cell: int) -> str:
     return browser.text("a", cell)
 
 
+def said_below(browser: Browser) -> str:
+    """Return what the status bar says."""
+    return " ".join(browser.do("text", "a", query=".jp-replkernel-status"))
+
+
 def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     lab, browser = tour
+    shipped = sorted((ROOT / "examples").glob("*.ipynb"))
+    saved_before = [path.read_bytes() for path in shipped]
     browser.do("open", "a", url=lab.url("lab/tree/examples/demo.ipynb") + "&reset", cells=BACK, height=2400)
+    news = lab.call("GET", "lab/api/settings/@jupyterlab/apputils-extension:notification")
+    assert news["schema"]["properties"]["fetchNews"]["default"] == "false", "nobody is asked about news"
     press(browser, "Show replicas and GPUs")
     mean = run(browser, STATE)
     browser.wait("a", lambda: browser.line("a", STATE).endswith(" durable"))
@@ -53,6 +66,7 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     run(browser, BUTTON)
     browser.wait("a", lambda: browser.line("a", BUTTON).endswith(" durable"))
     press(browser, "Kill the executor")
+    browser.wait("a", lambda: "Executor killed." in browser.text("a", BUTTON))
     browser.wait(
         "a",
         lambda: "died. Its variables are safe" in " ".join(browser.do("text", "a", query=".Toastify__toast")),
@@ -60,6 +74,8 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     assert run(browser, AFTER) == f"({mean}, 100000)"
     said = run(browser, STATUS)
     assert all(replica in said for replica in ("r1", "r2", "r3"))
+    assert max(map(len, said.splitlines())) <= NARROW, "it is read beside another notebook"
+    browser.wait("a", lambda: said_below(browser).endswith("✔ durable"))
 
     assert run(browser, ONE).count("GPU-fake") == 1
     browser.wait("a", lambda: "1 free, 1 kept between cells" in panel(browser))
@@ -68,10 +84,14 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     browser.do("run", "a", cell=BOTH)
     browser.wait("a", lambda: "Running" in browser.line("a", BOTH))
     browser.do("run", "a", cell=RIVALS)
-    browser.wait("a", lambda: "next in line" in browser.line("a", RIVALS))
+    browser.wait("a", lambda: "next in line · held by demo.ipynb" in browser.line("a", RIVALS))
+    assert "about" not in browser.line("a", RIVALS), "there were too few cells to guess from"
+    assert browser.do("text", "a", query=".jp-replkernel-gpu.jp-mod-mine") == [], "they are the other's"
+    assert browser.do("clipped", "a") == []
     browser.do("screenshot", "a", path=str(SHOTS / "tour-light.png"))
     browser.wait("a", lambda: " Done " in browser.line("a", RIVALS))
     assert browser.text("a", RIVALS).count("GPU-fake") == 1
+    assert "for 1 GPU" in browser.line("a", RIVALS)
 
     browser.do("run", "a", cell=REST)
     browser.wait("a", lambda: "Hibernated" in panel(browser))
@@ -80,8 +100,10 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
 
     kernels = [kernel["id"] for kernel in lab.call("GET", "api/kernels")]
     assert find_agent(own_host(os.environ), os.environ) is not None
-    lab.stop()
+    lab.stop(signal.SIGINT)
     records = [read_record(data_dir(os.environ), kernel) for kernel in kernels]
     assert [record and record.state for record in records] == ["hibernated", "hibernated"]
     assert find_agent(own_host(os.environ), os.environ) is None
-    assert "Traceback" not in lab.log.read_text()
+    log = lab.log.read_text()
+    assert [said for said in ("Traceback", "refuses", "live on", "Shut down") if said in log] == []
+    assert saved_before == [path.read_bytes() for path in shipped], "it works on a copy"

@@ -35,6 +35,8 @@ export interface ILineSource {
   models(): ReadonlyMap<string, string>;
   /** Whether the cell holds the code that this execution ran: in a copy of the notebook it may not. */
   isCodeOf(execution: IExecution): boolean;
+  /** Whether what the execution changed was taken back. */
+  isUndone(execution: IExecution): boolean;
   /** The server's Unix time. */
   now(): number;
   trans: ITranslate;
@@ -166,6 +168,14 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
           title={trans('The cell was edited since, or another notebook of this kernel ran its own')}
         >
           {trans('other code than this')}
+        </span>
+      )}
+      {source.isUndone(execution) && (
+        <span
+          className="jp-replkernel-part jp-mod-undone"
+          title={trans('What this cell changed was taken back: run it again, or go forward in the history')}
+        >
+          {trans('not in the current state')}
         </span>
       )}
       {line.safety !== null && <Mark mark={butForPins(line.safety, pins, trans)} kind="safety" />}

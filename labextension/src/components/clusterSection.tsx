@@ -48,18 +48,25 @@ function waitingInWords(waiting: number, trans: ITranslate): string {
   return waiting === 1 ? trans('1 cell waits for GPUs.') : trans('%1 cells wait for GPUs.', waiting);
 }
 
-/** The cluster. */
+/** The cluster. GPUs of the notebook in front are framed; those of all one's notebooks where none is in front. */
 export function ClusterSection(props: {
   store: LiveStore;
+  /** The kernel of the notebook in front; empty without. */
+  inFront?: string;
   name: NameKernel;
   trans: ITranslate;
 }): React.JSX.Element {
   const { store, name, trans } = props;
   const { hosts, queue, scheduler } = store;
+  const inFront = props.inFront ?? '';
   const leases = new Map(store.leases.map(lease => [lease.lease, lease]));
   const whoHolds = (id: string): IHolder | null => {
     const lease = leases.get(id);
-    return lease === undefined ? null : { name: whose(lease, name, trans), yours: lease.yours };
+    if (lease === undefined) {
+      return null;
+    }
+    const framed = inFront === '' ? lease.yours : lease.kernel_id === inFront;
+    return { name: whose(lease, name, trans), yours: lease.yours, framed };
   };
   const gpus = hosts.some(host => host.gpus.length > 0);
   return (
@@ -88,7 +95,7 @@ export function ClusterSection(props: {
       {gpus && (
         <p className="jp-replkernel-legend">
           {LEGEND.map(use => `${LETTERS[use]} ${useInWords(use, trans)}`).join(' · ')} ·{' '}
-          {trans('framed: yours')}
+          {inFront === '' ? trans('framed: yours') : trans('framed: this notebook’s')}
         </p>
       )}
       {scheduler.waiting !== null && <p>{waitingInWords(allWaiting(scheduler.waiting, queue), trans)}</p>}

@@ -14,6 +14,8 @@ const ROWS_MAX = 14;
 export interface IHolder {
   name: string;
   yours: boolean;
+  /** Whether its box has a frame. */
+  framed: boolean;
 }
 
 /** Who holds a lease; null when it is not known. */
@@ -43,7 +45,7 @@ function Gpu(props: { host: IHost; gpu: IGpu; whoHolds: WhoHolds; trans: ITransl
   const busy = gpu.utilisation === null ? 0 : Math.min(1, Math.max(0, gpu.utilisation));
   return (
     <span
-      className={`jp-replkernel-gpu jp-mod-${use}${holder?.yours === true ? ' jp-mod-mine' : ''}`}
+      className={`jp-replkernel-gpu jp-mod-${use}${holder?.framed === true ? ' jp-mod-mine' : ''}`}
       title={gpuTitle(host, gpu, holder, props.trans)}
     >
       <span className="jp-replkernel-gpu-busy" style={{ height: `${Math.round(busy * 100)}%` }} />

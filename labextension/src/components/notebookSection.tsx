@@ -12,6 +12,8 @@ import type { LiveStore } from '../models/live';
 import { notebookState } from '../models/notebookState';
 import type { INotebookState } from '../models/notebookState';
 import { GpuRequest } from './gpuRequest';
+import type { IHistoryPart } from './historySection';
+import { HistorySection } from './historySection';
 import { Replicas } from './replicas';
 
 /** The active cell, and what it asks for itself. */
@@ -40,6 +42,7 @@ export interface ISection {
   store: LiveStore;
   actions: INotebookActions;
   cell: IActiveCell | null;
+  history?: IHistoryPart | null;
   nameKernel: NameKernel;
   now: number;
   trans: ITranslate;
@@ -195,7 +198,7 @@ export function NotebookSection(props: ISection): React.JSX.Element {
         setBusy(false);
       });
   };
-  const state = notebookState(store, kernel.kernel_id, props.nameKernel, trans);
+  const state = notebookState(store, kernel.kernel_id, props.nameKernel, trans, props.now);
   const asleep = state.doing === 'hibernated';
   const kept = kernel.holdings.some(held => held.cell === '');
   return (
@@ -210,6 +213,7 @@ export function NotebookSection(props: ISection): React.JSX.Element {
       <p className="jp-replkernel-said" role="status" aria-live="polite">
         {said}
       </p>
+      {!asleep && props.history && <HistorySection part={props.history} trans={trans} />}
       {!asleep && (
         <Replicas
           kernel={kernel}

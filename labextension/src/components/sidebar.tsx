@@ -7,6 +7,9 @@ import type { ISidebarSource } from './sidebarBody';
 import { SidebarBody } from './sidebarBody';
 
 const TICK_MS = 2_000;
+/** The panel may have to hear of the notebook first. */
+const FOCUS_TRIES = 30;
+const FOCUS_MS = 100;
 
 /** The panel. */
 export class Sidebar extends ReactWidget {
@@ -48,6 +51,18 @@ export class Sidebar extends ReactWidget {
     clearInterval(this._timer);
     this._release?.();
     this._release = null;
+  }
+
+  /** Put the focus on the list of points, once it is there. */
+  focusHistory(tries = FOCUS_TRIES): void {
+    const list = this.node.querySelector<HTMLElement>('[role="listbox"]');
+    if (list !== null) {
+      list.focus();
+    } else if (tries > 0 && !this.isDisposed) {
+      setTimeout(() => {
+        this.focusHistory(tries - 1);
+      }, FOCUS_MS);
+    }
   }
 
   /** Show what holds now, if anybody sees it. */

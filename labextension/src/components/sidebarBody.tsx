@@ -5,6 +5,7 @@ import type { LiveConnection } from '../models/connection';
 import type { ITranslate } from '../models/line';
 import type { NameKernel } from '../models/cluster';
 import { AccountSection, ClusterSection } from './clusterSection';
+import type { IHistoryPart } from './historySection';
 import type { IActiveCell, INotebookActions } from './notebookSection';
 import { NotebookSection } from './notebookSection';
 
@@ -14,6 +15,7 @@ export interface INotebookInFront {
   kernelId: string;
   actions: INotebookActions;
   cell: IActiveCell | null;
+  history?: IHistoryPart | null;
 }
 
 /** What the panel reads. */
@@ -53,12 +55,13 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
           store={store}
           actions={front.actions}
           cell={front.cell}
+          history={front.history ?? null}
           nameKernel={nameKernel}
           now={store.serverTime(Date.now() / 1000)}
           trans={trans}
         />
       )}
-      <ClusterSection store={store} name={nameKernel} trans={trans} />
+      <ClusterSection store={store} inFront={kernel?.kernel_id ?? ''} name={nameKernel} trans={trans} />
       {store.account !== null && <AccountSection account={store.account} trans={trans} />}
     </>
   );

@@ -26,6 +26,19 @@ export interface IChanges {
   account?: IAccount | null;
 }
 
+/** Variables that differ between two points; `more` counts those that are not listed. */
+export interface IComparisonDocument {
+  differences: IDifference[];
+  more: number;
+}
+
+/** A variable that differs between two points, with its bytes at each; None where there is none. */
+export interface IDifference {
+  name: string;
+  before?: number | null;
+  after?: number | null;
+}
+
 /** One run of a cell, with the time of each step that has come and was seen. */
 export interface IExecution {
   kernel_id: string;
@@ -83,6 +96,36 @@ export interface IHappening {
   count: number;
 }
 
+/** All points that are kept, the oldest first, and their names. */
+export interface IHistoryDocument {
+  here: string;
+  points: IHistoryPoint[];
+  more: number;
+  marks: Record<string, string>;
+  branches: Record<string, string>;
+  branch: string;
+  kept_bytes: number;
+  undo: boolean;
+  redo: boolean;
+}
+
+/** The state after one cell. `point` is its address, which every request for a point takes. */
+export interface IHistoryPoint {
+  point: string;
+  cell: number;
+  at: number;
+  source: string;
+  cell_id: string;
+  changed: string[];
+  more: number;
+  bytes: number;
+  parent: string | null;
+  to: string | null;
+  branch: string;
+  past: boolean;
+  known: boolean;
+}
+
 /** GPUs that a kernel holds; they linger when `cell` (a message's id) is empty. */
 export interface IHolding {
   lease: string;
@@ -131,10 +174,23 @@ export interface ILease {
   yours: boolean;
 }
 
+/** What cannot come back: a variable, and its type. */
+export interface ILost {
+  name: string;
+  type: string;
+}
+
 /** A replica's move to a host; `trouble` says why it came to nothing, empty while it is under way. */
 export interface IMove {
   host: string;
   trouble: string;
+}
+
+/** Why nothing was done. `reason`: `busy`, `hibernated`, `confirm`, `moved` or `refused`. */
+export interface INotDone {
+  message: string;
+  reason: string;
+  lost?: ILost[];
 }
 
 /** The past, oldest first; `delays` are the seconds that the last cells with GPUs waited for them. */

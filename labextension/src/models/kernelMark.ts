@@ -1,24 +1,45 @@
 // The mark of a whole notebook in the status bar: how many of its cells are not durable. Pure.
-import type { IKernel } from '../generated/live';
+import type { IExecution, IKernel } from '../generated/live';
 import { doubtInWords } from './doubt.js';
 import type { Translate } from './facts';
 import type { LiveStore } from './live';
+import { LOST } from './news.js';
 import { isResting } from './notebookState.js';
 
-/** Write the mark, and whether what the status bar says may not hold any more; empty while nothing is known. */
-export function kernelMark(store: LiveStore, kernelId: string, trans: Translate): string {
+/** Write the mark, and whether what the status bar says may not hold any more; empty while nothing is known.
+ *
+ * `has` tells whether the notebook still has a cell: one that is gone cannot be run again.
+ */
+export function kernelMark(
+  store: LiveStore,
+  kernelId: string,
+  trans: Translate,
+  has: (cellId: string) => boolean = () => true
+): string {
   const kernel = store.kernel(kernelId);
   if (kernel === null) {
     return '';
   }
-  const mark = isResting(kernel) ? '' : lastMark(store, kernel, trans); // Hibernated, all is durable.
+  const mark = isResting(kernel) ? '' : lastMark(store, kernel, has, trans); // Hibernated, all is durable.
   const doubt = doubtInWords(store.doubt(kernelId), trans);
   return [mark, doubt].filter(part => part !== '').join(' ');
 }
 
-function lastMark(store: LiveStore, kernel: IKernel, trans: Translate): string {
+/** Whether a cell failed as its process died, and others have been durable since: its own error says enough. */
+function isPast(execution: IExecution, newest: number): boolean {
+  return execution.ename === LOST && (execution.ended_at ?? Infinity) < newest;
+}
+
+function lastMark(
+  store: LiveStore,
+  kernel: IKernel,
+  has: (cellId: string) => boolean,
+  trans: Translate
+): string {
   const over = [...store.cells(kernel.kernel_id).values()].filter(execution => execution.state === 'done');
-  const lost = over.filter(execution => execution.safety === 'lost').length;
+  const durable = over.filter(execution => execution.safety === 'durable');
+  const newest = Math.max(-Infinity, ...durable.map(execution => execution.ended_at ?? -Infinity));
+  const lost = over.filter(one => one.safety === 'lost' && has(one.cell_id) && !isPast(one, newest)).length;
   if (lost > 0) {
     return `✖ ${lost === 1 ? trans('1 cell lost its changes') : `${lost} ${trans('cells lost their changes')}`}`;
   }
@@ -26,7 +47,7 @@ function lastMark(store: LiveStore, kernel: IKernel, trans: Translate): string {
   if (pending > 0) {
     return `● ${pending} ${trans('not durable yet')}`;
   }
-  if (!over.some(execution => execution.safety === 'durable')) {
+  if (durable.length === 0) {
     return '';
   }
   const pinned = new Set(kernel.replicas.flatMap(replica => replica.pins.map(pin => pin.name))).size;

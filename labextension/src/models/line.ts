@@ -72,14 +72,21 @@ export function describeLine(
   const waits = execution.state === 'waiting';
   const waited = between(execution.wished_at, execution.granted_at ?? (waits ? now : null));
   if (waited !== null && (waits || waited >= 0.1)) {
-    parts.push(trans(waits ? '%1 so far' : 'GPUs after %1', formatSeconds(waited)));
+    const { length } = execution.gpus;
+    parts.push(waits ? trans('%1 so far', formatSeconds(waited)) : waitedFor(length, waited, trans));
   }
   return {
-    state: stateOf(execution, holder, trans),
+    state: stateOf(execution, holder, now, trans),
     parts,
     safety: execution.state === 'done' ? safetyOf(execution, trans) : null,
     ticking: execution.state === 'running' || execution.state === 'waiting'
   };
+}
+
+/** Write how long a cell has waited for its GPUs. */
+function waitedFor(gpus: number, seconds: number, trans: ITranslate): string {
+  const long = `${seconds.toFixed(1)} s`;
+  return gpus === 1 ? trans('waited %1 for 1 GPU', long) : trans('waited %1 for %2 GPUs', long, gpus);
 }
 
 /** Write which GPUs these are: `2 × H100`. */
@@ -96,12 +103,12 @@ export function gpusInWords(
   return gpus.length === 1 ? `1 × ${what}` : `${gpus.length} × ${what}`;
 }
 
-function stateOf(execution: IExecution, holder: string, trans: ITranslate): IMark {
+function stateOf(execution: IExecution, holder: string, now: number, trans: ITranslate): IMark {
   switch (execution.state) {
     case 'queued':
       return mark('waiting', trans('Queued'), trans('Another cell of this notebook runs first'));
     case 'waiting':
-      return mark('waiting', waitingText(execution, holder, trans), execution.trouble);
+      return mark('waiting', waitingText(execution, holder, now, trans), execution.trouble);
     case 'moving':
       return mark('moving', trans('Getting ready'), trans('The replica takes over what it needs'));
     case 'running':
@@ -126,8 +133,12 @@ function doneMark(execution: IExecution, trans: ITranslate): IMark {
   return mark('done', trans('Done'), '');
 }
 
-/** Write what a cell waits for: how many GPUs, its place, how long that may take, and who holds them. */
-export function waitingText(execution: IExecution, holder: string, trans: ITranslate): string {
+/** Write what a cell waits for: how many GPUs, its place, how long that may take, and who holds them.
+ *
+ * A guess that `now` has outlived is no longer told.
+ */
+export function waitingText(execution: IExecution, holder: string, now: number, trans: ITranslate): string {
+  const waited = between(execution.wished_at, now) ?? 0;
   const count = execution.wanted;
   const model = execution.model === '' ? '' : `${execution.model} `;
   const what = `${count} ${model}${count === 1 ? trans('GPU') : trans('GPUs')}`;
@@ -140,7 +151,7 @@ export function waitingText(execution: IExecution, holder: string, trans: ITrans
     parts.push(
       execution.position === 1 ? trans('next in line') : trans('number %1 in line', execution.position)
     );
-    if (execution.estimate_s !== null) {
+    if (execution.estimate_s !== null && execution.estimate_s > waited) {
       parts.push(trans('about %1', formatEstimate(execution.estimate_s)));
     }
     if (holder !== '') {

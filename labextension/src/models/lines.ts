@@ -19,6 +19,8 @@ import type { NameKernel } from './cluster';
 import type { LiveConnection } from './connection';
 import { textDigest } from './digest';
 import { bannerInWords } from './doubt';
+import type { Histories } from './histories';
+import { isUndone } from './history';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
 import type { ITouched } from './live';
@@ -39,6 +41,8 @@ export class NotebookLines implements ILineSource {
   private readonly _seen = new Set<Element>();
   private readonly _observer: IntersectionObserver;
   private _release: (() => void) | null = null;
+  private _follows = '';
+  private _unfollow: () => void = () => undefined;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _speaking: ReturnType<typeof setTimeout> | undefined;
   private _said = '';
@@ -48,6 +52,7 @@ export class NotebookLines implements ILineSource {
   constructor(
     private readonly _panel: NotebookPanel,
     private readonly _connection: LiveConnection,
+    private readonly _histories: Histories,
     private readonly _settings: ISettings,
     private readonly _replicated: (kernel: Kernel.IKernelConnection) => boolean,
     private readonly _name: NameKernel,
@@ -127,6 +132,10 @@ export class NotebookLines implements ILineSource {
     return known[1] === execution.code_digest;
   }
 
+  isUndone(execution: IExecution): boolean {
+    return isUndone(this._histories.of(this._kernelId), execution);
+  }
+
   models(): ReadonlyMap<string, string> {
     return this._connection.store.models;
   }
@@ -186,6 +195,10 @@ export class NotebookLines implements ILineSource {
       this._connection.changed.connect(this._onChanged, this);
       this._connection.interrupted.connect(this._showAll, this);
       this._panel.node.append(this._live);
+      this._histories.changed.connect(this._onHistory, this);
+    }
+    if (this._follows !== kernel.id) {
+      this._follow(kernel.id);
     }
     this._showAll();
   }
@@ -194,6 +207,8 @@ export class NotebookLines implements ILineSource {
     clearTimeout(this._timer);
     this._release?.();
     this._release = null;
+    this._follow('');
+    this._histories.changed.disconnect(this._onHistory, this);
     this._connection.changed.disconnect(this._onChanged, this);
     this._connection.interrupted.disconnect(this._showAll, this);
     this._live.remove();
@@ -205,6 +220,19 @@ export class NotebookLines implements ILineSource {
     }
     this._lines.clear();
     this._seen.clear();
+  }
+
+  /** Want to know the history of this kernel alone; empty: of none. */
+  private _follow(kernelId: string): void {
+    this._unfollow();
+    this._follows = kernelId;
+    this._unfollow = kernelId === '' ? () => undefined : this._histories.want(kernelId);
+  }
+
+  private _onHistory(_: unknown, kernelId: string): void {
+    if (kernelId === this._kernelId) {
+      this._showAll();
+    }
   }
 
   private _onChanged(_: unknown, touched: ITouched): void {

@@ -226,7 +226,8 @@ export class LiveStore {
 }
 
 function begun(execution: IExecution): number {
-  return execution.accepted_at ?? Infinity; // Of the router before this one: it runs, so it is the newest.
+  const { accepted_at, ended_at } = execution;
+  return accepted_at ?? ended_at ?? Infinity; // One of the router before this one is the newest while it runs.
 }
 
 function touch(execution: IExecution, touched: ITouched): void {

@@ -22,12 +22,13 @@ export function isResting(kernel: IKernel): boolean {
   return kernel.rest === 'asleep' || (kernel.state === 'hibernated' && kernel.rest === '');
 }
 
-/** Write what a kernel does. */
+/** Write what a kernel does; how long a wait may take is told where the server’s time is given. */
 export function notebookState(
   store: LiveStore,
   kernelId: string,
   name: NameKernel,
-  trans: ITranslate
+  trans: ITranslate,
+  now = Infinity
 ): INotebookState {
   const kernel = store.kernel(kernelId);
   if (kernel === null) {
@@ -44,7 +45,7 @@ export function notebookState(
   }
   const open = openCell(store, kernelId);
   if (open !== null) {
-    return ofCell(store, open, name, trans);
+    return ofCell(store, open, name, now, trans);
   }
   return kernel.state === ''
     ? { doing: 'starting', text: trans('Starting') }
@@ -59,10 +60,19 @@ function openCell(store: LiveStore, kernelId: string): IExecution | null {
   return open[0] ?? null;
 }
 
-function ofCell(store: LiveStore, cell: IExecution, name: NameKernel, trans: ITranslate): INotebookState {
+function ofCell(
+  store: LiveStore,
+  cell: IExecution,
+  name: NameKernel,
+  now: number,
+  trans: ITranslate
+): INotebookState {
   switch (cell.state) {
     case 'waiting':
-      return { doing: 'waiting', text: waitingText(cell, holder(store, cell.kernel_id, name, trans), trans) };
+      return {
+        doing: 'waiting',
+        text: waitingText(cell, holder(store, cell.kernel_id, name, trans), now, trans)
+      };
     case 'running': {
       const gpus = gpusInWords(cell.gpus, store.models, trans);
       const parts = [trans('Running'), `${cell.replica} · ${cell.host}`, gpus];
@@ -79,8 +89,9 @@ export function statusLine(
   kernelId: string,
   last: string,
   name: NameKernel,
-  trans: ITranslate
+  trans: ITranslate,
+  now = Infinity
 ): string {
-  const { doing, text } = notebookState(store, kernelId, name, trans);
+  const { doing, text } = notebookState(store, kernelId, name, trans, now);
   return doing !== 'unknown' && doing !== 'idle' ? text : last;
 }

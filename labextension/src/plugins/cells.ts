@@ -8,7 +8,7 @@ import { DisposableDelegate } from '@lumino/disposable';
 
 import { NotebookLines } from '../models/lines';
 import { isReplicated, nameBySession } from '../models/replicated';
-import { ILive, ISettings } from '../tokens';
+import { IHistories, ILive, ISettings } from '../tokens';
 
 class LinesExtension implements DocumentRegistry.IWidgetExtension<NotebookPanel, INotebookModel> {
   constructor(private readonly _make: (panel: NotebookPanel) => NotebookLines) {}
@@ -24,6 +24,7 @@ class LinesExtension implements DocumentRegistry.IWidgetExtension<NotebookPanel,
 function activate(
   app: JupyterFrontEnd,
   live: ILive,
+  histories: IHistories,
   settings: ISettings,
   translator: ITranslator | null
 ): void {
@@ -35,6 +36,7 @@ function activate(
         new NotebookLines(
           panel,
           live,
+          histories,
           settings,
           kernel => isReplicated(kernel, app.serviceManager.kernelspecs),
           nameBySession(app.serviceManager),
@@ -49,7 +51,7 @@ export const cellsPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:cells',
   description: 'Shows under each cell who ran it, on which GPUs, what it waits for, and whether it is safe.',
   autoStart: true,
-  requires: [ILive, ISettings],
+  requires: [ILive, IHistories, ISettings],
   optional: [ITranslator],
   activate
 };

@@ -8,19 +8,41 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { gpuIcon } from '../components/panelIcon';
 import { Sidebar } from '../components/sidebar';
+import type { IHistoryPart } from '../components/historySection';
 import type { INotebookInFront } from '../components/sidebarBody';
 import { hibernate, migrate, release, request, resume } from '../models/actions';
 import { gpuLine, readCellRequest, writeCellRequest } from '../models/cellRequest';
 import { isReplicated, nameBySession } from '../models/replicated';
-import { ILive } from '../tokens';
+import { IHistories, ILive } from '../tokens';
 
 /** The command that shows the panel. */
 export const SHOW_PANEL = 'replkernel:show-panel';
+/** The command that shows its list of points. */
+export const SHOW_HISTORY = 'replkernel:show-history';
 const PANEL_ID = 'jp-replkernel-sidebar';
 /** Third-party panels stand between 501 and 899. */
 const RANK = 610;
 
-function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFront | null {
+function historyOf(kernelId: string, histories: IHistories): IHistoryPart {
+  return {
+    document: histories.of(kernelId),
+    trouble: histories.trouble(kernelId),
+    actions: {
+      travel: (way, to) => histories.travel(kernelId, way, to),
+      mark: (name, point) => histories.mark(kernelId, name, point),
+      unmark: name => histories.unmark(kernelId, name),
+      branch: name => histories.branch(kernelId, name),
+      compare: (one, other) => histories.compare(kernelId, one, other),
+      fork: () => histories.fork(kernelId)
+    }
+  };
+}
+
+function inFront(
+  tracker: INotebookTracker,
+  app: JupyterFrontEnd,
+  histories: IHistories
+): INotebookInFront | null {
   const panel = tracker.currentWidget;
   const kernel = panel?.sessionContext.session?.kernel;
   if (!panel || !kernel || !isReplicated(kernel, app.serviceManager.kernelspecs)) {
@@ -44,6 +66,7 @@ function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFr
         }
       }
     },
+    history: historyOf(kernel.id, histories),
     cell: cell
       ? { id: cell.id, written: gpuLine(cell.sharedModel.getSource()), ...readCellRequest(cell) }
       : null
@@ -53,6 +76,7 @@ function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFr
 function activate(
   app: JupyterFrontEnd,
   live: ILive,
+  histories: IHistories,
   tracker: INotebookTracker,
   restorer: ILayoutRestorer | null,
   palette: ICommandPalette | null,
@@ -61,7 +85,7 @@ function activate(
   const trans = (translator ?? nullTranslator).load('replkernel');
   const panel = new Sidebar({
     connection: live,
-    notebook: () => inFront(tracker, app),
+    notebook: () => inFront(tracker, app, histories),
     nameKernel: nameBySession(app.serviceManager),
     trans: (message, ...values) => trans.__(message, ...values)
   });
@@ -78,6 +102,20 @@ function activate(
     });
   }
 
+  histories.changed.connect(() => {
+    panel.refresh();
+  });
+
+  app.commands.addCommand(SHOW_HISTORY, {
+    label: args =>
+      args['isPalette'] ? trans.__('Replicated kernel: show history') : trans.__('Show History'),
+    caption: trans.__('Show the points that this notebook can go back to'),
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () => {
+      app.shell.activateById(PANEL_ID);
+      panel.focusHistory();
+    }
+  });
   app.commands.addCommand(SHOW_PANEL, {
     label: args =>
       args['isPalette']
@@ -89,11 +127,9 @@ function activate(
       app.shell.activateById(PANEL_ID);
     }
   });
-  palette?.addItem({
-    command: SHOW_PANEL,
-    args: { isPalette: true },
-    category: trans.__('Kernel Operations')
-  });
+  for (const command of [SHOW_PANEL, SHOW_HISTORY]) {
+    palette?.addItem({ command, args: { isPalette: true }, category: trans.__('Kernel Operations') });
+  }
 }
 
 /** The panel. */
@@ -101,7 +137,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:sidebar',
   description: 'A panel with the GPUs and replicas of the notebook in front, the cluster, and one’s account.',
   autoStart: true,
-  requires: [ILive, INotebookTracker],
+  requires: [ILive, IHistories, INotebookTracker],
   optional: [ILayoutRestorer, ICommandPalette, ITranslator],
   activate
 };

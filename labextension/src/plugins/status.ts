@@ -61,9 +61,12 @@ function activate(
     const kernelId = tracker.currentWidget?.sessionContext.session?.kernel?.id ?? '';
     const say = (message: string, ...values: (string | number)[]): string => trans.__(message, ...values);
     const last = summary(facts, say);
+    const cells = tracker.currentWidget?.content.widgets ?? [];
+    const hasCell = (id: string): boolean => cells.some(cell => cell.model.id === id);
+    const now = live?.store.serverTime(Date.now() / 1000);
     item.setText(
-      live === null ? last : statusLine(live.store, kernelId, last, name, say),
-      live === null ? '' : kernelMark(live.store, kernelId, say),
+      live === null ? last : statusLine(live.store, kernelId, last, name, say, now),
+      live === null ? '' : kernelMark(live.store, kernelId, say, hasCell),
       trans.__('What this notebook does, where its last cell ran, and whether what cells changed is durable')
     );
     activeChanged.emit();

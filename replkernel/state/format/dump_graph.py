@@ -240,6 +240,8 @@ class Reader:
         self._stack.append(Node("frozenset", items))
 
     def _do_pop(self) -> None:
+        if self._marks and self._marks[-1] == len(self._stack):
+            raise Unreadable("a mark is popped")  # pickle would take that one, and not what is below it.
         gone = self._stack.pop()
         if gone is not self._fresh or gone.kind != "call" or self._was_made_within(gone):
             return

@@ -7,6 +7,7 @@ nobody twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -25,6 +26,40 @@ class Score(NamedTuple):
     overhead_s: float
 
 
+class Outlook:
+    """When all jobs are thought to be over, at one moment: choices are compared by it."""
+
+    __slots__ = ("_first", "_last", "_second", "_sum", "ends", "now")
+
+    def __init__(self, ends: Mapping[str, float], now: float) -> None:
+        """Keep the latest two ends, so that a choice costs the same however many jobs there are."""
+        self.ends, self.now = ends, now
+        self._last, self._first, self._second, self._sum = "", 0.0, 0.0, 0.0
+        for job, end in ends.items():
+            self._sum += end
+            if end > self._first:
+                self._last, self._first, self._second = job, end, self._first
+            elif end > self._second:
+                self._second = end
+
+    def score(
+        self,
+        new: float | None = None,
+        changed: str | None = None,
+        end: float = 0.0,
+        gpus: int = 0,
+        overhead_s: float = 0.0,
+    ) -> Score:
+        """Return how good it is if a job comes that ends at `new`, and `changed` ends at `end`."""
+        makespan, completions = self._first, self._sum
+        if changed is not None:
+            makespan = max(self._second if changed == self._last else self._first, end)
+            completions += end - self.ends[changed]
+        if new is not None:
+            makespan, completions = max(makespan, new), completions + new
+        return Score(makespan, completions, gpus, overhead_s)
+
+
 class Training:
     """A launched job; `ready` is when it is thought to train again while it does not."""
 
@@ -36,6 +71,11 @@ class Training:
         self.state: State = "starting"
         self.trains_with = gpus
         self.left, self.since = wanted.samples, ready
+
+    @property
+    def gives(self) -> bool:
+        """Whether it trains, with more GPUs than it needs."""
+        return self.state == "running" and self.gpus > self.wanted.type.least
 
     def samples_left(self, now: float) -> float:
         """Return what it is thought to have left: profiles say how fast it is."""
@@ -55,14 +95,63 @@ class Book:
         self.waiting: dict[str, TrainingWanted] = {}
         self.drawn: dict[str, int] = {}
         """What was drawn once for jobs that wait, so that it is not drawn until it suits."""
+        self._on: list[dict[str, Training]] = [{} for _ in hosts]
+        self.giving: set[int] = set()
+        """The hosts on which a job trains with more GPUs than its least."""
+        self._leasts: Counter[int] = Counter()
+        self._outlook: Outlook | None = None
+
+    # -- what changes ------------------------------------------------------------------------------------
+
+    def wait(self, wanted: TrainingWanted) -> None:
+        """Have a job wait, behind those that do."""
+        self.waiting[wanted.job] = wanted
+        self._leasts[wanted.type.least] += 1
+
+    def launch(self, job: str, training: Training) -> None:
+        """Take GPUs of a host for a job that waits."""
+        self.idle[training.host] -= training.gpus
+        self._leasts[self.waiting.pop(job).type.least] -= 1
+        self.drawn.pop(job, None)
+        self.trainings[job] = self._on[training.host][job] = training
+        self.changed(training)
+
+    def over(self, job: str) -> None:
+        """Have a job's GPUs idle again."""
+        training = self.trainings.pop(job)
+        del self._on[training.host][job]
+        self.idle[training.host] += training.gpus
+        self.changed(training)
+
+    def changed(self, training: Training) -> None:
+        """Take note that a job of its host is in another state, or has other GPUs."""
+        self._outlook, host = None, training.host
+        if any(each.gives for each in self._on[host].values()):
+            self.giving.add(host)
+        else:
+            self.giving.discard(host)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether any job that waits may find GPUs, idle or another job's: most events leave none."""
+        leasts = [least for least, count in self._leasts.items() if count]
+        return bool(self.giving) or max(self.idle) >= min(leasts, default=0)
+
+    # -- what is thought of it ---------------------------------------------------------------------------
 
     def donors(self, host: int, now: float) -> list[tuple[str, Training]]:
         """Return the jobs of a host that may be reshaped: they train, and have something left."""
         return [
             (job, training)
-            for job, training in self.trainings.items()
-            if training.host == host and training.state == "running" and training.samples_left(now) > 0
+            for job, training in self._on[host].items()
+            if training.state == "running" and training.samples_left(now) > 0
         ]
+
+    def outlook(self, now: float) -> Outlook:
+        """Return what choices of this moment are compared by."""
+        if self._outlook is None or self._outlook.now != now:
+            self._outlook = Outlook(self.ends(now), now)
+        return self._outlook
 
     def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float) -> float:
         """F_new: when a job that is launched now is thought to be over."""
@@ -84,8 +173,3 @@ class Book:
     def ends(self, now: float) -> dict[str, float]:
         """Return when each job is thought to be over."""
         return {job: self.end(training, now) for job, training in self.trainings.items()}
-
-    @staticmethod
-    def score(ends: Mapping[str, float], gpus: int = 0, overhead_s: float = 0.0) -> Score:
-        """Return how good these ends are."""
-        return Score(max(ends.values(), default=0.0), sum(ends.values()), gpus, overhead_s)

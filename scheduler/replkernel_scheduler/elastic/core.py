@@ -41,14 +41,15 @@ class ElasticCore:
                 training = self._training(job)
                 training.left, training.state = training.samples_left(now), "adjusting"
                 training.trains_with = training.gpus
+                self.book.changed(training)
                 return []
             case TrainingRuns(job):
                 training = self._training(job)
                 training.state, training.since = "running", now
+                self.book.changed(training)
             case TrainingOver(job):
-                training = self._training(job)
-                del self.book.trainings[job]
-                self.book.idle[training.host] += training.gpus
+                self._training(job)
+                self.book.over(job)
         return self._serve(now)
 
     def check_invariants(self) -> None:
@@ -65,15 +66,17 @@ class ElasticCore:
         book = self.book
         if wanted.job in book.trainings or wanted.job in book.waiting:
             raise SchedulerError(f"job {wanted.job} was asked for twice: give each job an id of its own.")
-        if min(wanted.type.iteration_s) > max(book.hosts):
-            return [RefuseTraining(wanted.job, f"no host has the {min(wanted.type.iteration_s)} GPUs")]
-        book.waiting[wanted.job] = wanted
-        return self._serve(now)
+        if wanted.type.least > max(book.hosts):
+            return [RefuseTraining(wanted.job, f"no host has the {wanted.type.least} GPUs")]
+        book.wait(wanted)
+        return self._serve(now, wanted)
 
-    def _serve(self, now: float) -> list[ElasticEffect]:
+    def _serve(self, now: float, came: TrainingWanted | None = None) -> list[ElasticEffect]:
+        """Launch who can be; one that `came` is tried without room as well: policies may draw."""
         book = self.book
         effects: list[ElasticEffect] = []
-        for wanted in list(book.waiting.values()):
+        tried = list(book.waiting.values()) if book.has_room else [came] if came is not None else []
+        for wanted in tried:
             launch = self._policy.launch(book, wanted, self._dice, now)
             if launch is not None:
                 effects += self._launch(wanted, launch, now)
@@ -94,11 +97,8 @@ class ElasticCore:
             self._reshape(reshape, book.costs.joins_s, now)
             effects.append(reshape)
         assert launch.gpus <= book.idle[launch.host], "a policy gave GPUs away that are somebody's"
-        book.idle[launch.host] -= launch.gpus
-        del book.waiting[wanted.job]
-        book.drawn.pop(wanted.job, None)
         ready = now + (book.costs.joins_s if launch.donor else book.costs.start_s)
-        book.trainings[wanted.job] = Training(wanted, launch.host, launch.gpus, ready)
+        book.launch(wanted.job, Training(wanted, launch.host, launch.gpus, ready))
         return [*effects, launch]
 
     def _reshape(self, reshape: Reshape, takes_s: float, now: float) -> None:
@@ -108,6 +108,7 @@ class ElasticCore:
         assert self.book.idle[training.host] >= 0, "a policy gave GPUs away that are somebody's"
         training.left, training.since, training.state = training.samples_left(now), now, "yielding"
         training.gpus, training.ready = reshape.gpus, now + takes_s
+        self.book.changed(training)
 
     def _training(self, job: str) -> Training:
         training = self.book.trainings.get(job)

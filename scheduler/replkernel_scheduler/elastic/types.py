@@ -21,6 +21,11 @@ class JobType(msgspec.Struct, frozen=True):
     batch: int
     iteration_s: dict[int, float]
 
+    @property
+    def least(self) -> int:
+        """The fewest GPUs that it runs with."""
+        return min(self.iteration_s)
+
     def run_s(self, samples: float, gpus: int) -> float:
         """Return how long `samples` take with `gpus` GPUs: whole iterations (spec 2.1)."""
         return ceil(max(0.0, samples - 1e-6) / (self.batch * gpus)) * self.iteration_s[gpus]

@@ -28,29 +28,27 @@ class SideCar:
 
     def launch(self, book: Book, wanted: TrainingWanted, dice: Dice, now: float) -> Launch | None:
         """Return the launch with the best score, from idle GPUs or one donor's."""
-        ends = book.ends(now)
-        choices = list(self._launches(book, wanted, ends, now))
-        return (
-            min(choices, key=lambda choice: (choice[0], choice[1].host, choice[1].gpus))[1]
-            if choices
-            else None
-        )
+        if max(book.idle) < wanted.type.least and not book.giving:
+            return None
+        choices = self._launches(book, wanted, now)
+        best = min(choices, key=lambda choice: (choice[0], choice[1].host, choice[1].gpus), default=None)
+        return None if best is None else best[1]
 
     def grow(self, book: Book, now: float) -> Reshape | None:
         """Return the growth with the best score, if it gains enough."""
-        ends = book.ends(now)
+        outlook = book.outlook(now)
         best: tuple[Score, Reshape] | None = None
         for host, idle in enumerate(book.idle):
-            for job, training in book.donors(host, now):
+            for job, training in book.donors(host, now) if idle else ():
                 for more in range(1, idle + 1):
                     gpus = training.gpus + more
                     if gpus not in training.wanted.type.iteration_s:
                         continue
-                    after = {**ends, job: book.reshaped_end(training, gpus, now)}
-                    choice = (book.score(after, more, book.costs.up_s), Reshape(job, gpus))
-                    if best is None or choice[0] < best[0]:
-                        best = choice
-        if best is None or not self._gains(book.score(ends), best[0], now):
+                    end = book.reshaped_end(training, gpus, now)
+                    score = outlook.score(None, job, end, more, book.costs.up_s)
+                    if best is None or score < best[0]:
+                        best = score, Reshape(job, gpus)
+        if best is None or not self._gains(outlook.score(), best[0], now):
             return None
         return best[1]
 
@@ -62,22 +60,21 @@ class SideCar:
         return after.makespan <= before.makespan and before.completions - after.completions > least
 
     @staticmethod
-    def _launches(
-        book: Book, wanted: TrainingWanted, ends: dict[str, float], now: float
-    ) -> Iterator[tuple[Score, Launch]]:
-        job = wanted.job
+    def _launches(book: Book, wanted: TrainingWanted, now: float) -> Iterator[tuple[Score, Launch]]:
+        outlook, job, costs = book.outlook(now), wanted.job, book.costs
         for host, idle in enumerate(book.idle):
+            if idle < wanted.type.least and host not in book.giving:
+                continue
+            donors = book.donors(host, now)
             for gpus in sorted(wanted.type.iteration_s):
                 if gpus <= idle:
-                    after = {**ends, job: book.new_end(wanted, gpus, False, now)}
-                    yield book.score(after, gpus), Launch(job, host, gpus)
+                    new = book.new_end(wanted, gpus, False, now)
+                    yield outlook.score(new, gpus=gpus), Launch(job, host, gpus)
                     continue
-                for donor, training in book.donors(host, now):
+                for donor, training in donors:
                     left = training.gpus - (gpus - idle)
                     if left in training.wanted.type.iteration_s:
-                        after = {
-                            **ends,
-                            donor: book.reshaped_end(training, left, now),
-                            job: book.new_end(wanted, gpus, True, now),
-                        }
-                        yield book.score(after, gpus, book.costs.down_s), Launch(job, host, gpus, donor)
+                        new = book.new_end(wanted, gpus, True, now)
+                        end = book.reshaped_end(training, left, now)
+                        score = outlook.score(new, donor, end, gpus, costs.down_s)
+                        yield score, Launch(job, host, gpus, donor)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from jupyter_server.auth.decorator import authorized
@@ -23,13 +24,21 @@ from replkernel.kernel_record import read_record
 from replkernel.settings import data_dir
 
 PIECE_BYTES = 2**20
+W = TypeVar("W", bound=msgspec.Struct)
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """How many forks, and whether each has random generators of its own."""
+class WantedForks(msgspec.Struct, frozen=True):
+    """How many forks, of which point (none: of now), and whether each has random generators of its own."""
 
     count: int = 1
     reseed: bool = False
+    at: str = ""
+
+
+class WantedState(msgspec.Struct, frozen=True):
+    """The point whose state is wanted: a name, a branch, the number of a cell; that of now without one."""
+
+    at: str = ""
 
 
 class _OwnKernel(ExtensionHandlerMixin, APIHandler):
@@ -43,6 +52,14 @@ class _OwnKernel(ExtensionHandlerMixin, APIHandler):
             raise web.HTTPError(404, f"No kernel {kernel_id} is known here.")
         return kernel_id
 
+    def wanted(self, shape: type[W]) -> W:
+        """Return what the body asks for; raises 400."""
+        try:
+            return msgspec.json.decode(self.request.body or b"{}", type=shape)
+        except UNREADABLE as error:
+            fields = ", ".join(shape.__struct_fields__)
+            raise web.HTTPError(400, f"The body is not {{{fields}}}: {error}.") from error
+
 
 class ForksHandler(_OwnKernel):
     """The forks of one kernel."""
@@ -51,14 +68,11 @@ class ForksHandler(_OwnKernel):
     @authorized
     async def post(self, kernel_id: str) -> None:
         """Make kernels at rest of its state; answer with their ids."""
-        try:
-            wanted = msgspec.json.decode(self.request.body or b"{}", type=Wanted)
-        except UNREADABLE as error:
-            raise web.HTTPError(400, f"The body is not {{count, reseed}}: {error}.") from error
+        wanted = self.wanted(WantedForks)
         known, env = self.known(kernel_id), dict(os.environ)
         try:
             made, behind = await asyncio.to_thread(
-                fork_kernel, known, env, wanted.count, reseed=wanted.reseed
+                fork_kernel, known, env, wanted.count, at=wanted.at, reseed=wanted.reseed
             )
         except ReplkernelError as error:
             raise web.HTTPError(409, str(error)) from error
@@ -73,11 +87,12 @@ class StateHandler(_OwnKernel):
     @authorized
     async def post(self, kernel_id: str) -> None:
         """Send the file, once it is whole; it has all that the kernel has, so reading rights do not do."""
+        wanted = self.wanted(WantedState)
         known, env = self.known(kernel_id), dict(os.environ)
         with tempfile.TemporaryDirectory(prefix="replkernel-export-") as directory:
             path = Path(directory) / "state.rkz"
             try:
-                await asyncio.to_thread(export_kernel, known, path, env)
+                await asyncio.to_thread(export_kernel, known, path, env, at=wanted.at)
             except ReplkernelError as error:
                 raise web.HTTPError(409, str(error)) from error
             self.set_header("Content-Type", "application/zip")

@@ -312,7 +312,7 @@ def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:
     """Return the event of a router's word about a lease."""
     lease, fence = LeaseId(message.lease), Fence(message.fence)
     if isinstance(message, LeaseKept):
-        return LeaseRenewed(lease, fence, message.stays)
+        return LeaseRenewed(lease, fence, message.stays, message.leaves)
     known = message.busy_s is not None and 0.0 <= message.busy_s <= BUSY_S_MAX
     busy_s = message.busy_s if known else None
     if isinstance(message, LeaseLingers):

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the scheduler's REST, made from what the handlers describe and their structs.
+"""OpenAPI documents of the scheduler's REST and the server extension's, made from handlers and their structs.
 
 Law: nothing is written by hand that the handlers know; a method that is not described is not
 served.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
+from replkernel_server.handlers.scheduler_base import Operation
 from replkernel_server.scheduling.documents import Id, Why
 
 VERSION = "1"
@@ -22,19 +22,29 @@ EVERYWHERE = {400: Why, 401: Why, 403: Why, 503: Why}
 """What every operation may answer: it does not fit, no token, not yours, the journal cannot be written."""
 
 
-def openapi(addresses: Mapping[str, type[SchedulerHandler]]) -> dict[str, Any]:
+class Described(Protocol):
+    """A handler that says what it takes and gives."""
+
+    operations: ClassVar[dict[str, Operation]]
+
+
+def openapi(
+    addresses: Mapping[str, type[Described]],
+    title: str = "replkernel scheduler",
+    everywhere: Mapping[int, Any] = EVERYWHERE,
+) -> dict[str, Any]:
     """Return the document (OpenAPI 3.1) that describes `addresses`."""
     operations = [operation for handler in addresses.values() for operation in handler.operations.values()]
-    shapes = dict.fromkeys(shape for operation in operations for shape in _shapes(operation))
+    shapes = dict.fromkeys(shape for operation in operations for shape in _shapes(operation, everywhere))
     schemas, components = msgspec.json.schema_components(shapes, ref_template=REFS)
     schema = dict(zip(shapes, schemas, strict=True))
     return {
         "openapi": "3.1.0",
-        "info": {"title": "replkernel scheduler", "version": VERSION},
+        "info": {"title": title, "version": VERSION},
         "security": [{"token": []}],
         "paths": {
             address: {
-                method: _operation(address, operation, schema)
+                method: _operation(address, operation, schema, everywhere)
                 for method, operation in handler.operations.items()
             }
             for address, handler in addresses.items()
@@ -46,21 +56,23 @@ def openapi(addresses: Mapping[str, type[SchedulerHandler]]) -> dict[str, Any]:
                     "type": "apiKey",
                     "in": "header",
                     "name": "Authorization",
-                    "description": "`token …`, with what the scheduler's token file holds.",
+                    "description": "`token …`: what the scheduler's token file holds, or the server's.",
                 }
             },
         },
     }
 
 
-def _shapes(operation: Operation) -> list[Any]:
+def _shapes(operation: Operation, everywhere: Mapping[int, Any]) -> list[Any]:
     taken = [] if operation.takes is None else [operation.takes]
     answers = [shape for given in operation.answers.values() for shape in _each(given)]
     answers = [shape for shape in answers if not isinstance(shape, str)]
-    return [*taken, *answers, *EVERYWHERE.values(), *(query.shape for query in operation.query), Id]
+    return [*taken, *answers, *everywhere.values(), *(query.shape for query in operation.query), Id]
 
 
-def _operation(address: str, operation: Operation, schema: Mapping[Any, Any]) -> dict[str, Any]:
+def _operation(
+    address: str, operation: Operation, schema: Mapping[Any, Any], everywhere: Mapping[int, Any]
+) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": schema[Id]}
         for name in re.findall(r"{(\w+)}", address)
@@ -79,7 +91,7 @@ def _operation(address: str, operation: Operation, schema: Mapping[Any, Any]) ->
     if operation.takes is not None:
         content = {"application/json": {"schema": schema[operation.takes]}}
         described["requestBody"] = {"required": True, "content": content}
-    for status, given in sorted({**EVERYWHERE, **operation.answers}.items()):
+    for status, given in sorted({**everywhere, **operation.answers}.items()):
         content = {
             shape if isinstance(shape, str) else "application/json": {
                 "schema": {"type": "string"} if isinstance(shape, str) else schema[shape]

@@ -65,15 +65,17 @@ def code_of(step: Step) -> str:
         lines.append(f"time.sleep({step.takes_s})")
     lines.append(f"large = large_values.get({step.name!r})")
     lines.append("print(json.dumps([seen_names, None if large is None else zlib.crc32(large), marked()]))")
+    if step.kind == "undo":
+        lines.append("if seen_names: get_ipython().run_line_magic('replkernel', 'undo')")
     if step.fails:
         lines.append(f"raise {OWN_ERROR}({step.name!r})")
     return "\n".join(lines)
 
 
 def shown(printed: str) -> Shown:
-    """Read what a cell printed; nothing when that is not whole."""
+    """Read what a cell printed first; nothing when that is not whole."""
     try:
-        names, large, marked = json.loads(printed)
+        names, large, marked = json.loads(printed.partition("\n")[0])
         return Shown(tuple(map(str, names)), large, marked)
     except (ValueError, TypeError):
         return Shown()

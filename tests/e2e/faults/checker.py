@@ -87,9 +87,15 @@ def _one_cell(history: History) -> Iterator[str]:
 
 
 def _order(history: History) -> Iterator[str]:
-    """What the cells saw is explained by some order of them."""
+    """What the cells saw, and where they undid something what is left, is explained by some order of them."""
+    known = history.operations
+    ended = max((operation.ended for operation in known), default=0.0)
+    left = [
+        Operation(f"the end on {replica}", "read", "audit", ended, ended, "done", seen=found)
+        for replica, found in history.audited.items()
+    ]
     try:
-        states = linearize(history.operations, undurable=history.undurable)
+        states = linearize([*known, *left] if _undone(history) else known, undurable=history.undurable)
     except SearchTooLong as error:
         yield str(error)
         return
@@ -97,19 +103,23 @@ def _order(history: History) -> Iterator[str]:
         yield "no order of the cells explains what they saw"
 
 
+def _undone(history: History) -> bool:
+    return any(operation.kind == "undo" for operation in history.operations)
+
+
 def _nothing_lost(history: History) -> Iterator[str]:
     """What was answered as durable is there in the end; what is gone was said to be."""
-    if not history.audited:
-        return
     names = {operation.name: operation for operation in history.operations}
     for replica, found in sorted(history.audited.items()):
         for operation in history.operations:
-            if operation.kind == "append" and operation.outcome == "done" and operation.name not in found:
+            if operation.name in found or _undone(history):
+                continue
+            if operation.kind == "append" and operation.outcome == "done":
                 if operation.durable or not history.undurable:
                     yield f"{operation.name} was answered, and is lost on {replica}"
                 elif not any(LOSS_TOLD in other.said for other in history.operations):
                     yield f"{operation.name} was answered, is lost on {replica}, and nobody was told"
-            elif KEPT in operation.said and operation.name not in found and not history.undurable:
+            elif KEPT in operation.said and not history.undurable:
                 yield f"{operation.name} was said to be kept, and is lost on {replica}"
         for name in found:
             if name not in names:

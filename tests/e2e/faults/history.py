@@ -19,6 +19,8 @@ UNSETTLED = "it is not settled yet whether its changes are kept"
 OUTGREW_STORE = "the object store had no room for what"
 """What the product says of a variable whose last change is lost; before, it said that it was not durable."""
 
+Kind = Literal["append", "read", "undo"]
+
 Outcome = Literal["done", "lost", "not run", "unknown", "hung"]
 """How a cell ended for its client.
 
@@ -30,10 +32,13 @@ the product.
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One cell: it appends its own name to a list (or only reads) and prints the list."""
+    """One cell: it appends its own name to a list (or only reads) and prints the list.
+
+    One that undoes prints the list, and has the notebook go back when it has ended.
+    """
 
     name: str
-    kind: Literal["append", "read"]
+    kind: Kind
     client: str
     began: float
     ended: float

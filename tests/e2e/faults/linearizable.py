@@ -2,7 +2,8 @@
 
 The search is Wing and Gong's with Lowe's memory of visited states ("Testing for linearizability", 2017).
 Pure. Law: an operation takes effect once, between its beginning and its end; one whose answer never came may
-take effect at any later time, or never.
+take effect at any later time, or never. Earlier states of a list that is only appended to are its beginnings,
+so whoever undoes leaves one of these, or all of it.
 """
 
 from __future__ import annotations
@@ -87,8 +88,11 @@ class _Search:
         """Yield the lists that the operation may leave, each consistent with what it saw."""
         for before in self._befores(state):
             after = (*before, operation.name) if operation.kind == "append" else before
-            if operation.seen is None or operation.seen == after:
-                yield after
+            if operation.seen is not None and operation.seen != after:
+                continue
+            yield after
+            if operation.kind == "undo":
+                yield from (before[:length] for length in range(len(before)))
 
     def _befores(self, state: State) -> Iterator[State]:
         yield state

@@ -53,6 +53,9 @@ NETWORK: tuple[Kind, ...] = ("partition", "one-way", "delay", "loss")
 DISK: tuple[Kind, ...] = ("full store", "full disk")
 """Faults that need a file system of our own."""
 
+UNDOING_SEEDS = 1000
+"""From this seed on a third of the cells that would append go back by one change instead."""
+
 FAULTS_MIN, FAULTS_MAX = 3, 7
 LONGEST_S = 4.0
 AGENT_AWAY_S = 2.0
@@ -80,7 +83,7 @@ class Step(msgspec.Struct, frozen=True):
     """One cell of a client: after `pause_s`, it takes `takes_s`."""
 
     name: str
-    kind: Literal["append", "read"]
+    kind: Literal["append", "read", "undo"]
     pause_s: float
     takes_s: float = 0.0
     large: bool = False
@@ -104,6 +107,10 @@ def make_plan(seed: int, cells: int, possible: tuple[Kind, ...] = ALWAYS) -> Pla
         client: tuple(_step(chance, f"{client}{number}") for number in range(1, share + 1))
         for client, share in (("a", cells - cells // 2), ("b", cells // 2))
     }
+    if seed >= UNDOING_SEEDS:
+        clients = {
+            client: tuple(_undoing(chance, step) for step in steps) for client, steps in clients.items()
+        }
     length_s = max(sum(step.pause_s + step.takes_s for step in steps) for steps in clients.values())
     faults = [_fault(chance, length_s, possible) for _ in range(chance.randint(FAULTS_MIN, FAULTS_MAX))]
     return Plan(
@@ -125,6 +132,11 @@ def _step(chance: random.Random, name: str) -> Step:
         large=chance.random() < 0.25,
         fails=chance.random() < 0.05,
     )
+
+
+def _undoing(chance: random.Random, step: Step) -> Step:
+    undoes = step.kind == "append" and chance.random() < 1 / 3
+    return msgspec.structs.replace(step, kind="undo", large=False, fails=False) if undoes else step
 
 
 def _fault(chance: random.Random, length_s: float, possible: tuple[Kind, ...]) -> Fault:

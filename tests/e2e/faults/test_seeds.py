@@ -11,8 +11,9 @@ from tests.e2e.faults.chaos import CELLS, transcript
 from tests.e2e.faults.play import play
 
 QUICK_CELLS = 8
-QUICK = (7, 11)
-SLOW = range(100, 120)
+QUICK = (7, 11, 1001)
+SLOW = (*range(100, 120), *range(1100, 1105))
+"""From UNDOING_SEEDS on, cells go back as well."""
 
 pytestmark = pytest.mark.timeout(450)
 

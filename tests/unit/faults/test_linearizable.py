@@ -117,3 +117,13 @@ def test_many_cells_of_three_clients_are_decided_within_the_limit_of_steps() -> 
     ]
     assert linearize(history)
     assert linearize([*history, read(400, 401, *names[:-1])]) is None
+
+
+def test_what_an_undo_leaves_is_what_was_before_and_nothing_else() -> None:
+    before = [cell("a1", 0, 1, "a1"), cell("a2", 2, 3, "a1", "a2")]
+    undo = Operation("u", "undo", "a", 4, 5, "done", ("a1", "a2"))
+    for left in ((), ("a1",), ("a1", "a2")):
+        assert linearize([*before, undo, read(6, 7, *left)])
+    assert linearize([*before, undo, cell("a3", 6, 7, "a1", "a3")])
+    assert linearize([*before, undo, read(6, 7, "a2")]) is None
+    assert linearize([*before, undo, read(6, 7, "a1"), read(8, 9, "a1", "a2")]) is None

@@ -259,3 +259,20 @@ def test_a_host_without_memory_keeps_everything_there(card: Card, monkeypatch: p
     assert isinstance(backend.suspend(), Moved), "it fits into what torch keeps pinned from before"
     backend.resume((GPU,))
     assert x.sum().item() == 10
+
+
+@pytest.mark.parametrize(("free", "returned"), [(64 * 100, False), (64 * 3, True)])
+def test_pinned_memory_is_returned_where_the_host_is_short_of_it(
+    card: Card, monkeypatch: pytest.MonkeyPatch, free: int, returned: bool
+) -> None:
+    """It is kept for the next time otherwise: to pin memory anew takes longer than to copy into it."""
+    backend, x, calls = CudaBackend(), tensor_on(card), []
+    stats = {"allocated_bytes.current": 64, "active_bytes.current": 0}
+    monkeypatch.setattr(card, "host_memory_stats", lambda: stats, raising=False)
+    monkeypatch.setattr(torch.accelerator, "empty_host_cache", lambda: calls.append("emptied"))
+    monkeypatch.setattr(cuda, "free_bytes", lambda: free)
+    assert isinstance(backend.suspend(), Moved)
+    assert calls == []
+    assert isinstance(backend.resume((GPU,)), Moved)
+    assert bool(calls) is returned
+    assert x.sum().item() == 10

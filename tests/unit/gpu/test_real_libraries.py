@@ -144,4 +144,5 @@ def test_the_calls_of_torch_are_there() -> None:
     }
     for name, arguments in calls.items():
         inspect.signature(getattr(torch.cuda, name)).bind(*arguments)
+    inspect.signature(torch.accelerator.empty_host_cache).bind()
     assert "torch._C._cuda_init()" in inspect.getsource(torch.cuda._lazy_init), "it is stopped there"

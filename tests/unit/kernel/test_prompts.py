@@ -21,6 +21,7 @@ class FakeHistory:
     def __init__(self) -> None:
         self.cells = CellLog(self._finish)
         self.started = ""
+        self.kernel_id = ""
         self.first = 0
         self.input_hist_parsed = [""]
         self.input_hist_raw = [""]
@@ -36,7 +37,7 @@ class FakeHistory:
     def recent_inputs(self) -> dict[str, str]:
         return {"_i": self._i, "_ii": self._ii, "_iii": self._iii}
 
-    def adopt(self, started: str, execution_count: int) -> None:
+    def adopt(self, started: str, kernel_id: str, execution_count: int) -> None:
         self.adopted = (started, execution_count)
         self.started = started
 

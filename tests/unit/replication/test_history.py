@@ -23,6 +23,7 @@ from replkernel.records import (
 )
 from replkernel.replication.components import TableState
 from replkernel.replication.entries import split_delta
+from replkernel.replication.history import INLINE_BYTES_MAX
 from replkernel.replication.machine import KernelMachine
 from replkernel.replication.outcomes import DeltaApplied
 from tests.support.examples import examples
@@ -162,3 +163,18 @@ def test_a_branch_begins_where_the_notebook_is_and_each_has_its_end() -> None:
     assert timeline.branch == "other"
     assert timeline.undone(1) == start
     assert [each.name for each in book.machine.differences(end, other)] == ["a"]
+
+
+def test_small_values_in_the_table_have_a_bound_of_their_own() -> None:
+    book = Notebook()
+    for number in range(100):
+        book.run(*(component(f"v{place}", bytes([number]) * 16_000) for place in range(64)))
+    points = book.machine.timeline().points
+    assert 2 < len(points) < 12
+    assert len(book.machine.snapshot()) < INLINE_BYTES_MAX + 3 * 2**20
+    table = book.at(points[0].mark)
+    assert (table.components, table.order) == book.were[points[0].mark]
+    many = Notebook()
+    for number in range(100):
+        many.run(component("large", bytes([number]), chunk=f"{number:064x}"))
+    assert len(many.machine.timeline().points) == 100

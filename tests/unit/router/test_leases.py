@@ -264,6 +264,19 @@ def test_what_could_not_leave_is_tried_again_with_each_renewal_and_goes_back_whe
     assert leases.advance(60.0) == []
 
 
+def test_a_lease_lasts_for_as_long_as_state_that_is_leaving_is_seen_on_its_gpus(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0, gpu_bytes=1)
+    assert leases.used(R1, ["g0"]) == [], "nobody wants it back"
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    assert told(leases.used(R1, ["g0"])) == [LeaseKept("l1", 1, leaves=True)]
+    assert leases.used(R1, ["g0", "g7"]) == [], "it is told with each renewal from now on"
+    assert told(leases.advance(20.0)) == [LeaseKept("l1", 1, leaves=True)]
+    assert leases.used(R1, ["g7"]) == []
+    assert told(leases.advance(40.0)) == [LeaseKept("l1", 1)], "nothing is there any more"
+    assert told(leases.freed(LeaseFreed(R1, "l1"))) == [LeaseBack("l1", 1)]
+
+
 def test_a_lease_that_is_over_before_its_process_has_left_is_told_of(leases: Leases) -> None:
     computes(leases)
     leases.over("m1", 1.0, gpu_bytes=1)

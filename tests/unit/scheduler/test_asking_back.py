@@ -116,6 +116,19 @@ def test_gpus_that_state_cannot_leave_are_given_to_nobody_for_as_long_as_the_hol
     assert granted(effects).gpus == held.gpus
 
 
+def test_gpus_that_state_is_still_leaving_are_given_to_nobody_and_the_holder_goes_before_nobody() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    held = lingering(cluster, "torch")
+    cluster.ask("waits", kernel="other", hosts="a")
+    cluster.ask("own", kernel="torch", hosts="a")
+    for _ in range(10):
+        effects = cluster.feed(LeaseRenewed(held.lease, held.fence, leaves=True), after_s=25.0)
+        assert of(LeaseGranted, effects) == of(LeaseEnded, effects) == [], "the GPU would be shared"
+    (given,) = of(LeaseGranted, cluster.feed(LeaseReleased(held.lease, held.fence, None)))
+    assert given.lease.kernel_id == "other"
+
+
 def test_a_holder_that_cannot_leave_and_is_not_heard_of_any_more_loses_its_lease() -> None:
     cluster = Cluster()
     cluster.host("a", 1)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replkernel_scheduler.elastic.book import Book, Training
+from replkernel_scheduler.elastic.book import Book, Outlook, Training
 from replkernel_scheduler.elastic.core import ElasticCore
 from replkernel_scheduler.elastic.epochs import fit_accuracy
 from replkernel_scheduler.elastic.protocol import Reshaping
@@ -43,8 +43,8 @@ def book_with(gpus: int, *running: tuple[str, JobType, float, int], costs: Resha
     for name, kind, samples, taken in running:
         training = Training(TrainingWanted(name, kind, samples), 0, taken, 0.0)
         training.state = "running"
-        book.trainings[name] = training
-        book.idle[0] -= taken
+        book.wait(training.wanted)
+        book.launch(name, training)
     return book
 
 
@@ -76,6 +76,26 @@ def test_2_2_the_costs_of_the_case_study() -> None:
         242,
         204,
     )
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(0.0, 1e6), max_size=6),
+    st.sampled_from("abcdef"),
+    st.floats(0.0, 1e6),
+    st.none() | st.floats(0.0, 1e6),
+)
+def test_2_3_a_choice_is_judged_by_the_ends_of_all_jobs(
+    ends: dict[str, float], changed: str, end: float, new: float | None
+) -> None:
+    after = {
+        **ends,
+        **({changed: end} if changed in ends else {}),
+        **({"new": new} if new is not None else {}),
+    }
+    score = Outlook(ends, 0.0).score(new, changed if changed in ends else None, end, 3, 7.0)
+    assert score.makespan == max(after.values(), default=0.0)
+    assert score.completions == pytest.approx(sum(after.values()))
+    assert score[2:] == (3, 7.0)
 
 
 def test_2_4_a_donor_gives_what_leaves_it_an_allowed_size() -> None:

@@ -75,9 +75,36 @@ def test_a_higher_priority_goes_before_everybody_else() -> None:
     assert granted(cluster.release(lease)).request == "urgent"
 
 
+def used_before(cluster: Cluster, *, count: int = 4, held_s: float = 12.0) -> None:
+    """Have leases end, one after another."""
+    for number in range(count):
+        cluster.release(granted(cluster.ask(f"before{number}")), after_s=held_s)
+
+
+def test_nothing_is_guessed_from_a_few_leases() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    used_before(cluster, held_s=0.05)
+    cluster.ask("holds")
+    assert of(LeaseQueued, cluster.ask("waits")) == [LeaseQueued(RequestId("waits"), 1, None)]
+
+
+def test_nothing_is_guessed_where_the_holder_has_taken_longer_than_usual_already() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    used_before(cluster, count=5, held_s=1.0)
+    cluster.ask("holds")
+    (told,) = of(LeaseQueued, cluster.ask("soon", hosts="a"))
+    assert told.estimate_s is not None
+    cluster.feed(TimeReached(), after_s=9.0)
+    (told,) = of(LeaseQueued, cluster.ask("waits", hosts="a"))
+    assert told.estimate_s is None
+
+
 def test_whoever_moves_up_is_told_and_gets_an_estimate_once_leases_have_ended() -> None:
     cluster = Cluster()
     cluster.host("a", 1)
+    used_before(cluster)
     lease = granted(cluster.ask("one"))
     assert of(LeaseQueued, cluster.ask("two")) == [LeaseQueued(RequestId("two"), 1, None)]
     assert of(LeaseQueued, cluster.ask("three")) == [LeaseQueued(RequestId("three"), 2, None)]
