@@ -24,7 +24,7 @@ BIN = Path(os.environ.get("REPLKERNEL_TEST_KUBERNETES", "") or ROOT / "build/kub
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 MISSING = f"no Kubernetes in {BIN}: `make kubernetes` builds it from Debian's source"
 ADMIN = "of-the-tests-alone"
-STARTS_S = 90.0
+STARTS_S = 180.0
 Json = dict[str, Any]
 
 

@@ -88,7 +88,7 @@ def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kuber
     about.write_text(about.read_text().replace(">=1.30.0-0", ">=1.20.0-0"))
     sets = [f"--set={name}={value}" for name, value in SETS.items()]
     command = [str(find_helm()), "install", "rk", str(chart), f"--namespace={SPACE}", *sets]
-    command += [f"--kubeconfig={cluster.kubeconfig}", "--disable-openapi-validation", "--wait=false"]
+    command += [f"--kubeconfig={cluster.kubeconfig}", "--disable-openapi-validation", "--server-side=false"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "setup_replkernel(c, service_token=" in done.stdout
