@@ -65,7 +65,8 @@ def _cells(directory: Path, cells: list[tuple[str, str]]) -> dict[str, list[dict
             shell.run_cell(code, store_history=True).raise_error()
             commits.append(_head(kishu))
         else:
-            kishu.checkout(commits[-2], skip_notebook=True)
+            commits.pop()
+            kishu.checkout(commits[-1], skip_notebook=True)
         took = time.perf_counter() - began
         costs.setdefault(name, []).append({"seconds": took, "bytes": _size(directory) - before})
     return costs
