@@ -42,8 +42,8 @@ test('kernels that run and hibernated ones, by the names of their notebooks', ()
   assert.deepEqual(
     running.map(one => [one.detail, one.title]),
     [
-      ['1 GPU', 'Idle · 2 of 3 healthy, in sync · 1 GPU · 2.0 KiB'],
-      ['Idle', 'Idle · 2 of 3 healthy, in sync · 0 GPUs · 2.0 KiB']
+      ['1 GPU · 2.0 KiB', 'Idle · 2 of 3 healthy, in sync · 1 GPU · 2.0 KiB'],
+      ['Idle · 2.0 KiB', 'Idle · 2 of 3 healthy, in sync · 0 GPUs · 2.0 KiB']
     ]
   );
   assert.deepEqual(names(resting), ['Kernel k3']);

@@ -15,6 +15,10 @@ def listed(browser: Browser) -> list[str]:
     return [str(text) for text in browser.do("text", "a", query=f"{SECTION} .jp-RunningSessions-item")]
 
 
+def running(browser: Browser) -> bool:
+    return any("a.ipynb" in text and "Idle" in text for text in listed(browser))
+
+
 def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)")
@@ -22,24 +26,30 @@ def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Brows
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("press", "a", query=TAB)
-    browser.wait("a", lambda: "a.ipynb Idle" in listed(browser))
+    browser.wait("a", lambda: running(browser))
+    kernels = [text for text in listed(browser) if "a.ipynb" in text and "Shut Down" in text]
+    assert len(kernels) == 1 and "KiB" in kernels[0]
+    assert not [text for text in listed(browser) if "replicated" in text]  # Not among stock's kernels, too.
     browser.do("screenshot", "a", path=str(SHOTS / "running-light.png"))
 
     item = ".jp-RunningSessions-item:has(.jp-RunningSessions-itemDetail)"
     browser.do("hover", "a", query=item, text="Idle")
     browser.do("press", "a", query=f'{item} [title="Hibernate"]')
-    resume = f"{SECTION} .jp-replkernel-resting"
+    resume = f"{SECTION} .jp-replkernel-resting:has-text('Resume')"
     browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
     browser.do("screenshot", "a", path=str(SHOTS / "running-rest-light.png"))
     assert browser.do("axe", "a", query=resume) == []
     browser.do("press", "a", query=f"{resume} button")
-    browser.wait("a", lambda: "a.ipynb Idle" in listed(browser))
+    browser.wait("a", lambda: running(browser))
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "42\n" in browser.text("a", 2))
 
     browser.do("hover", "a", query=item, text="Idle")
     browser.do("press", "a", query=f'{item} [title="Hibernate"]')
     browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
+    browser.do("press", "a", query=f"{SECTION} jp-button", text="Delete All")
+    browser.wait("a", lambda: "for good" in " ".join(browser.do("text", "a", query=".jp-Dialog")))
+    browser.do("press", "a", query=".jp-Dialog button.jp-mod-reject")
     browser.do("hover", "a", query=resume)
     browser.do("press", "a", query='.jp-RunningSessions-item:has(.jp-replkernel-resting) [title="Delete"]')
     browser.wait("a", lambda: "for good" in " ".join(browser.do("text", "a", query=".jp-Dialog")))

@@ -27,8 +27,13 @@ export interface ILists {
 /** Names a kernel by its session; null where there is none. */
 export type SessionOf = (kernelId: string) => { name: string; path: string } | null;
 
-/** List the kernels, by their names. */
-export function list(store: LiveStore, sessionOf: SessionOf, trans: ITranslate): ILists {
+/** List the kernels, by their names; `ours` are those of this server, also ones that nobody tells of yet. */
+export function list(
+  store: LiveStore,
+  sessionOf: SessionOf,
+  trans: ITranslate,
+  ours: readonly string[] = []
+): ILists {
   const lists: ILists = { running: [], resting: [] };
   for (const kernel of store.kernels) {
     const resting = isResting(kernel);
@@ -44,6 +49,16 @@ export function list(store: LiveStore, sessionOf: SessionOf, trans: ITranslate):
       ...(resting
         ? { detail: trans('hibernated'), title: kernel.kernel_id }
         : saidOf(store, kernel, sessionOf, trans))
+    });
+  }
+  for (const kernelId of ours.filter(name => store.kernel(name) === null)) {
+    const session = sessionOf(kernelId);
+    lists.running.push({
+      kernelId,
+      name: session?.name ?? trans('Kernel %1', kernelId.slice(0, 8)),
+      path: session?.path ?? '',
+      detail: '',
+      title: kernelId
     });
   }
   for (const one of [lists.running, lists.resting]) {
@@ -64,5 +79,6 @@ function saidOf(
   const held = gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', gpus);
   const bytes = Math.max(0, ...kernel.replicas.map(replica => replica.state_bytes));
   const parts = [text, replicasInWords(kernel, trans), held, formatBytes(bytes)];
-  return { detail: gpus === 0 ? text : held, title: parts.join(' · ') };
+  const shown = [gpus === 0 ? text : held, ...(bytes === 0 ? [] : [formatBytes(bytes)])];
+  return { detail: shown.join(' · '), title: parts.join(' · ') };
 }

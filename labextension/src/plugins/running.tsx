@@ -10,7 +10,7 @@ import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { gpuIcon, hibernateIcon } from '../components/panelIcon';
-import { RestingLabel } from '../components/restingLabel';
+import { ActionLabel } from '../components/actionLabel';
 import { KernelList } from '../models/kernelList';
 import { ILive } from '../tokens';
 
@@ -21,7 +21,16 @@ function runningSection(kernels: KernelList): IRunningSessions.IManager {
     running: () =>
       kernels.lists.running.map(one => ({
         icon: () => gpuIcon,
-        label: () => one.name,
+        label: () => (
+          <ActionLabel
+            name={one.name}
+            action={trans('Shut Down')}
+            title={trans('End %1 with all its variables', one.name)}
+            act={() => {
+              void kernels.askToShutDown(one);
+            }}
+          />
+        ),
         labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
         detail: () => one.detail,
         shutdown: () => {
@@ -61,11 +70,11 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
       kernels.lists.resting.map(one => ({
         icon: () => gpuIcon,
         label: () => (
-          <RestingLabel
+          <ActionLabel
             name={one.name}
             action={trans('Resume')}
             title={trans('Resume %1 with all its variables', one.name)}
-            resume={() => {
+            act={() => {
               kernels.resume(one);
             }}
           />
@@ -91,6 +100,13 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
   };
 }
 
+/** Have JupyterLab's own sections leave out the kernels that ours list. */
+function listOnce(manager: IRunningSessions.IManager, kernels: KernelList): void {
+  const all = manager.running.bind(manager);
+  manager.running = options =>
+    all(options).filter(({ context }) => context === undefined || !kernels.isReplicated(context));
+}
+
 function activate(
   app: JupyterFrontEnd,
   live: ILive,
@@ -100,6 +116,12 @@ function activate(
 ): void {
   const trans = (translator ?? nullTranslator).load('replkernel');
   const kernels = new KernelList(app, live, (message, ...values) => trans.__(message, ...values));
+  managers.items().forEach(manager => {
+    listOnce(manager, kernels);
+  });
+  managers.added.connect((_, manager) => {
+    listOnce(manager, kernels);
+  });
   managers.add(runningSection(kernels));
   managers.add(restingSection(kernels));
   if (sidebar instanceof Widget) {
