@@ -155,7 +155,7 @@ def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tupl
     browser.wait("a", lambda: "Running" in browser.line("a", 3))
     time.sleep(1.5)  # Lines are remembered a second after the last change.
     browser.do("save", "a")
-    browser.do("command", "a", id="kernelmenu:shutdown", text="Shut Down Kernel")
+    browser.do("menu", "a", menu="Kernel", id="kernelmenu:shutdown")
     browser.wait("a", lambda: browser.line("a").endswith("its kernel has ended"))
     assert "durable" not in browser.line("a") and "Stopped" in browser.line("a", 3)
     shoot(browser, "a", "ended-light")
