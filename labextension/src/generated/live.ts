@@ -107,6 +107,9 @@ export interface IKernel {
   served: boolean;
   routed: boolean;
   cwd: string;
+  began: number;
+  rested: number;
+  state_bytes: number;
   rest: string;
   answers: boolean;
   executor: string;

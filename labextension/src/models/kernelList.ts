@@ -41,6 +41,7 @@ export class KernelList {
     return list(
       this._live.store,
       kernelId => names.get(kernelId) ?? null,
+      this._live.store.serverTime(Date.now() / 1000),
       this.trans,
       ours.map(({ id }) => id)
     );

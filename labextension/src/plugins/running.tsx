@@ -12,6 +12,8 @@ import * as React from 'react';
 import { gpuIcon, hibernateIcon } from '../components/panelIcon';
 import { ActionLabel } from '../components/actionLabel';
 import { KernelList } from '../models/kernelList';
+import type { IsOurs } from '../models/runningItems';
+import { flat, isOne, without } from '../models/runningItems';
 import { ILive } from '../tokens';
 
 function runningSection(kernels: KernelList): IRunningSessions.IManager {
@@ -79,7 +81,8 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
             }}
           />
         ),
-        labelTitle: () => one.path || one.kernelId,
+        labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
+        detail: () => one.detail,
         shutdown: () => {
           void kernels.askToDelete(one);
         }
@@ -100,11 +103,26 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
   };
 }
 
-/** Have JupyterLab's own sections leave out the kernels that ours list. */
+/** Have JupyterLab's own sections leave out the kernels that ours list, and leave these alone. */
 function listOnce(manager: IRunningSessions.IManager, kernels: KernelList): void {
+  const { trans } = kernels;
   const all = manager.running.bind(manager);
-  manager.running = options =>
-    all(options).filter(({ context }) => context === undefined || !kernels.isReplicated(context));
+  const endAll = manager.shutdownAll.bind(manager);
+  const said = manager.shutdownAllConfirmationText;
+  const ours: IsOurs = kernelId => kernels.isReplicated(kernelId);
+  const hides = (): boolean => flat(all({ mode: 'tree' })).some(item => isOne(item, ours));
+  manager.running = options => without(all(options), ours);
+  manager.shutdownAll = () => {
+    if (hides()) {
+      flat(manager.running({ mode: 'tree' })).forEach(item => item.shutdown?.());
+    } else {
+      endAll();
+    }
+  };
+  manager.shutdownAllConfirmationText = () =>
+    hides()
+      ? trans('Shut down all kernels of this section? Replicated kernels keep running.')
+      : ((typeof said === 'function' ? said() : said) ?? '');
 }
 
 function activate(
