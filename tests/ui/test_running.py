@@ -41,7 +41,8 @@ def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Brows
     browser.do("press", "a", query=f'{item} [title="Hibernate"]')
     resume = f"{SECTION} .jp-replkernel-resting:has-text('Resume')"
     browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
-    assert any(re.search(r"Resume .*B · less than", text) for text in listed(browser))
+    rested = r"Resume .*B · less than"
+    browser.wait("a", lambda: any(re.search(rested, text) for text in listed(browser)))
     browser.do("screenshot", "a", path=str(SHOTS / "running-rest-light.png"))
     assert browser.do("axe", "a", query=f"{SECTION} .jp-replkernel-resting") == []
     browser.do("press", "a", query=f"{resume} button")
