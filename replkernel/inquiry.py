@@ -73,23 +73,21 @@ def ask_agents(env: Mapping[str, str], timeout_s: float = 2.0) -> StatusDocument
     told += _ask_all(addresses, timeout_s)
     served = {kernel.kernel_id for document in told for kernel in document.kernels}
     resting = tuple(kernel for kernel in resting_kernels(env) if kernel.kernel_id not in served)
-    return merge([with_routers(merge(told), env), StatusDocument(kernels=resting)])
+    return merge([with_records(merge(told), env), StatusDocument(kernels=resting)])
 
 
-def with_routers(document: StatusDocument, env: Mapping[str, str]) -> StatusDocument:
-    """Add the routers that run on this machine to kernels whose agents, on others, cannot tell them."""
-    kernels = [
-        kernel
-        if kernel.router_pid is not None
-        else msgspec.structs.replace(kernel, router_pid=_router_here(kernel.kernel_id, env))
-        for kernel in document.kernels
-    ]
-    return msgspec.structs.replace(document, kernels=tuple(kernels))
+def with_records(document: StatusDocument, env: Mapping[str, str]) -> StatusDocument:
+    """Add what records here say: when kernels began, and routers that agents on other hosts cannot tell."""
+    kernels = tuple(_with_record(kernel, env) for kernel in document.kernels)
+    return msgspec.structs.replace(document, kernels=kernels)
 
 
-def _router_here(kernel_id: str, env: Mapping[str, str]) -> int | None:
-    record = read_record(data_dir(env), kernel_id)
-    return record.router_pid if record is not None and router_lives(record) else None
+def _with_record(kernel: KernelStatus, env: Mapping[str, str]) -> KernelStatus:
+    record = read_record(data_dir(env), kernel.kernel_id)
+    if record is None:
+        return kernel
+    here = record.router_pid if kernel.router_pid is None and router_lives(record) else kernel.router_pid
+    return msgspec.structs.replace(kernel, router_pid=here, began=record.began)
 
 
 def resting_kernels(env: Mapping[str, str]) -> list[KernelStatus]:
@@ -99,7 +97,17 @@ def resting_kernels(env: Mapping[str, str]) -> list[KernelStatus]:
         record = read_record(data_dir(env), path.parent.name)
         if record is not None and record.state == "hibernated":
             pid = record.router_pid if router_lives(record) else None
-            found.append(KernelStatus(record.kernel_id, "hibernated", router_pid=pid, cwd=record.cwd))
+            found.append(
+                KernelStatus(
+                    record.kernel_id,
+                    "hibernated",
+                    router_pid=pid,
+                    cwd=record.cwd,
+                    began=record.began,
+                    rested=record.updated,
+                    state_bytes=record.state_bytes,
+                )
+            )
     return found
 
 

@@ -45,7 +45,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     `memory_gib` are what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond
     the settings' that replicas have been moved to, `move` is one that has begun. `hosts` are those that the
     scheduler chose. `sealed`: its checkpoints bear seals; without it a release has written the record that
-    made none.
+    made none. `began` is the Unix time of the kernel's start, `state_bytes` its size when it
+    last went to rest.
     """
 
     kernel_id: KernelId
@@ -68,6 +69,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed: bool = False
     cpu: float = 0.0
     memory_gib: float = 0.0
+    began: float = 0.0
+    state_bytes: int = 0
 
     @property
     def key(self) -> bytes:

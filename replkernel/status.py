@@ -131,6 +131,12 @@ class KernelStatus(Section, frozen=True):
     last_checkpoint: CheckpointSection | None = None
     cwd: str = ""
     """The directory of a kernel at rest."""
+    began: float = 0.0
+    """The Unix time of its start; 0: not known."""
+    rested: float = 0.0
+    """Since when one at rest has rested."""
+    state_bytes: int = 0
+    """How much state one at rest has."""
 
 
 class LeaseStatus(Section, frozen=True):

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 register('./endings.mjs', import.meta.url);
 const { LiveStore } = await import('../lib/models/live.js');
 const { list } = await import('../lib/models/running.js');
+const { flat, without } = await import('../lib/models/runningItems.js');
 
 const trans = (message, ...values) =>
   values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
@@ -17,6 +18,9 @@ const kernel = (kernel_id, more = {}) => ({
   routed: true,
   answers: true,
   cwd: '',
+  began: 0,
+  rested: 0,
+  state_bytes: 0,
   replicas: ['executor', 'standby', 'starting'].map(role => ({ role, lag: 0, state_bytes: 2048 })),
   holdings: [],
   ...more
@@ -33,20 +37,23 @@ test('kernels that run and hibernated ones, by the names of their notebooks', ()
   const sessions = { k1: { name: 'b.ipynb', path: 'b.ipynb' }, k2: { name: 'a.ipynb', path: 'x/a.ipynb' } };
   const kernels = [
     kernel('k1'),
-    kernel('k2', { holdings: [{ gpus: ['g'] }] }),
-    kernel('k3', { rest: 'asleep' })
+    kernel('k2', { holdings: [{ gpus: ['g'] }], began: 1000 }),
+    kernel('k3', { rest: 'asleep', rested: 1000, state_bytes: 3072 })
   ];
-  const { running, resting } = list(told(kernels), id => sessions[id] ?? null, trans);
+  const { running, resting } = list(told(kernels), id => sessions[id] ?? null, 12000, trans);
   assert.deepEqual(names(running), ['a.ipynb', 'b.ipynb']);
   assert.equal(running[0].path, 'x/a.ipynb');
   assert.deepEqual(
     running.map(one => [one.detail, one.title]),
     [
-      ['1 GPU', 'Idle · 2 of 3 healthy, in sync · 1 GPU · 2.0 KiB'],
-      ['Idle', 'Idle · 2 of 3 healthy, in sync · 0 GPUs · 2.0 KiB']
+      ['1 GPU · 2.0 KiB · 3 h', 'Idle · 2 of 3 healthy, in sync · 1 GPU · 2.0 KiB · started 3 h ago'],
+      ['Idle · 2.0 KiB', 'Idle · 2 of 3 healthy, in sync · 0 GPUs · 2.0 KiB']
     ]
   );
-  assert.deepEqual(names(resting), ['Kernel k3']);
+  assert.deepEqual(
+    resting.map(one => [one.name, one.detail, one.title]),
+    [['Kernel k3', '3.0 KiB · 3 h', 'Hibernated for 3 h · 3.0 KiB · k3']]
+  );
 });
 
 test('a hibernated one that nobody serves can be resumed; what another server serves is not listed', () => {
@@ -56,7 +63,30 @@ test('a hibernated one that nobody serves can be resumed; what another server se
     kernel('k2', { ...lost, routed: true }),
     kernel('k3', { served: false })
   ];
-  const { running, resting } = list(told(kernels), () => null, trans);
+  const { running, resting } = list(told(kernels), () => null, 0, trans);
   assert.deepEqual(names(resting), ['Kernel k1 · /home/me']);
   assert.deepEqual(running, []);
+});
+
+test('other sections leave our kernels out, in a tree too, and no head without a kernel', () => {
+  class Spec {
+    constructor(name, children) {
+      this.name = name;
+      this.children = children;
+    }
+    label() {
+      return this.name;
+    }
+  }
+  const kernels = [{ context: 'stock' }, { context: 'ours', children: [{ context: 'ours' }] }];
+  const tree = [new Spec('a', kernels), new Spec('b', [{ context: 'ours' }]), { label: () => 'tab' }];
+  const left = without(tree, id => id === 'ours');
+  assert.deepEqual(
+    left.map(item => item.label()),
+    ['a', 'tab']
+  );
+  assert.deepEqual(
+    flat(left).flatMap(({ context }) => context ?? []),
+    ['stock']
+  );
 });

@@ -56,6 +56,7 @@ class Founding:
             machine=this_machine(),
             state="hibernated",
             sealed=True,
+            began=time.time(),
         )
         self._made: set[Digest] = set()
         tidy_unfinished(store, env)

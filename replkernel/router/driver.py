@@ -338,7 +338,7 @@ class Driver:
         self._log.write(effect.text, shown=effect.severity == "warning")
 
     def _register(self, effect: events.Register) -> None:
-        self._record.note(effect.standing)
+        self._record.note(effect.standing, effect.state_bytes)
 
     def _exit(self, effect: events.Exit) -> None:
         self._exit_code = effect.code

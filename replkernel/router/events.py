@@ -420,6 +420,7 @@ class Register(Happening, frozen=True):
     """
 
     standing: Literal["live", "hibernated", "ended"]
+    state_bytes: int | None = None
 
 
 class SpeakFor(Happening, frozen=True):

@@ -271,7 +271,11 @@ class Hibernation:
             return []
         slept = self._parts.fleet.sleep()
         self.phase, self._deadline, self._alone_since = Phase.ASLEEP, None, now
-        effects: list[Effect] = [*slept, Register("hibernated"), Log("the kernel hibernates")]
+        effects: list[Effect] = [
+            *slept,
+            Register("hibernated", self._parts.succession.state_bytes),
+            Log("the kernel hibernates"),
+        ]
         askers, self._askers = self._askers, []
         effects += [effect for request in askers for effect in _slept(request)]
         if self._recovering:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -59,8 +60,9 @@ def new_record(
 ) -> KernelRecord:
     """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
     connection = _connection(file.path) | ports
-    kept = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "guests", "move", "hosts")
-    asked = {} if found is None else {name: getattr(found, name) for name in kept}
+    asked = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib")
+    kept = (*asked, "guests", "move", "hosts", "began", "state_bytes")
+    known = {"began": time.time()} if found is None else {name: getattr(found, name) for name in kept}
     return KernelRecord(
         kernel_id=kernel_id,
         kernel_name=str(connection.get("kernel_name") or ""),
@@ -72,7 +74,7 @@ def new_record(
         router_pid=os.getpid(),
         router_started=start_time(os.getpid()),
         sealed=found is None or found.sealed,
-        **asked,
+        **known,
     )
 
 
@@ -129,10 +131,12 @@ class OwnRecord:
         if self._standing is not None:
             self._write(self._standing)
 
-    def note(self, standing: Standing) -> None:
-        """Bring the record up to date; ``ended`` removes it."""
+    def note(self, standing: Standing, state_bytes: int | None = None) -> None:
+        """Bring the record up to date, with the state's size where that is known; ``ended`` removes it."""
         if standing != self._standing:
             self._standing = standing
+            if state_bytes is not None:
+                self._record = msgspec.structs.replace(self._record, state_bytes=state_bytes)
             self._write(standing)
 
     def _write(self, standing: Standing) -> None:

@@ -83,6 +83,8 @@ class Succession:
         self.committed = Seq(0)
         self.logged = Mark(Seq(0))
         """What the log holds of the last execution, which is durable (`committed`) when nothing is owed."""
+        self.state_bytes: int | None = None
+        """How much state the last commit told of; None: no commit was seen."""
         self._author: Author | None = None
         self._company_deadline: float | None = None
         self._placed = False
@@ -188,6 +190,7 @@ class Succession:
         if mark < self.logged:
             return
         self.logged, self._owed = mark, message.unaudited
+        self.state_bytes = message.state_bytes
         self.completed = max(self.completed, message.seq)
         self._placement.pinned(message.pins)
         if not message.unaudited:

@@ -9,7 +9,7 @@ import pytest
 
 from replkernel.agent.death import start_time
 from replkernel.agent.lookup import find_or_start, stop_agent
-from replkernel.inquiry import ask_agents, with_routers
+from replkernel.inquiry import ask_agents, with_records
 from replkernel.kernel_record import KernelRecord, this_machine, write_record
 from replkernel.records import KernelId
 from replkernel.settings import data_dir
@@ -36,11 +36,13 @@ def test_a_router_here_is_told_though_its_replicas_hosts_are_elsewhere(machine: 
     record = KernelRecord(
         KernelId("k"), "replkernel", "one", {"key": "a"}, "", "/",
         machine=this_machine() if machine == "this one" else machine,
-        router_pid=os.getpid(), router_started=start_time(os.getpid()) or 0,
+        router_pid=os.getpid(), router_started=start_time(os.getpid()) or 0, began=12.0,
     )  # fmt: skip
     write_record(data_dir(os.environ), record)
     told = StatusDocument(
         kernels=(KernelStatus("k"), KernelStatus("unknown"), KernelStatus("near", router_pid=7))
     )
-    pids = [kernel.router_pid for kernel in with_routers(told, os.environ).kernels]
+    kernels = with_records(told, os.environ).kernels
+    pids = [kernel.router_pid for kernel in kernels]
     assert pids == [os.getpid() if machine == "this one" else None, None, 7]
+    assert [kernel.began for kernel in kernels] == [12.0, 0.0, 0.0]

@@ -294,8 +294,13 @@ const commands = {
     const { page } = pages.get(name);
     await cell(page, number).locator('.cm-content').click();
     await page.keyboard.press('Escape');
-    await page.locator('.lm-MenuBar-item', { hasText: 'Edit' }).click();
-    await page.locator('.lm-Menu-item[data-command="editmenu:clear-current"]').click();
+    await commands.menu({ page: name, menu: 'Edit', id: 'editmenu:clear-current' });
+  },
+  /** Choose an entry of the menu bar. */
+  async menu({ page: name, menu, id }) {
+    const { page } = pages.get(name);
+    await page.locator('.lm-MenuBar-item', { hasText: menu }).click();
+    await page.locator(`.lm-Menu-item[data-command="${id}"]`).click();
   },
   async save({ page: name }) {
     const { page } = pages.get(name);

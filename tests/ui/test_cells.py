@@ -138,10 +138,10 @@ def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Brows
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
 
 
-def test_lines_go_with_a_restart_and_come_again(desk: tuple[Lab, Browser]) -> None:
+def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
-    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1", "y = 2")
-    open_notebook(desk, "a", "a", 2)
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1", "y = 2", "import time; time.sleep(60)")
+    open_notebook(desk, "a", "a", 3)
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
@@ -149,6 +149,22 @@ def test_lines_go_with_a_restart_and_come_again(desk: tuple[Lab, Browser]) -> No
     browser.wait("a", lambda: browser.line("a") == "")
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("run", "a", cell=2)
+    browser.wait("a", lambda: browser.line("a", 2).endswith(" durable"))
+    browser.do("run", "a", cell=3)  # It is stopped by the kernel's end.
+    browser.wait("a", lambda: "Running" in browser.line("a", 3))
+    time.sleep(1.5)  # Lines are remembered a second after the last change.
+    browser.do("save", "a")
+    browser.do("menu", "a", menu="Kernel", id="kernelmenu:shutdown")
+    browser.wait("a", lambda: browser.line("a").endswith("its kernel has ended"))
+    assert "durable" not in browser.line("a") and "Stopped" in browser.line("a", 3)
+    shoot(browser, "a", "ended-light")
+    assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
+    browser.do("reload", "a", cells=3)
+    browser.wait("a", lambda: browser.line("a", 2).endswith("its kernel has ended"))
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert browser.line("a", 2).endswith("its kernel has ended")
     assert browser.do("state", "a")["errors"] == []
 
 

@@ -37,7 +37,8 @@ def test_the_clusters_last_day_is_drawn(desk: tuple[Lab, Browser]) -> None:
     browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
     browser.wait("a", lambda: "Now: 0 of 2 GPUs in use, 1 kept between cells." in said(browser))
     assert "cells wait." in said(browser)
-    browser.wait("a", lambda: len(browser.do("text", "a", query=f"{CHART} .vega-embed:has(svg)")) == 4)
+    browser.wait("a", lambda: "0 %" in said(browser) and "GiB" in said(browser))  # Of each GPU.
+    browser.wait("a", lambda: len(browser.do("text", "a", query=f"{CHART} .vega-embed:has(svg)")) == 6)
     assert browser.do("axe", "a", query=TAB) == []
     assert browser.do("clipped", "a") == []
     browser.do("screenshot", "a", path=str(SHOTS / "dashboard-light.png"))

@@ -15,6 +15,8 @@ import { Timeline } from './timeline';
 /** What the lines of one notebook read. */
 export interface ILineSource {
   execution(cellId: string): IExecution | null;
+  /** Whether the kernel of an execution has ended. */
+  ended(execution: IExecution): boolean;
   /** What pins the notebook, if this execution's replica is the one that it is pinned to. */
   pins(execution: IExecution): readonly IPin[];
   /** What the cell asks for itself; null if it is gone. */
@@ -160,6 +162,11 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
       {pins.length > 0 && (
         <span className="jp-replkernel-part" title={pins.map(pin => `${pin.name}: ${pin.reason}`).join('\n')}>
           {trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
+        </span>
+      )}
+      {source.ended(execution) && (
+        <span className="jp-replkernel-part" title={trans('Its variables are gone: run the cell again')}>
+          {trans('its kernel has ended')}
         </span>
       )}
       {!source.isCodeOf(execution) && (

@@ -47,10 +47,14 @@ class ChartCard extends Panel {
     this._told = '';
   }
 
-  /** Show a chart, if it is another than the one that is shown. */
-  async draw(chart: IChart): Promise<void> {
+  /** Say what a chart will show: words wait for no picture, not even for Vega's first. */
+  say(chart: IChart): void {
     this._head.node.textContent = chart.title;
     this._sentence.node.textContent = chart.sentence;
+  }
+
+  /** Show a chart, if it is another than the one that is shown. */
+  async draw(chart: IChart): Promise<void> {
     const told = JSON.stringify(chart.spec);
     if (told === this._told) {
       return;
@@ -65,6 +69,10 @@ class ChartCard extends Panel {
         metadata: { [VEGA]: { embed_options: { actions: false, renderer: 'svg' } } }
       })
     );
+    if (told !== this._told) {
+      renderer.dispose(); // Another one was drawn meanwhile.
+      return;
+    }
     this._drawn?.dispose();
     this._drawn = renderer;
   }
@@ -156,12 +164,14 @@ export class Dashboard extends Panel {
       found.length === 0
         ? this._trans('No figures yet: they begin with the first notebook on a replicated kernel.')
         : '';
-    for (const { name } of found) {
-      if (!this._cards.has(name)) {
-        const card = new ChartCard(this._rendermime);
-        this._cards.set(name, card);
+    for (const chart of found) {
+      let card = this._cards.get(chart.name);
+      if (card === undefined) {
+        card = new ChartCard(this._rendermime);
+        this._cards.set(chart.name, card);
         this.addWidget(card); // All of them before the first is drawn: a chart has the width of its card then.
       }
+      card.say(chart);
     }
     this._width = this.node.clientWidth;
     for (const chart of found) {

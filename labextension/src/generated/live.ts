@@ -11,6 +11,14 @@ export interface IAccount {
   gpu_quota: number | null;
 }
 
+/** How much a GPU computed (0 to 1) at a Unix time, and how many GiB it held; `gpu` is `host/uuid`. */
+export interface IBusy {
+  at: number;
+  gpu: string;
+  utilisation: number;
+  memory_gib: number;
+}
+
 /** What became otherwise between `seq` - 1 and `seq`; a list that is null stays as it was. */
 export interface IChanges {
   type: 'changes';
@@ -152,6 +160,9 @@ export interface IKernel {
   served: boolean;
   routed: boolean;
   cwd: string;
+  began: number;
+  rested: number;
+  state_bytes: number;
   rest: string;
   answers: boolean;
   executor: string;
@@ -200,6 +211,7 @@ export interface IPast {
   points: IPoint[];
   happenings: IHappening[];
   delays: number[];
+  busy?: IBusy[];
 }
 
 /** A variable that keeps the notebook on a replica, and why. */

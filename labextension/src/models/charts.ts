@@ -1,6 +1,6 @@
 // The dashboard's charts as Vega-Lite specifications, made from the cluster's past. Pure.
 // Law: lines differ in their dashes too, never in colour alone; each chart has a sentence that says the same.
-import type { IHappening, IPast, IPoint } from '../generated/live';
+import type { IBusy, IHappening, IPast, IPoint } from '../generated/live';
 import { count } from './cluster.js';
 import { formatSeconds } from './facts.js';
 import type { ITranslate } from './line';
@@ -11,7 +11,7 @@ export type Spec = Record<string, unknown>;
 
 /** One chart. */
 export interface IChart {
-  name: 'gpus' | 'queue' | 'waits' | 'ratio';
+  name: 'gpus' | 'queue' | 'waits' | 'ratio' | 'busy' | 'memory';
   title: string;
   /** For those who do not see it. */
   sentence: string;
@@ -71,6 +71,7 @@ export function charts(past: IPast, live: INow | null, ink: IInk, trans: ITransl
   const now = live ?? { gpus: provisioned, used: leased, kept: lingering, waiting };
   return [
     gpus(past, now, ink, trans),
+    ...(past.busy?.length ? [busy(past.busy, past, ink, trans), memory(past.busy, past, ink, trans)] : []),
     queue(past, now, ink, trans),
     waits(past, ink, trans),
     ratio(past, last, now, ink, trans)
@@ -104,6 +105,64 @@ function gpus(past: IPast, now: INow, ink: IInk, trans: ITranslate): IChart {
     sentence: trans('Now: %1 of %2 GPUs in use, %3 kept between cells.', now.used, now.gpus, now.kept),
     spec: dressed(ink, { layer: [lines, ...events(past, ink, trans)] })
   };
+}
+
+function busy(uses: IBusy[], past: IPast, ink: IInk, trans: ITranslate): IChart {
+  const last = newest(uses).map(one => trans('%1 %2 %', shortName(one.gpu), percent(one)));
+  return {
+    name: 'busy',
+    title: trans('How busy each GPU is'),
+    sentence: trans('At the last look: %1.', last.join(', ')),
+    spec: perGpu(uses, percent, [0, 100], trans('busy, %'), past, ink)
+  };
+}
+
+function memory(uses: IBusy[], past: IPast, ink: IInk, trans: ITranslate): IChart {
+  const last = newest(uses).map(one => trans('%1 %2 GiB', shortName(one.gpu), one.memory_gib.toFixed(1)));
+  const most = Math.max(1, ...uses.map(one => one.memory_gib));
+  return {
+    name: 'memory',
+    title: trans('Memory in use on each GPU'),
+    sentence: trans('At the last look: %1.', last.join(', ')),
+    spec: perGpu(uses, one => one.memory_gib, [0, most], trans('GiB'), past, ink)
+  };
+}
+
+const percent = (one: IBusy): number => Math.round(one.utilisation * 100);
+
+/** What was noted at the last look. */
+function newest(uses: IBusy[]): IBusy[] {
+  const at = uses.at(-1)?.at;
+  return uses.filter(one => one.at === at);
+}
+
+/** The host, and what tells its GPUs apart. */
+function shortName(gpu: string): string {
+  const [host = '', uuid = ''] = gpu.split('/');
+  return `${host}/${uuid.slice(0, 12)}`;
+}
+
+/** A line for each GPU; they differ in their dashes too. */
+function perGpu(
+  uses: IBusy[],
+  value: (one: IBusy) => number,
+  domain: [number, number],
+  title: string,
+  past: IPast,
+  ink: IInk
+): Spec {
+  const values = uses.map(one => ({ at: one.at * 1000, gpu: shortName(one.gpu), value: value(one) }));
+  return dressed(ink, {
+    data: { values },
+    mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, point: true },
+    encoding: {
+      x: time(past),
+      y: { field: 'value', type: 'quantitative', scale: { domain }, axis: { title, tickCount: TICKS } },
+      color: { field: 'gpu', scale: { range: ink.lines }, legend: LEGEND },
+      strokeDash: { field: 'gpu', scale: { range: DASHES }, legend: LEGEND },
+      tooltip: [{ field: 'gpu' }, { field: 'value', title }]
+    }
+  });
 }
 
 /** What happened, as marks on the time axis with a sign and a tooltip each. */

@@ -69,6 +69,22 @@ export function formatSeconds(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
 }
 
+/** Write for how long something has been there, in its greatest unit. */
+export function formatAge(seconds: number, trans: Translate): string {
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1) {
+    return trans('less than a minute');
+  }
+  const hours = Math.floor(minutes / 60);
+  const [count, unit] =
+    hours < 1
+      ? [minutes, trans('min')]
+      : hours < 48
+        ? [hours, trans('h')]
+        : [Math.floor(hours / 24), trans('days')];
+  return `${count} ${unit}`;
+}
+
 /** The one line of the status bar. */
 export function summary(facts: ICellFacts | null, trans: Translate): string {
   if (facts === null) {

@@ -6,7 +6,8 @@ import { Signal } from '@lumino/signaling';
 
 import type { LiveConnection } from './connection';
 import type { ITranslate } from './line';
-import { bringBack, deleteResting, putToRest } from './resting';
+import { isReplicated } from './replicated';
+import { bringBack, deleteResting, putToRest, shutDown } from './resting';
 import type { IListed, ILists } from './running';
 import { list } from './running';
 
@@ -36,7 +37,20 @@ export class KernelList {
         names.set(kernel.id, { name: name || path, path });
       }
     }
-    return list(this._live.store, kernelId => names.get(kernelId) ?? null, this.trans);
+    const ours = [...this._app.serviceManager.kernels.running()].filter(({ id }) => this.isReplicated(id));
+    return list(
+      this._live.store,
+      kernelId => names.get(kernelId) ?? null,
+      this._live.store.serverTime(Date.now() / 1000),
+      this.trans,
+      ours.map(({ id }) => id)
+    );
+  }
+
+  /** Whether a kernel of this server is a replicated one, and so listed here. */
+  isReplicated(kernelId: string): boolean {
+    const { kernels, kernelspecs } = this._app.serviceManager;
+    return [...kernels.running()].some(one => one.id === kernelId && isReplicated(one, kernelspecs));
   }
 
   /** Listen from now on, or no more. */
@@ -71,6 +85,22 @@ export class KernelList {
       this.open(one.path);
     }
     this._do(bringBack(this._app.serviceManager, one.kernelId));
+  }
+
+  /** Shut a kernel down if that is really meant: a hibernated one keeps its variables, this one does not. */
+  async askToShutDown(one: IListed): Promise<void> {
+    const { trans } = this;
+    const { button } = await showDialog({
+      title: trans('Shut down this kernel?'),
+      body: trans('All variables of %1 are lost. To keep them, hibernate it instead.', one.name),
+      buttons: [
+        Dialog.cancelButton({ label: trans('Cancel') }),
+        Dialog.warnButton({ label: trans('Shut Down') })
+      ]
+    });
+    if (button.accept) {
+      this._do(shutDown(this._app.serviceManager, one.kernelId));
+    }
   }
 
   /** Delete a kernel if that is really meant. */

@@ -3,6 +3,7 @@
 import type { IExecution } from '../generated/live';
 import type { Translate } from './facts';
 import { formatSeconds } from './facts.js'; // With its ending, so that node finds it too.
+import { KERNEL_ENDED } from './remembered.js';
 
 /** Which icon stands before a text. */
 export type Icon =
@@ -126,6 +127,9 @@ function doneMark(execution: IExecution, trans: ITranslate): IMark {
     return execution.began_at === null
       ? mark('skipped', trans('Cancelled'), trans('It was interrupted before it began'))
       : mark('skipped', trans('Interrupted'), '');
+  }
+  if (execution.ename === KERNEL_ENDED) {
+    return mark('skipped', trans('Stopped'), trans('Its kernel ended while the cell ran'));
   }
   if (execution.status === 'error') {
     return mark('failed', trans('Failed: %1', execution.ename || trans('error')), '');

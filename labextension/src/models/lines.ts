@@ -1,7 +1,7 @@
 // The lines of one notebook: a widget in the layout of each code cell that has run on a replicated kernel.
 // A driver: signals, one timer, the live region. Law: the notebook's file is not touched; a notebook on another
 // kernel gets nothing, and costs nothing.
-import type { Cell, ICellModel } from '@jupyterlab/cells';
+import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 import type { PanelLayout } from '@lumino/widgets';
@@ -24,6 +24,7 @@ import { isUndone } from './history';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
 import type { ITouched } from './live';
+import { LineMemory } from './remembered';
 
 const TICK_MS = 1_000;
 /** So long after the last key it is looked whether a cell still holds the code that ran. */
@@ -43,6 +44,7 @@ export class NotebookLines implements ILineSource {
   private _release: (() => void) | null = null;
   private _follows = '';
   private _unfollow: () => void = () => undefined;
+  private readonly _memory: LineMemory;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _speaking: ReturnType<typeof setTimeout> | undefined;
   private _said = '';
@@ -56,8 +58,10 @@ export class NotebookLines implements ILineSource {
     private readonly _settings: ISettings,
     private readonly _replicated: (kernel: Kernel.IKernelConnection) => boolean,
     private readonly _name: NameKernel,
+    place: string,
     readonly trans: ITranslate
   ) {
+    this._memory = new LineMemory(() => `${place}:${_panel.context.path}`);
     this._live = document.createElement('div');
     this._live.className = 'jp-replkernel-spoken';
     this._live.setAttribute('role', 'status');
@@ -77,7 +81,8 @@ export class NotebookLines implements ILineSource {
     _panel.disposed.connect(() => {
       this.dispose();
     });
-    void sessionContext.ready.then(() => {
+    void Promise.all([sessionContext.ready, _panel.context.ready]).then(() => {
+      this._memory.open();
       this._onKernel();
     });
   }
@@ -91,7 +96,22 @@ export class NotebookLines implements ILineSource {
   }
 
   execution(cellId: string): IExecution | null {
-    return this._connection.store.ofCell(this._kernelId, cellId);
+    return this._connection.store.ofCell(this._kernelId, cellId) ?? this._past(cellId);
+  }
+
+  ended(execution: IExecution): boolean {
+    return this._memory.has(execution);
+  }
+
+  /** What a kernel that has ended did with a cell, while the cell holds its code and what it has put out. */
+  private _past(cellId: string): IExecution | null {
+    const past = this._memory.past(cellId, this._kernelId);
+    const model = this._cell(cellId)?.model as ICodeCellModel | undefined;
+    if (past === null || model?.type !== 'code') {
+      return null;
+    }
+    const shows = model.executionCount !== null || model.outputs.length > 0;
+    return shows && this.isCodeOf(past) ? past : null;
   }
 
   pins(execution: IExecution): readonly IPin[] {
@@ -187,7 +207,7 @@ export class NotebookLines implements ILineSource {
     const kernel = this._panel.sessionContext.session?.kernel;
     const shown = this._settings.value.cellLines && !this._panel.isDisposed;
     if (!kernel || !shown || !this._replicated(kernel)) {
-      this._stop();
+      this._stop(shown && !kernel);
       return;
     }
     if (this._release === null) {
@@ -203,8 +223,10 @@ export class NotebookLines implements ILineSource {
     this._showAll();
   }
 
-  private _stop(): void {
+  /** Listen no more; `stay`: the kernel has ended, and its lines stay with its outputs. */
+  private _stop(stay = false): void {
     clearTimeout(this._timer);
+    this._memory.stop();
     this._release?.();
     this._release = null;
     this._follow('');
@@ -213,6 +235,10 @@ export class NotebookLines implements ILineSource {
     this._connection.interrupted.disconnect(this._showAll, this);
     this._live.remove();
     this._warn();
+    if (stay) {
+      this._show(null);
+      return;
+    }
     for (const [cell, line] of this._lines) {
       cell.removeClass('jp-replkernel-mod-waits');
       this._observer.unobserve(line.node);
@@ -240,6 +266,9 @@ export class NotebookLines implements ILineSource {
     this._warn();
     if (touched.kernels.has(this._kernelId) || touched.cluster) {
       this._show(cells ?? null);
+    }
+    if (cells !== undefined) {
+      this._memory.follow(() => this._kernelId, this._connection.store);
     }
   }
 
@@ -276,7 +305,7 @@ export class NotebookLines implements ILineSource {
       if (type !== 'code' || (cellIds !== null && !cellIds.has(id))) {
         continue;
       }
-      const execution = known.get(id);
+      const execution = known.get(id) ?? this._past(id) ?? undefined;
       const bare = execution === undefined && this._asks(cell.model) === '';
       const line = bare ? this._lines.get(cell) : this._line(cell);
       // One that is hidden, as after a restart of the kernel, cannot be seen, but may have something to show now.

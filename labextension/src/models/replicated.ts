@@ -5,7 +5,7 @@ import type { NameKernel } from './cluster';
 import { KERNEL_NAME, PROVISIONER_NAME } from './watcher';
 
 /** Tell whether a kernel is replicated, as its kernelspec says. */
-export function isReplicated(kernel: Kernel.IKernelConnection, specs: KernelSpec.IManager): boolean {
+export function isReplicated(kernel: Kernel.IModel, specs: KernelSpec.IManager): boolean {
   const spec = specs.specs?.kernelspecs[kernel.name];
   const provisioner = spec?.metadata?.['kernel_provisioner'] as Record<string, unknown> | undefined;
   return kernel.name === KERNEL_NAME || provisioner?.['provisioner_name'] === PROVISIONER_NAME;

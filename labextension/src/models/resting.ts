@@ -46,6 +46,14 @@ export async function bringBack(services: ServiceManager.IManager, kernelId: str
   await speak(services, model, resume);
 }
 
+/** End a kernel of this server, with its session and its variables. */
+export async function shutDown(services: ServiceManager.IManager, kernelId: string): Promise<void> {
+  const session = [...services.sessions.running()].find(one => one.kernel?.id === kernelId);
+  await (session === undefined
+    ? services.kernels.shutdown(kernelId)
+    : services.sessions.shutdown(session.id));
+}
+
 /** Delete a hibernated kernel for good, with the session that it may have. */
 export async function deleteResting(services: ServiceManager.IManager, kernelId: string): Promise<void> {
   await call(services, 'DELETE', kernelId);

@@ -40,6 +40,7 @@ function activate(
           settings,
           kernel => isReplicated(kernel, app.serviceManager.kernelspecs),
           nameBySession(app.serviceManager),
+          app.serviceManager.serverSettings.baseUrl,
           (message, ...values) => trans.__(message, ...values)
         )
     )

@@ -10,8 +10,10 @@ import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { gpuIcon, hibernateIcon } from '../components/panelIcon';
-import { RestingLabel } from '../components/restingLabel';
+import { ActionLabel } from '../components/actionLabel';
 import { KernelList } from '../models/kernelList';
+import type { IsOurs } from '../models/runningItems';
+import { flat, isOne, without } from '../models/runningItems';
 import { ILive } from '../tokens';
 
 function runningSection(kernels: KernelList): IRunningSessions.IManager {
@@ -21,7 +23,16 @@ function runningSection(kernels: KernelList): IRunningSessions.IManager {
     running: () =>
       kernels.lists.running.map(one => ({
         icon: () => gpuIcon,
-        label: () => one.name,
+        label: () => (
+          <ActionLabel
+            name={one.name}
+            action={trans('Shut Down')}
+            title={trans('End %1 with all its variables', one.name)}
+            act={() => {
+              void kernels.askToShutDown(one);
+            }}
+          />
+        ),
         labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
         detail: () => one.detail,
         shutdown: () => {
@@ -61,16 +72,17 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
       kernels.lists.resting.map(one => ({
         icon: () => gpuIcon,
         label: () => (
-          <RestingLabel
+          <ActionLabel
             name={one.name}
             action={trans('Resume')}
             title={trans('Resume %1 with all its variables', one.name)}
-            resume={() => {
+            act={() => {
               kernels.resume(one);
             }}
           />
         ),
-        labelTitle: () => one.path || one.kernelId,
+        labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
+        detail: () => one.detail,
         shutdown: () => {
           void kernels.askToDelete(one);
         }
@@ -91,6 +103,28 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
   };
 }
 
+/** Have JupyterLab's own sections leave out the kernels that ours list, and leave these alone. */
+function listOnce(manager: IRunningSessions.IManager, kernels: KernelList): void {
+  const { trans } = kernels;
+  const all = manager.running.bind(manager);
+  const endAll = manager.shutdownAll.bind(manager);
+  const said = manager.shutdownAllConfirmationText;
+  const ours: IsOurs = kernelId => kernels.isReplicated(kernelId);
+  const hides = (): boolean => flat(all({ mode: 'tree' })).some(item => isOne(item, ours));
+  manager.running = options => without(all(options), ours);
+  manager.shutdownAll = () => {
+    if (hides()) {
+      flat(manager.running({ mode: 'tree' })).forEach(item => item.shutdown?.());
+    } else {
+      endAll();
+    }
+  };
+  manager.shutdownAllConfirmationText = () =>
+    hides()
+      ? trans('Shut down all kernels of this section? Replicated kernels keep running.')
+      : ((typeof said === 'function' ? said() : said) ?? '');
+}
+
 function activate(
   app: JupyterFrontEnd,
   live: ILive,
@@ -100,6 +134,12 @@ function activate(
 ): void {
   const trans = (translator ?? nullTranslator).load('replkernel');
   const kernels = new KernelList(app, live, (message, ...values) => trans.__(message, ...values));
+  managers.items().forEach(manager => {
+    listOnce(manager, kernels);
+  });
+  managers.added.connect((_, manager) => {
+    listOnce(manager, kernels);
+  });
   managers.add(runningSection(kernels));
   managers.add(restingSection(kernels));
   if (sidebar instanceof Widget) {

@@ -81,9 +81,7 @@ class PastHandler(SchedulerHandler):
     """/api/v1/past."""
 
     operations: ClassVar = {
-        "get": Operation(
-            "The cluster's last day in counts, for charts; it begins with the process.", {200: Past}
-        )
+        "get": Operation("The cluster's last day in counts, for charts; its journal keeps it.", {200: Past})
     }
 
     async def get(self) -> None:

@@ -60,8 +60,9 @@ class Move(msgspec.Struct, frozen=True):
 class Kernel(msgspec.Struct, frozen=True):
     """One replicated kernel. `answers` is false while its router does not.
 
-    `served` tells whether this server has it, `routed` whether its router runs on this machine, `cwd` the
-    directory of one at rest.
+    `served` tells whether this server has it, `routed` whether its router runs on this machine. `began` is
+    the Unix time of its start (0: not known). Of one at rest `cwd` is the directory, `rested` since when it
+    rests, `state_bytes` its size.
     """
 
     kernel_id: str
@@ -69,6 +70,9 @@ class Kernel(msgspec.Struct, frozen=True):
     served: bool
     routed: bool
     cwd: str
+    began: float
+    rested: float
+    state_bytes: int
     rest: str
     answers: bool
     executor: str

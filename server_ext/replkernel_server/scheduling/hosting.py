@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 
+import msgspec
 from replkernel_scheduler.events import MonthBegan
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import HostShape
@@ -28,7 +29,7 @@ from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.launching import Launching
 from replkernel_server.scheduling.live_policies import check_live
 from replkernel_server.scheduling.metrics import Metrics
-from replkernel_server.scheduling.past import SAMPLE_S, PastKeeper
+from replkernel_server.scheduling.past import PAST_S, SAMPLE_S, PastKeeper, Sample
 from replkernel_server.scheduling.recovery import Recovered, recover
 from replkernel_server.scheduling.settings import ServiceSettings
 from replkernel_server.scheduling.shortening import Shortening
@@ -117,10 +118,20 @@ class Hosted:
         await self.driver.close()
 
     async def _keep_past(self) -> None:
-        """Look at the cluster from time to time, for the charts."""
+        """Look at the cluster from time to time, for the charts; go on where the journal's looks end."""
+        with contextlib.suppress(ServerError, msgspec.MsgspecError):
+            kept = await self.driver.in_journal(self.driver.journal.past)
+            samples = [msgspec.json.decode(one, type=Sample) for one in kept]
+            self.past.restore(one for one in samples if one.point.at >= time.time() - PAST_S)
         while True:
             with contextlib.suppress(ServerError):
-                self.past.look(await self.driver.view("hosts", "leases", "waiting", "kernels"), time.time())
+                view = await self.driver.view("hosts", "leases", "waiting", "kernels")
+                use_of = self.channel.desk.hosts.use_of
+                sample = self.past.look(
+                    view, time.time(), {host.name: use_of(host.name) for host in view.hosts}
+                )
+                at, told = sample.point.at, msgspec.json.encode(sample).decode()
+                await self.driver.in_journal(self.driver.journal.add_past, at, told, at - PAST_S)
             await asyncio.sleep(SAMPLE_S)
 
     async def _keep_months(self, last: float) -> None:

@@ -21,6 +21,7 @@ from replkernel_server.scheduling.journal_tables import (
     EVENT,
     HEAD,
     PAGE,
+    PAST,
     SNAPSHOT,
     SNAPSHOT_PART,
     TABLES,
@@ -71,7 +72,7 @@ class Journal(JournalReading):
         if HEAD.name in found:
             version = self._connection.execute(select(func.min(HEAD.c.version))).scalar()
         self._connection.rollback()
-        missing = set(TABLES.tables) - found
+        missing = set(TABLES.tables) - found - {PAST.name}  # Earlier releases made none.
         if version == VERSION_WITHOUT_SNAPSHOTS:
             missing -= {SNAPSHOT.name, SNAPSHOT_PART.name}
         if version is not None and missing:
@@ -112,6 +113,18 @@ class Journal(JournalReading):
             ) from error
         entries = [UsageEntry(*row) for row in rows]
         return [(entry, msgspec.json.decode(entry.usage, type=CellUsage)) for entry in entries]
+
+    def past(self) -> list[str]:
+        """Return what looks at the cluster found, oldest first."""
+        try:
+            return [row.sample for row in self._rows(select(PAST.c.sample).order_by(PAST.c.at))]
+        except SQLAlchemyError as error:
+            raise self._failed(error) from error
+
+    def add_past(self, at: float, sample: str, since: float) -> None:
+        """Add what a look has found, and drop what is from before `since` or from a clock that went wrong."""
+        self._delete(PAST, (PAST.c.at < since) | (PAST.c.at >= at))
+        self._write([(PAST, [{"at": at, "sample": sample}])])
 
     # -- what a snapshot makes needless: each of these is one small transaction ---------------------
 

@@ -7,6 +7,7 @@
 | replkernel_usage | what one lease cost, as JSON, in the transaction of the event that ended its use |
 | replkernel_snapshot | that there is a snapshot of the core behind an event, with its digest |
 | replkernel_snapshot_part | a piece of it; pieces without a row in the table above are of none |
+| replkernel_past | what one look found, as JSON, and its Unix time: for charts alone |
 
 Law: a check is the CRC of the row, of the effects that followed and of the check before, so that a replay
 which decides otherwise is noticed at the event where it does.
@@ -74,6 +75,12 @@ SNAPSHOT_PART = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("part", Integer, primary_key=True, autoincrement=False),
     Column("data", LargeBinary, nullable=False),
+)
+PAST = Table(
+    "replkernel_past",
+    TABLES,
+    Column("at", Double, primary_key=True, autoincrement=False),
+    Column("sample", Text, nullable=False),
 )
 
 

@@ -10,11 +10,16 @@ from replkernel_scheduler.effects import ReplicaMoved, UsageRecorded
 from replkernel_scheduler.view import ClusterView
 from replkernel_server.scheduling.past import (
     DELAYS_MAX,
+    GPU_LOOKS,
     POINTS_MAX,
     POINTS_TOLD_MAX,
     SAMPLE_S,
+    Busy,
     PastKeeper,
+    Sample,
 )
+
+from replkernel.leasing.wire import GpuUse
 
 
 def view(hosts: int = 1, waiting: int = 0, **phases: int) -> ClusterView:
@@ -72,3 +77,22 @@ def test_however_long_it_lasts_no_more_is_kept_or_told_than_the_bounds() -> None
     assert POINTS_TOLD_MAX // 2 < len(told.points) <= POINTS_TOLD_MAX
     assert told.points[-1].at == (POINTS_MAX + 9) * SAMPLE_S, "the newest is always told"
     assert len(told.delays) == DELAYS_MAX
+
+
+def test_how_busy_each_gpu_was_is_kept_each_minute() -> None:
+    past = PastKeeper()
+    for number in range(GPU_LOOKS + 1):
+        use = {"g1": GpuUse("g1", number / 10, 2.5)}
+        past.look(view(), number * SAMPLE_S, {"a": use})
+    assert past.tell().busy == [Busy(0.0, "a/g1", 0.0, 2.5), Busy(60.0, "a/g1", 0.4, 2.5)]
+
+
+def test_another_process_goes_on_from_the_samples_of_this_one() -> None:
+    past, after = PastKeeper(), PastKeeper()
+    past.observe([effect(UsageRecorded, usage=SimpleNamespace(queued_s=2.0))], 0.0)
+    samples = [past.look(view(1), 0.0, {"a": {"g": GpuUse("g", 0.5)}}), past.look(view(2), SAMPLE_S)]
+    told = past.tell()
+    after.restore(msgspec.json.decode(msgspec.json.encode(one), type=Sample) for one in samples)
+    assert after.tell() == told
+    after.look(view(2), 2 * SAMPLE_S)
+    assert after.tell().happenings == told.happenings, "hosts that were there before are not called new"

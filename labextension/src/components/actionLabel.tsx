@@ -1,12 +1,12 @@
-// The name of a hibernated kernel in the Running panel, with the button that resumes it.
+// The name of a kernel in the Running panel, with a button that says what it does.
 import * as React from 'react';
 
 /** The name and the button. */
-export function RestingLabel(props: {
+export function ActionLabel(props: {
   name: string;
   action: string;
   title: string;
-  resume: () => void;
+  act: () => void;
 }): React.JSX.Element {
   return (
     <span className="jp-replkernel-resting">
@@ -17,7 +17,7 @@ export function RestingLabel(props: {
         title={props.title}
         onClick={event => {
           event.stopPropagation();
-          props.resume();
+          props.act();
         }}
       >
         {props.action}
