@@ -80,6 +80,7 @@ test('differences have a line each, and keys lead within the list', () => {
   const lines = differencesInWords(found, trans);
   assert.equal(lines.length, 3);
   assert.match(lines[0], /^x: .* → not there$/);
+  assert.match(lines[1], /^y: \[1\] \(.*\) → /);
   assert.equal(lines[2], 'and 4 more');
   assert.deepEqual(
     ['ArrowDown', 'ArrowUp', 'Home', 'End', 'a'].map(key => rowAfter(key, 0, 3)),

@@ -64,8 +64,12 @@ export function marksOf(document: IHistoryDocument, point: string): string[] {
 
 /** Write what differs between two points, a line for each variable. */
 export function differencesInWords(found: IComparisonDocument, trans: ITranslate): string[] {
-  const size = (bytes: number | null | undefined): string =>
-    bytes === null || bytes === undefined ? trans('not there') : formatBytes(bytes);
-  const lines = found.differences.map(one => `${one.name}: ${size(one.before)} → ${size(one.after)}`);
+  const side = (bytes: number | null | undefined, shown = ''): string => {
+    const size = bytes === null || bytes === undefined ? trans('not there') : formatBytes(bytes);
+    return shown === '' ? size : `${shown} (${size})`;
+  };
+  const lines = found.differences.map(
+    one => `${one.name}: ${side(one.before, one.was)} → ${side(one.after, one.now)}`
+  );
   return found.more > 0 ? [...lines, trans('and %1 more', found.more)] : lines;
 }
