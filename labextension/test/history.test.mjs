@@ -73,7 +73,7 @@ test('differences have a line each, and keys lead within the list', () => {
   const found = {
     differences: [
       { name: 'x', before: 10 },
-      { name: 'y', before: 1, after: 2 }
+      { name: 'y', before: 1, after: 2, was: '[1]' }
     ],
     more: 4
   };
