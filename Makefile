@@ -108,7 +108,7 @@ format: $(STAMP) ## write what `make check` wants to see
 	$(BIN)/ruff format .
 	$(if $(NODE),npm run format)
 
-##@ Test what takes longer (minutes; chaos, hosts and soak up to hours)
+##@ Test what takes longer (minutes to hours)
 
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
