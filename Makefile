@@ -67,7 +67,7 @@ $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
 	@echo "Building the lab extension: half a minute …"
 	@npm run --silent build
 
-##@ Test
+##@ Test (the first of them installs 2.5 GB: about four minutes)
 
 test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
 	$(PYTEST) $(BESIDE) $(TESTS) -m $(FAST)
@@ -108,7 +108,7 @@ format: $(STAMP) ## write what `make check` wants to see
 	$(BIN)/ruff format .
 	$(if $(NODE),npm run format)
 
-##@ Test what takes longer
+##@ Test what takes longer (minutes to hours)
 
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
@@ -138,7 +138,7 @@ ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
 	$(BIN)/python -m tests.ui.pictures
 
-##@ Measure
+##@ Measure (minutes to hours)
 
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench

@@ -65,7 +65,7 @@ def options_of_lab(data: Path) -> list[str]:
     settings = data / "lab-settings"
     settings.mkdir(exist_ok=True)
     (settings / "overrides.json").write_text(json.dumps(ASKS_NOTHING))
-    options = ["--LabApp.default_url=/lab/tree/examples/demo.ipynb", "--Application.log_level=WARN"]
+    options = ["--LabApp.default_url=/lab/tree/examples/demo.ipynb", "--Application.log_level=ERROR"]
     return [*options, f"--LabApp.app_settings_dir={settings}"]
 
 
