@@ -85,3 +85,17 @@ test('lines differ in more than their colour, and what happened has a sign', () 
   assert.equal(new Set(lines.encoding.strokeDash.scale.range.map(String)).size, 3);
   assert.deepEqual(signs.data.values, [{ at: 20000, sign: '→', said: 'replica moved: 2' }]);
 });
+
+test('each GPU has a line and a name of its own, and words for the last look', () => {
+  const use = (at, gpu, utilisation) => ({ at, gpu, utilisation, memory_gib: 2 });
+  const busy = [
+    use(1, 'a/GPU-x-1', 0.1),
+    use(1, 'a/GPU-x-2', 0.2),
+    use(2, 'a/GPU-x-2', 0.4),
+    use(2, 'b/y', 1)
+  ];
+  const { sentence, spec } = of('busy', past({ busy }));
+  assert.equal(sentence, 'At the last look: a GPU 1: 40 %, b GPU 0: 100 %.');
+  assert.equal(new Set(spec.data.values.map(one => one.gpu)).size, 3);
+  assert.match(of('memory', past({ busy })).sentence, /b GPU 0: 2\.0 GiB/);
+});

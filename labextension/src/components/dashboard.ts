@@ -98,7 +98,6 @@ export class Dashboard extends Panel {
     this.addClass('jp-replkernel-dashboard');
     _live.changed.connect(this._onChanged, this);
     this.node.setAttribute('role', 'region');
-    this.node.tabIndex = 0;
     this._note.node.setAttribute('role', 'status');
     this.addWidget(this._note);
     this._poll = new Poll({

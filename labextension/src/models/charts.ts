@@ -108,23 +108,25 @@ function gpus(past: IPast, now: INow, ink: IInk, trans: ITranslate): IChart {
 }
 
 function busy(uses: IBusy[], past: IPast, ink: IInk, trans: ITranslate): IChart {
-  const last = newest(uses).map(one => trans('%1 %2 %', shortName(one.gpu), percent(one)));
+  const name = nameGpus(uses, trans);
+  const last = newest(uses).map(one => trans('%1: %2 %', name(one), percent(one)));
   return {
     name: 'busy',
     title: trans('How busy each GPU is'),
     sentence: trans('At the last look: %1.', last.join(', ')),
-    spec: perGpu(uses, percent, [0, 100], trans('busy, %'), past, ink)
+    spec: perGpu(uses, name, percent, [0, 100], trans('busy, %'), past, ink)
   };
 }
 
 function memory(uses: IBusy[], past: IPast, ink: IInk, trans: ITranslate): IChart {
-  const last = newest(uses).map(one => trans('%1 %2 GiB', shortName(one.gpu), one.memory_gib.toFixed(1)));
+  const name = nameGpus(uses, trans);
+  const last = newest(uses).map(one => trans('%1: %2 GiB', name(one), one.memory_gib.toFixed(1)));
   const most = Math.max(1, ...uses.map(one => one.memory_gib));
   return {
     name: 'memory',
     title: trans('Memory in use on each GPU'),
     sentence: trans('At the last look: %1.', last.join(', ')),
-    spec: perGpu(uses, one => one.memory_gib, [0, most], trans('GiB'), past, ink)
+    spec: perGpu(uses, name, one => one.memory_gib, [0, most], trans('GiB'), past, ink)
   };
 }
 
@@ -136,22 +138,26 @@ function newest(uses: IBusy[]): IBusy[] {
   return uses.filter(one => one.at === at);
 }
 
-/** The host, and what tells its GPUs apart. */
-function shortName(gpu: string): string {
-  const [host = '', uuid = ''] = gpu.split('/');
-  return `${host}/${uuid.slice(0, 12)}`;
+/** Name each GPU by its host and its number there. */
+function nameGpus(uses: IBusy[], trans: ITranslate): (one: IBusy) => string {
+  const found = [...new Set(uses.map(one => one.gpu))].sort();
+  const host = (gpu: string): string => gpu.slice(0, gpu.indexOf('/'));
+  const number = (gpu: string): number => found.filter(one => host(one) === host(gpu)).indexOf(gpu);
+  const names = new Map(found.map(gpu => [gpu, trans('%1 GPU %2', host(gpu), number(gpu))]));
+  return one => names.get(one.gpu) ?? one.gpu;
 }
 
 /** A line for each GPU; they differ in their dashes too. */
 function perGpu(
   uses: IBusy[],
+  name: (one: IBusy) => string,
   value: (one: IBusy) => number,
   domain: [number, number],
   title: string,
   past: IPast,
   ink: IInk
 ): Spec {
-  const values = uses.map(one => ({ at: one.at * 1000, gpu: shortName(one.gpu), value: value(one) }));
+  const values = uses.map(one => ({ at: one.at * 1000, gpu: name(one), value: value(one) }));
   return dressed(ink, {
     data: { values },
     mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, point: true },

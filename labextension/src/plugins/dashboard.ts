@@ -33,6 +33,7 @@ function activate(
       trans.__(message, ...values)
     );
     const widget = new MainAreaWidget({ content });
+    content.node.tabIndex = 0; // It scrolls: by keys, too.
     widget.id = ID;
     widget.toolbar.hide();
     widget.title.label = trans.__('GPU cluster');
