@@ -21,6 +21,7 @@ from tests.kubernetes.cluster import Cluster, Json, Refused
 
 LOOK_S = 0.3
 BEAT_S = 2.0
+PORT_FIRST = 8700
 MARK = "TEST_POD_UID"
 """In the environment of a pod's processes: kernels are nobody's children, and end with their container."""
 
@@ -28,8 +29,16 @@ MARK = "TEST_POD_UID"
 class Kubelets:
     """Those of all nodes but the ones in `dead`."""
 
-    def __init__(self, cluster: Cluster, place: Path, env: Mapping[str, str] | None = None) -> None:
-        """`env`: what cluster DNS and device plugin would bring to agents; None: pods are no processes."""
+    def __init__(
+        self, cluster: Cluster, place: Path, env: Mapping[str, str] | None = None, shared: str = ""
+    ) -> None:
+        """`env`: what cluster DNS and device plugin would bring to agents; None: pods are no processes.
+
+        `shared`: an address that all pods have, each with ports of its own (`ports`); agents are not reached
+        from elsewhere at those of loopback.
+        """
+        self.ports: dict[str, int] = {}
+        self._shared = shared
         self.dead: set[str] = set()
         self.pulls_fail: str = ""
         self._cluster, self._place, self._env = cluster, place, env
@@ -46,6 +55,10 @@ class Kubelets:
         self._thread.join()
         for uid in [*self._processes]:
             self._end(uid)
+
+    def running(self) -> set[str]:
+        """Return the pods whose process runs, by their uid."""
+        return set(self._processes)
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):
@@ -132,6 +145,10 @@ class Kubelets:
             "REPLKERNEL_SOCKET_DIR": f"/tmp/rk-{uid[:8]}",
             **(self._env or {}),
         }
+        if self._shared:
+            first = self.ports.setdefault(uid, PORT_FIRST + 100 * len(self.ports))
+            env |= {"REPLKERNEL_BIND": self._shared, "REPLKERNEL_AGENT_PORT": str(first)}
+            env["REPLKERNEL_PORTS"] = f"{first}-{first + 99}"
         command = [_expanded(word, env) for word in container["command"]]
         with (self._place / f"{pod['metadata']['name']}.log").open("ab") as log:
             self._processes[uid] = subprocess.Popen(
