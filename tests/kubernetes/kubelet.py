@@ -23,7 +23,7 @@ LOOK_S = 0.3
 BEAT_S = 2.0
 PORT_FIRST = 8700
 MARK = "TEST_POD_UID"
-"""In the environment of a pod's processes: kernels are nobody's children, and end with their container."""
+"""In the environment of a pod's agent."""
 
 
 class Kubelets:
@@ -167,8 +167,8 @@ class Kubelets:
         return {**there, "status.podIP": address}[field]
 
     def _end(self, uid: str) -> None:
-        """End all that runs in a pod, as the end of its container does."""
-        process = self._processes.pop(uid, None)
+        """End what runs in a pod and has its mark; kernel processes do not, and live on as in no container."""
+        process = self._processes.get(uid)
         if process is None:
             return
         mark = f"{MARK}={uid}".encode()
@@ -177,6 +177,7 @@ class Kubelets:
                 if mark in entry.read_bytes().split(b"\0"):
                     os.kill(int(entry.parent.name), signal.SIGKILL)
         process.wait()
+        self._processes.pop(uid, None)
 
 
 def _container(name: str, state: Json, *, ready: bool) -> Json:

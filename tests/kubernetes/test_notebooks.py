@@ -127,14 +127,8 @@ def test_replicas_are_plain_pods_that_a_user_of_one_namespace_makes(
         settings = {"REPLKERNEL_HOSTS": named, "REPLKERNEL_STORE": store, "REPLKERNEL_HOST_LOST_S": "2"}
         with kernel(tmp_path, **settings) as live:
             ran = eventually(lambda: (r := live.run("x = [1]; y = x; print(len(y))")).status == "ok" and r)
-            lost = str(ran.said["host"])
-            uid = next(p["metadata"]["uid"] for p in cluster.pods(space) if p["metadata"]["name"] == lost)
-            cluster.ask("DELETE", f"/api/v1/namespaces/{space}/pods/{lost}", {"gracePeriodSeconds": 0})
-            eventually(lambda: uid not in kubelets.running(), 30)
-            ran = eventually(lambda: (r := live.run("print(x, y is x)")).status == "ok" and r)
-            assert ran.out.strip() == "[1] True" and ran.said["host"] != lost
-            again = eventually(lambda: {p["metadata"]["uid"] for p in cluster.pods(space)} - {uid})
-            assert again, "its StatefulSet makes another"
+            where = eventually(lambda: (found := standing()) and len(found) == 3 and found)
+            assert set(where.values()) == set(ports()) and ran.said["host"] in ports()
     finally:
         path = f"/apis/apps/v1/namespaces/{space}/statefulsets/replicas"
         cluster.ask("DELETE", path, {"propagationPolicy": "Background"})
