@@ -167,7 +167,7 @@ class Kubelets:
         return {**there, "status.podIP": address}[field]
 
     def _end(self, uid: str) -> None:
-        """End what runs in a pod and has its mark; kernel processes do not, and live on as in no container."""
+        """End what has a pod's mark; kernel processes do not, and live on, as in no container."""
         process = self._processes.get(uid)
         if process is None:
             return
