@@ -21,15 +21,24 @@ from tests.kubernetes.cluster import Cluster, Json, Refused
 
 LOOK_S = 0.3
 BEAT_S = 2.0
+PORT_FIRST = 8700
 MARK = "TEST_POD_UID"
-"""In the environment of a pod's processes: kernels are nobody's children, and end with their container."""
+"""In the environment of a pod's agent."""
 
 
 class Kubelets:
     """Those of all nodes but the ones in `dead`."""
 
-    def __init__(self, cluster: Cluster, place: Path, env: Mapping[str, str] | None = None) -> None:
-        """`env`: what cluster DNS and device plugin would bring to agents; None: pods are no processes."""
+    def __init__(
+        self, cluster: Cluster, place: Path, env: Mapping[str, str] | None = None, shared: str = ""
+    ) -> None:
+        """`env`: what cluster DNS and device plugin would bring to agents; None: pods are no processes.
+
+        `shared`: an address that all pods have, each with ports of its own (`ports`); agents are not reached
+        from elsewhere at those of loopback.
+        """
+        self.ports: dict[str, int] = {}
+        self._shared = shared
         self.dead: set[str] = set()
         self.pulls_fail: str = ""
         self._cluster, self._place, self._env = cluster, place, env
@@ -46,6 +55,10 @@ class Kubelets:
         self._thread.join()
         for uid in [*self._processes]:
             self._end(uid)
+
+    def running(self) -> set[str]:
+        """Return the pods whose process runs, by their uid."""
+        return set(self._processes)
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):
@@ -132,6 +145,10 @@ class Kubelets:
             "REPLKERNEL_SOCKET_DIR": f"/tmp/rk-{uid[:8]}",
             **(self._env or {}),
         }
+        if self._shared:
+            first = self.ports.setdefault(uid, PORT_FIRST + 100 * len(self.ports))
+            env |= {"REPLKERNEL_BIND": self._shared, "REPLKERNEL_AGENT_PORT": str(first)}
+            env["REPLKERNEL_PORTS"] = f"{first}-{first + 99}"
         command = [_expanded(word, env) for word in container["command"]]
         with (self._place / f"{pod['metadata']['name']}.log").open("ab") as log:
             self._processes[uid] = subprocess.Popen(
@@ -150,8 +167,8 @@ class Kubelets:
         return {**there, "status.podIP": address}[field]
 
     def _end(self, uid: str) -> None:
-        """End all that runs in a pod, as the end of its container does."""
-        process = self._processes.pop(uid, None)
+        """End what has a pod's mark; kernel processes do not, and live on, as in no container."""
+        process = self._processes.get(uid)
         if process is None:
             return
         mark = f"{MARK}={uid}".encode()
@@ -160,6 +177,7 @@ class Kubelets:
                 if mark in entry.read_bytes().split(b"\0"):
                     os.kill(int(entry.parent.name), signal.SIGKILL)
         process.wait()
+        self._processes.pop(uid, None)
 
 
 def _container(name: str, state: Json, *, ready: bool) -> Json:
