@@ -115,12 +115,12 @@ def measure_sequences() -> Result:
     found = kishu(["sequences"], [(one.name, list(one.cells)) for one in there[::SAMPLE]])
     if isinstance(found, str):
         raise RuntimeError(found)
-    right = sum(outcome == "right" for outcome in found.values())
     counts = {kind: list(found.values()).count(kind) for kind in sorted(set(found.values()))}
     wrong = sorted(name for name, outcome in found.items() if outcome != "right")
     details = {"of": len(found), "outcomes": counts, "not_right": wrong}
     goal = "ours: make nightly, tests/e2e/state/test_going_back.py"
-    return Result("kishu_sequences", "right", [], [right], goal, details)
+    print(f"Kishu, of {len(found)} sequences: {counts}")
+    return Result("kishu_sequences", "", [], [], goal, details)
 
 
 def kishu(words: list[str], work: Any) -> Any:
