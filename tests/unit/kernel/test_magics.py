@@ -178,7 +178,7 @@ def test_status_asked_by_a_cell_says_that_this_one_runs(capsys: pytest.CaptureFi
     replica.kept_back, replica.unstored = (lambda: ""), (list)
     out = ask(replica, "status", capsys)
     assert "kernel k1:\n  busy (this cell), 4 executions" in out
-    assert "kernel k2: idle, 9 executions" in out
+    assert "kernel k2:\n  idle, 9 executions" in out
     told = read_document(ask(replica, "status --json", capsys).encode())
     assert [kernel.state for kernel in told.kernels] == ["busy", "idle"]
 
