@@ -91,6 +91,8 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
         known = self._known()
         for done in range(steps):
             point = known.get(at)
+            if point is not None and point.parent is None:
+                raise NoSuchPoint(_FROM_HERE.format(done, "change" if done == 1 else "changes"))
             if point is None or point.parent is None or point.parent not in known:
                 raise NoSuchPoint(_TOO_FAR.format(done, "change" if done == 1 else "changes"))
             at = point.parent
@@ -141,17 +143,25 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
         if found is None and (exact := _ADDRESS.fullmatch(word)):
             found = Mark(Seq(int(exact[1])), int(exact[2]))
         if found is None and word.strip("[]").isdigit():
-            number = int(word.strip("[]"))
-            ends = [point for point in self.points if point.to is None]
-            before = [point for point in ends if point.number <= number]
-            known = before and (number <= self.points[-1].number)
-            found = before[-1].mark if known else None
+            found = self._after_cell(int(word.strip("[]")))
         if found is None or found not in self._known():
             raise NoSuchPoint(
                 f"There is no point `{word}` in the history: `%replkernel history` lists what is kept. "
                 "Settings REPLKERNEL_HISTORY_POINTS, _HOURS and _MIB say how many are; a marked one stays."
             )
         return found
+
+    def _after_cell(self, number: int) -> Mark | None:
+        """Return the point that a cell made, or as which the notebook was then; None if it is not kept."""
+        own = [point.mark for point in self.points if point.number == number and point.to is None]
+        if own:
+            return own[-1]
+        before = [point for point in self.points if point.number <= number]
+        behind = next((point for point in self.points if point.number > number), None)
+        if not before or (behind is None and number > before[-1].number):
+            return None
+        at = before[-1].stands_for
+        return at if behind is None or behind.parent == at else None
 
     def point(self, mark: Mark) -> PointInfo:
         """Return a point that is kept."""
@@ -161,6 +171,10 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
         return {point.mark: point for point in self.points}
 
 
+_FROM_HERE = (
+    "The history begins {0} {1} before this: a notebook's, a fork's and an imported file's first state "
+    "cannot be undone."
+)
 _TOO_FAR = (
     "The history goes back only {0} {1} from here: earlier points are not kept "
     "(settings REPLKERNEL_HISTORY_POINTS, _HOURS and _MIB)."

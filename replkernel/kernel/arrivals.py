@@ -101,7 +101,8 @@ class Arrivals:
         with self._interrupts.put_off():
             self._fetch([blob for blob in way.blobs() if self._state.ahead.missing(blob)])
             self._state.go_back(way)
-            self._rebuild(everything=True)
+            with self._prompts.unders_followed():
+                self._rebuild(everything=True)
             self._state.went_back(way)
 
     # -- before a cell or a question ----------------------------------------------------------------

@@ -133,14 +133,16 @@ def _end_of(branch: str) -> Callable[[Timeline], Mark]:
         if branch not in timeline.branches:
             known = ", ".join(timeline.branches)
             raise ReplkernelError(f"There is no branch `{branch}`; there are: {known}.")
-        return timeline.find(branch)
+        return timeline.branches[branch]
 
     return find
 
 
 def _name(word: str) -> str:
     if not _NAME.fullmatch(word):
-        raise ReplkernelError(f"`{word}` is no name: a letter, then letters, digits, `_`, `.` and `-`.")
+        raise ReplkernelError(
+            f"`{word}` is no name: a letter, then letters, digits, `_`, `.` and `-`, 64 at most."
+        )
     return word
 
 
@@ -174,18 +176,26 @@ def _row(point: PointInfo, names: list[str], *, here: bool) -> tuple[str, ...]:
 
 
 def _mark(replica: Replica, name: str, word: str = "") -> None:
-    replica.travel.name(_name(name), timeline_of(replica).find(word) if word else None)
+    timeline = timeline_of(replica)
+    if name in timeline.branches:
+        raise ReplkernelError(f"`{name}` is a branch: give the point another name.")
+    replica.travel.name(_name(name), timeline.find(word) if word else None)
 
 
 def _unmark(replica: Replica, name: str) -> None:
     timeline = timeline_of(replica)
     if name not in timeline.names and name not in timeline.branches:
         raise ReplkernelError(f"No point and no branch has the name `{name}`.")
+    if name == timeline.branch:
+        raise ReplkernelError(f"The notebook is on the branch `{name}`: switch to another one first.")
     replica.travel.unname(name)
 
 
 def _branch(replica: Replica, name: str) -> None:
-    if name in timeline_of(replica).branches:
+    timeline = timeline_of(replica)
+    if name in timeline.names:
+        raise ReplkernelError(f"A point has the name `{name}` already: give the branch another one.")
+    if name in timeline.branches:
         raise ReplkernelError(f"There is a branch `{name}` already: `%replkernel switch {name}` goes there.")
     replica.travel.onto(_name(name), begins=True)
 

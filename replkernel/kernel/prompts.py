@@ -110,6 +110,18 @@ class PromptsPart:
         self._unders_awaited: dict[str, tuple[bool, bool]] = {}
         """Those of ``_ __ ___`` that are still to come, and whether they are automatic, and behind."""
 
+    @contextmanager
+    def unders_followed(self) -> Iterator[None]:
+        """Have IPython go on with the ``_ __ ___`` that are there afterwards, where it keeps them."""
+        shell = self._shell
+        kept = [n for n in UNDERS if shell.user_ns.get(n, "") is getattr(shell.displayhook, n)]
+        yield
+        for name in kept:
+            value = shell.user_ns.get(name, "")
+            setattr(shell.displayhook, name, value)
+            if name in shell.user_ns:
+                shell.user_ns_hidden[name] = value
+
     def dump(self) -> bytes | None:
         """Return what In, Out and the underscores are, beyond the cells; until `settle`, what was loaded."""
         if self._loaded is not None:

@@ -364,7 +364,7 @@ class Replica:
         if not self.await_log(way.mark, DURABLE_TIMEOUT_S):
             self.tell("What was taken back is not durable yet; it is tried again.")
         travel.went(to)
-        return travel.said(timeline.point(to), way)
+        return travel.said(timeline.point(to), way, self.held_pins())
 
     def await_log(self, mark: Mark, patience_s: float) -> bool:
         """Wait until what was proposed up to `mark` is in the log, or patience ends; tell whether it is."""

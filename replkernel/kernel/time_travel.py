@@ -139,12 +139,16 @@ class Travel:
         return replace(way, seq=mark.seq, audit=mark.audit, fence=fence, replica=replica, note=note)
 
     @staticmethod
-    def said(point: PointInfo, way: Delta) -> str:
-        """Say where the notebook is now, and what changed on the way."""
+    def said(point: PointInfo, way: Delta, held: Iterable[Pin]) -> str:
+        """Say where the notebook is now, what changed on the way, and what of the `held` stayed."""
         names = sorted({name for record in way.components for name in record.names})
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
         told = f"; rebuilt: {', '.join(names[:NAMES_MAX])}{more}" if names else ""
-        return f"The notebook is as after cell [{point.number}]{told}. Files and what others have seen stay."
+        stays = sorted({pin.name: pin.type_name for pin in held}.items())
+        kept = ", ".join(f"`{name}` ({kind})" for name, kind in stays[:NAMES_MAX])
+        unlike = f" Not taken back, for they cannot be copied: {kept}." if kept else ""
+        now = f"The notebook is as after cell [{point.number}]{told}. Files and what others have seen stay."
+        return now + unlike
 
 
 def brings_values_only(way: Delta) -> bool:

@@ -7,6 +7,7 @@ Cells and prompts are no part of the past: their numbers go on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -43,6 +44,8 @@ CHUNK_BYTES = 80
 """What a record takes beside its bytes, and a reference to a chunk in it."""
 
 LASTING = ("@cells/", "@history")
+_SHOWN = re.compile(r"_{1,3}|_\d+|_replkernel_out_\d+|library sys:last_\w+")
+"""What IPython and Python keep of results and errors: a cell that changes no more makes no point."""
 
 
 class Change(msgspec.Struct):
@@ -125,7 +128,9 @@ class History:
         if note is None and head is None:
             return
         note = note or Note(at=head.at if head is not None else 0.0)
-        if was or head is None or note.to is not None:
+        if head is not None and note.to is None and _is_shown(was, change):
+            self._take_along(was, change)
+        elif was or head is None or note.to is not None:
             self._step(mark, number, note, msgspec.structs.replace(change, was=was))
         self._name(note)
         self._trim(note.limits)
@@ -162,6 +167,20 @@ class History:
         if to is None:
             state.branches[state.branch] = mark
 
+    def _take_along(self, was: dict[ComponentId, ComponentRecord | None], change: Change) -> None:
+        """Let the point of now have what was only shown; the point before it stays as it is."""
+        if not self.state.pasts:
+            return
+        before = self.state.pasts[-1]
+        self._bytes -= before.bytes
+        self._inline -= before.inline
+        before.components = {**was, **before.components}
+        before.order = change.order if before.order is None else before.order
+        before.bytes = beyond(before.components.values(), map(change.now.get, before.components))
+        before.inline = sum(map(inline_bytes, before.components.values()))
+        self._bytes += before.bytes
+        self._inline += before.inline
+
     def _begin(self, branch: str, at: Mark) -> None:
         state = self.state
         if branch not in state.branches and len(state.branches) < NAMES_MAX and len(branch) <= NAME_CHARS_MAX:
@@ -182,6 +201,7 @@ class History:
         for name, mark in note.named:
             target = state.head.stands_for if mark is None else mark
             fits = len(name) <= NAME_CHARS_MAX and (name in state.names or len(state.names) < NAMES_MAX)
+            fits = fits and name not in state.branches
             if fits and self.keeps(target):
                 state.names[name] = target
 
@@ -297,6 +317,13 @@ def inline_bytes(record: ComponentRecord | None) -> int:
 def _chunks(record: ComponentRecord | None) -> list[ChunkRef]:
     blobs = () if record is None else payload_blobs(record.payload)
     return [chunk for blob in blobs for chunk in blob.chunks]
+
+
+def _is_shown(was: Mapping[ComponentId, ComponentRecord | None], change: Change) -> bool:
+    """Tell whether what was, and is now in its place, are results and errors that were shown."""
+    records = [one for cid in was for one in (was[cid], change.now.get(cid)) if one is not None]
+    names = {name for one in records for name in one.names or (one.cid,)}
+    return all(map(_SHOWN.fullmatch, names))
 
 
 def _names_in(change: Change) -> list[str]:

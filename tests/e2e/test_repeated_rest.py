@@ -102,3 +102,11 @@ def test_a_value_that_cannot_travel_keeps_a_kernel_awake_and_is_named(live: Live
     assert ran.out.strip() == "True"
     assert "`line`" in ran.err
     live.value("line.close(); del line")
+
+
+def test_the_history_is_there_after_a_rest(live: Live) -> None:
+    live.run("import numpy; kept = numpy.zeros(200_000); kept_too = 'old'")
+    live.run("kept[0] = 1; kept_too = 'new'")
+    hibernate(live)
+    live.value("%replkernel undo")
+    assert live.value("print(kept[0], kept_too)") == "0.0 old"

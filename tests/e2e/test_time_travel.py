@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.live import Live, kernel
-from tests.support.resting import hibernate
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with kernel(tmp_path_factory.mktemp("travel")) as live:
+@pytest.fixture(scope=shared_scope)
+def live(place: Path) -> Iterator[Live]:
+    with kernel(place) as live:
         yield live
 
 
@@ -44,6 +46,57 @@ def test_redo_goes_forward_until_a_cell_changes_something(live: Live) -> None:
     live.value("%replkernel redo")
     assert live.value("print(x)") == "3"
     assert "Nothing was undone" in live.run("%replkernel redo").err
+
+
+def test_results_and_errors_that_are_only_shown_are_no_changes_to_take_back(live: Live) -> None:
+    live.run("data = [1, 2]")
+    live.run("data.pop()")
+    live.run("dta")
+    live.run("len(data)")
+    live.run("%replkernel undo many")
+    live.value("%replkernel undo")
+    assert live.value("print(data)") == "[1, 2]"
+    live.run("len(data)")
+    live.run("dta")
+    live.value("%replkernel redo")
+    assert live.value("print(data)") == "[1]"
+
+
+def test_the_last_result_goes_on_after_one_was_taken_back(live: Live) -> None:
+    live.run("5 * 5; q = 1")
+    live.run("q = 2; q * 3")
+    live.value("%replkernel undo")
+    live.run("7 * 7")
+    assert live.value("print(_)") == "49"
+
+
+def test_a_cells_number_means_the_state_after_that_cell_or_is_refused(live: Live) -> None:
+    numbered = "n = {}; print(len(In) - 1)"
+    first = int(live.value(numbered.format(1)))
+    live.run("n = 2")
+    live.value("%replkernel undo")
+    live.run("print(n)")
+    live.run("n = 5")
+    live.value(f"%replkernel goto {first + 3}")
+    assert live.value("print(n)") == "1", "that cell saw what was left of an undo"
+    assert "There is no point" in live.run("%replkernel goto 99999").err
+
+
+def test_a_name_is_a_marks_or_a_branchs(live: Live) -> None:
+    live.run("p = 1; p")
+    live.run("%replkernel branch named")
+    assert "is a branch" in live.run("%replkernel mark named").err
+    live.run("%replkernel mark spot")
+    assert "A point has the name" in live.run("%replkernel branch spot").err
+    assert "switch to another one" in live.run("%replkernel unmark named").err
+    live.value("%replkernel switch main")
+
+
+def test_what_goes_on_untouched_is_named(live: Live) -> None:
+    live.run("numbers = (i for i in range(10)); first = next(numbers)")
+    live.run("first = next(numbers)")
+    assert "`numbers` (generator)" in live.value("%replkernel undo")
+    live.run("del numbers")
 
 
 def test_marks_branches_and_comparison(live: Live) -> None:
@@ -83,15 +136,6 @@ def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> N
     assert after.out.strip() == "[1] False"
     live.value("%replkernel redo")
     assert live.value("print(z, later)") == "[1, 2] 1"
-
-
-def test_the_history_is_there_after_a_rest(tmp_path: Path) -> None:
-    with kernel(tmp_path) as live:
-        live.run("import numpy; kept = numpy.zeros(200_000); kept_too = 'old'")
-        live.run("kept[0] = 1; kept_too = 'new'")
-        hibernate(live)
-        live.value("%replkernel undo")
-        assert live.value("print(kept[0], kept_too)") == "0.0 old"
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.004, 0.015, 0.05])

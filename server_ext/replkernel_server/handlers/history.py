@@ -45,7 +45,7 @@ Shape = TypeVar("Shape")
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{ID_CHARS_MAX}}}")
 
 
-class Travel(msgspec.Struct, frozen=True):
+class Travel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where to go: `to` for `goto` and `switch`, `steps` for `undo` and `redo`.
 
     With `since`, the `here` of the history that somebody has seen, nothing is done where a cell has changed
@@ -58,7 +58,7 @@ class Travel(msgspec.Struct, frozen=True):
     confirm: bool = False
 
 
-class Naming(msgspec.Struct, frozen=True):
+class Naming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which point gets the name; without one it is the state of now."""
 
     point: Word = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from replkernel.replication.entries import split_delta
 from replkernel.replication.history import INLINE_BYTES_MAX
 from replkernel.replication.machine import KernelMachine
 from replkernel.replication.outcomes import DeltaApplied
+from replkernel.timeline import NoSuchPoint
 from tests.support.examples import examples
 
 R1 = ReplicaId("r1")
@@ -178,3 +180,37 @@ def test_small_values_in_the_table_have_a_bound_of_their_own() -> None:
     for number in range(100):
         many.run(component("large", bytes([number]), chunk=f"{number:064x}"))
     assert len(many.machine.timeline().points) == 100
+
+
+def test_a_result_that_was_only_shown_makes_no_point_and_goes_with_the_one_before() -> None:
+    book = Notebook()
+    book.run(component("a", b"1"))
+    second = book.run(component("a", b"2"))
+    was = book.were[book.machine.timeline().points[0].mark]
+    book.run(component("_3", b"2"))
+    timeline = book.machine.timeline()
+    assert [point.mark for point in timeline.points][-1] == second
+    assert timeline.undone(1) == timeline.points[0].mark
+    back = book.at(timeline.points[0].mark)
+    assert (back.components, back.order) == was, "the result goes with what is undone"
+    book.go(timeline.points[0].mark)
+    book.run(component("library sys:last_value", b"e"))
+    assert book.machine.timeline().redone(1) == second, "an error takes no redo away"
+    book.go(second)
+    assert book.machine.components[ComponentId("a")].payload.head == b"2"
+    book.machine.check_invariants()
+    again = KernelMachine()
+    again.restore(book.machine.snapshot())
+    assert again.timeline() == book.machine.timeline()
+
+
+def test_a_cells_number_is_refused_where_its_point_is_not_kept_any_more() -> None:
+    book = Notebook()
+    first = book.run(component("a", b"1"), note=Note(at=0.0, named=(("first", None),), limits=MANY))
+    for value in range(2, 9):
+        last = book.run(component("a", bytes([value])), limits=Limits(points=2))
+    timeline = book.machine.timeline()
+    assert (timeline.find("1"), timeline.find("8")) == (first, last)
+    for gone in ("2", "5", "9"):
+        with pytest.raises(NoSuchPoint):
+            timeline.find(gone)
