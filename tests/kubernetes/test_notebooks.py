@@ -6,13 +6,11 @@ Pods are processes of this machine with the environment that Kubernetes gives th
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from replkernel_server.launchers.kubernetes_pods import KubernetesOptions
 
 from tests.kubernetes.cluster import MISSING, Cluster, eventually, there
@@ -20,7 +18,7 @@ from tests.kubernetes.conftest import GPUS, NODES, PODS, SPACE, holders, remove_
 from tests.kubernetes.kubelet import Kubelets
 from tests.support.group import standing
 from tests.support.helm import MISSING as NO_HELM
-from tests.support.helm import ROOT, find_helm
+from tests.support.helm import find_helm
 from tests.support.live import kernel
 from tests.support.scheduler_service import Service, serving
 
@@ -77,65 +75,3 @@ def test_a_notebook_in_pods_leases_gpus_that_kubernetes_counts_and_outlives_its_
         finally:
             remove_pods(cluster)
             kubelets.close()
-
-
-# -- without GPUs and without rights -------------------------------------------------------------------
-
-
-def own_address() -> str:
-    """Return this machine's address beyond loopback; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            pytest.skip("this machine has no address beyond loopback")
-        return str(probe.getsockname()[0])
-
-
-def test_replicas_are_plain_pods_that_a_user_of_one_namespace_makes(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    space = "plain"
-    cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
-    eventually(lambda: cluster.ask("GET", f"/api/v1/namespaces/{space}/serviceaccounts/default"))
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space}/rolebindings"
-    edits = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-    who = {"kind": "ServiceAccount", "name": "default", "namespace": space}
-    cluster.ask("POST", rbac, {"metadata": {"name": "user"}, "roleRef": edits, "subjects": [who]})
-    token, secret, store = cluster.token_of(space, "default"), "s" * 64, f"file://{tmp_path}/store"
-    eventually(lambda: cluster.ask("GET", f"/api/v1/namespaces/{space}/pods", token=token))
-    made = {"metadata": {"name": "replicas"}, "stringData": {"hosts.secret": secret}}
-    cluster.ask("POST", f"/api/v1/namespaces/{space}/secrets", made, token=token)
-    for it in yaml.safe_load_all((ROOT / "docs/deployments/kubernetes/replicas.yaml").read_text()):
-        if it["kind"] != "PodDisruptionBudget":
-            group = "/api/v1" if it["apiVersion"] == "v1" else f"/apis/{it['apiVersion']}"
-            path = f"{group}/namespaces/{space}/{it['kind'].lower()}s"
-            cluster.ask("POST", path, it, token=token)
-    kubelets = Kubelets(cluster, tmp_path, {"REPLKERNEL_STORE": store}, shared=own_address())
-
-    def ports() -> dict[str, int]:
-        pods = cluster.pods(space)
-        return {it["metadata"]["name"]: kubelets.ports.get(it["metadata"]["uid"], 0) for it in pods}
-
-    try:
-        eventually(lambda: len(ports()) == 3 and all(ports().values()))
-        file = Path(os.environ["JUPYTER_DATA_DIR"], "replkernel", "hosts.secret")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(secret)
-        file.chmod(0o600)
-        named = ",".join(f"{name}={own_address()}:{port}" for name, port in ports().items())
-        settings = {"REPLKERNEL_HOSTS": named, "REPLKERNEL_STORE": store, "REPLKERNEL_HOST_LOST_S": "2"}
-        with kernel(tmp_path, **settings) as live:
-            ran = eventually(lambda: (r := live.run("x = [1]; y = x; print(len(y))")).status == "ok" and r)
-            where = eventually(lambda: (found := standing()) and len(found) == 3 and found)
-            assert set(where.values()) == set(ports()) and ran.said["host"] in ports()
-    finally:
-        path = f"/apis/apps/v1/namespaces/{space}/statefulsets/replicas"
-        cluster.ask("DELETE", path, {"propagationPolicy": "Background"})
-        for pod in cluster.pods(space):
-            cluster.ask(
-                "DELETE",
-                f"/api/v1/namespaces/{space}/pods/{pod['metadata']['name']}",
-                {"gracePeriodSeconds": 0},
-            )
-        kubelets.close()
