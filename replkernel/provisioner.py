@@ -164,6 +164,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_UNLEASED_GPUS",
         "What a cell without a lease sees beside a scheduler: none, all, or auto (none of a shared one's).",
     )
+    cuda_door = _text(
+        "auto",
+        "REPLKERNEL_CUDA_DOOR",
+        "Whether processes are stopped before CUDA starts, by a C library: on, off, or auto (with a driver).",
+    )
     gpu_linger_s = _text(
         "",
         "REPLKERNEL_GPU_LINGER_S",

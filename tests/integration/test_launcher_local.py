@@ -84,7 +84,7 @@ def test_a_schedulers_hosts_have_agents_and_a_drained_one_is_given_back() -> Non
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (("--launcher", "raay"), "installed are local, ray"),
+        (("--launcher", "raay"), "installed are kubernetes, local, ray"),
         (("--launcher-option", "hosts=2"), "name the launcher"),
         (("--launcher", "local", "--launcher-option", "hosts"), "is not key=value"),
     ],

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from replkernel.agent.start import is_host_name
+from replkernel.module_command import module_command
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import refuse_unknown
 
@@ -308,7 +309,7 @@ def _agent(options: KubernetesOptions, *, stay: bool) -> Json:
     waits = ["python", "-c", f"import time; time.sleep({max(1, options.grace_s - 10)})"]
     return {
         "name": "agent",
-        "command": ["python", "-m", "replkernel.agent", *name, *(["--stay"] if stay else [])],
+        "command": module_command("replkernel.agent", *name, *(["--stay"] if stay else []), python="python"),
         "lifecycle": {"preStop": {"exec": {"command": waits}}},
         "readinessProbe": {"tcpSocket": {"port": options.port_from}, "periodSeconds": 2},
     }
