@@ -45,6 +45,10 @@ class PointInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     to: Mark | None = None
     branch: str = MAIN
 
+    def of_cell(self, number: int) -> bool:
+        """Tell whether it is a cell's of this number that its user has run in the notebook."""
+        return self.number == number and bool(self.cell_id)
+
     @property
     def stands_for(self) -> Mark:
         """Return the point whose state this one has."""
@@ -152,16 +156,19 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
     def _after_cell(self, number: int) -> Mark | None:
-        """Return the point that a cell made, or as which the notebook was then; None if it is not kept."""
+        """Return the point that a cell made, or as which the notebook was then; None if it is not kept.
+
+        A program that goes somewhere after a cell has that cell's number, and no cell of its own.
+        """
         own = [point.mark for point in self.points if point.number == number and point.to is None]
         if own:
             return own[-1]
-        before = [point for point in self.points if point.number <= number]
-        behind = next((point for point in self.points if point.number > number), None)
-        if not before or (behind is None and number > before[-1].number):
+        before = [point for point in self.points if point.number < number or point.of_cell(number)]
+        behind = self.points[len(before) :][:1]
+        if not before or (not behind and number > before[-1].number):
             return None
         at = before[-1].stands_for
-        return at if behind is None or behind.parent == at else None
+        return at if not behind or behind[0].parent == at else None
 
     def point(self, mark: Mark) -> PointInfo:
         """Return a point that is kept."""
