@@ -128,7 +128,8 @@ class History:
         if note is None and head is None:
             return
         note = note or Note(at=head.at if head is not None else 0.0)
-        if head is not None and note.to is None and _is_shown(was, change):
+        moved = bool(was) or change.order is not None
+        if moved and head is not None and note.to is None and _is_shown(was, change):
             self._take_along(was, change)
         elif was or head is None or note.to is not None:
             self._step(mark, number, note, msgspec.structs.replace(change, was=was))
@@ -171,15 +172,9 @@ class History:
         """Let the point of now have what was only shown; the point before it stays as it is."""
         if not self.state.pasts:
             return
-        before = self.state.pasts[-1]
-        self._bytes -= before.bytes
-        self._inline -= before.inline
-        before.components = {**was, **before.components}
-        before.order = change.order if before.order is None else before.order
-        before.bytes = beyond(before.components.values(), map(change.now.get, before.components))
-        before.inline = sum(map(inline_bytes, before.components.values()))
-        self._bytes += before.bytes
-        self._inline += before.inline
+        past = self.state.pasts[-1]
+        newer = [change.now.get(cid) for cid in {**was, **past.components}]
+        self._lengthen(past, was, change.order, newer)
 
     def _begin(self, branch: str, at: Mark) -> None:
         state = self.state
@@ -236,19 +231,28 @@ class History:
         self._inline -= gone.inline
         if index == 0:
             return
-        before = pasts[index - 1]
-        self._bytes -= before.bytes
-        self._inline -= before.inline
         after: dict[ComponentId, ComponentRecord | None] = {}
         for past in pasts[index:]:
             for cid, was in past.components.items():
                 after.setdefault(cid, was)
-        before.components = {**gone.components, **before.components}
-        before.order = gone.order if before.order is None else before.order
-        before.bytes = beyond(before.components.values(), after.values())
-        before.inline = sum(map(inline_bytes, before.components.values()))
-        self._bytes += before.bytes
-        self._inline += before.inline
+        self._lengthen(pasts[index - 1], gone.components, gone.order, after.values())
+
+    def _lengthen(
+        self,
+        past: Past,
+        was: Mapping[ComponentId, ComponentRecord | None],
+        order: tuple[str, ...] | None,
+        newer: Iterable[ComponentRecord | None],
+    ) -> None:
+        """Have a past lead back over a further change; `newer` are the records that came after it."""
+        self._bytes -= past.bytes
+        self._inline -= past.inline
+        past.components = {**was, **past.components}
+        past.order = order if past.order is None else past.order
+        past.bytes = beyond(past.components.values(), newer)
+        past.inline = sum(map(inline_bytes, past.components.values()))
+        self._bytes += past.bytes
+        self._inline += past.inline
 
     # -- what is asked ----------------------------------------------------------------------------------
 

@@ -124,10 +124,13 @@ def agenda(
     for before, together in wholes.values():
         (heavy if before.seconds > heavy_s else whole).append(Job(tuple(together), before))
     if terms.settled:
-        as_known = [job for job in heavy if _is_settled(job, namespace)]
-        heavy = [job for job in heavy if job not in as_known]
-        untouched += [*(name for name, _ in bulky), *(job.names[0] for job in as_known)]
-        bulky = []
+        untouched += [name for name, _ in bulky]
+        bulky, costly, heavy = [], heavy, []
+        for job in costly:
+            if _is_settled(job, namespace):
+                untouched.append(job.names[0])
+            else:
+                heavy.append(job)
     first = terms.first
     if first:
         light.sort(key=lambda item: item[0] not in first)
