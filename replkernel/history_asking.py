@@ -20,6 +20,7 @@ from replkernel.kernel_record import KernelRecord, router_lives
 from replkernel.points import REQUEST, ComparisonDocument, HistoryDocument, HistoryQuestion
 from replkernel.progress import REQUEST as PROGRESS
 from replkernel.replication.history import NAMES_MAX
+from replkernel.timeline import NoName, check_name
 
 LOOK_LIMIT_S = 10.0
 """A process whose code holds the interpreter that long cannot be asked just now."""
@@ -31,7 +32,6 @@ Kind = Literal["mark", "branch"]
 Answer = TypeVar("Answer")
 
 
-_WORD = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _POINT = re.compile(r"[A-Za-z_][\w.-]{0,63}|\d{1,18}(\.\d{1,18})?")
 
 
@@ -48,10 +48,6 @@ class Refused(ReplkernelError):
     def __init__(self, reason: str, why: str, lost: tuple[Lost, ...] = ()) -> None:
         super().__init__(why)
         self.reason, self.lost = reason, lost
-
-
-class NoName(ReplkernelError):
-    """What was asked for is neither a name nor a point."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -97,7 +93,7 @@ def travel(
 
 def name(kernel_id: str, env: Mapping[str, str], kind: Kind, word: str, point: str = "") -> HistoryDocument:
     """Name a point, or begin a branch where the notebook is; return the history then."""
-    code = f"%replkernel {kind} {_name(word)} {point and _point(point)}".strip()
+    code = f"%replkernel {kind} {check_name(word)} {point and _point(point)}".strip()
     with KernelLine(_awake(kernel_id, env)) as line:
         before = _look(line)
         taken = before.marks if kind == "mark" else before.branches
@@ -116,14 +112,8 @@ def unname(kernel_id: str, env: Mapping[str, str], word: str) -> HistoryDocument
     with KernelLine(_awake(kernel_id, env)) as line:
         if _look(line).branch == word:
             raise Refused("refused", f"The notebook is on branch `{word}`: switch to another one first.")
-        _run(line, f"%replkernel unmark {_name(word)}")
+        _run(line, f"%replkernel unmark {check_name(word)}")
         return _logged(line, lambda now: word not in now.marks and word not in now.branches)
-
-
-def _name(word: str) -> str:
-    if not _WORD.fullmatch(word):
-        raise NoName(f"`{word[:64]}` is no name: a letter, then letters, digits, `_`, `.` and `-`.")
-    return word
 
 
 def _point(word: str) -> str:

@@ -14,12 +14,26 @@ from replkernel.errors import ReplkernelError
 from replkernel.records import Mark, Seq
 
 MAIN = "main"
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _ADDRESS = re.compile(r"(\d{1,18})\.(\d{1,18})")
 
 
 def address(mark: Mark) -> str:
     """Return what `Timeline.find` takes for this very point, whatever the number of its cell."""
     return f"{mark.seq}.{mark.audit}"
+
+
+class NoName(ReplkernelError):
+    """What was asked for is neither a name nor a point."""
+
+
+def check_name(word: str) -> str:
+    """Return a word that may name a mark or a branch; raises NoName."""
+    if not _NAME.fullmatch(word):
+        raise NoName(
+            f"`{word[:64]}` is no name: a letter, then letters, digits, `_`, `.` and `-`, 64 at most."
+        )
+    return word
 
 
 class NoSuchPoint(ReplkernelError):

@@ -5,7 +5,6 @@ Law: a wish is only noted while a cell runs; what is asked of the past comes fro
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from IPython.core.error import UsageError
 
 from replkernel.errors import ReplkernelError
 from replkernel.records import Mark
-from replkernel.timeline import Difference, PointInfo, Timeline
+from replkernel.timeline import Difference, PointInfo, Timeline, check_name
 
 if TYPE_CHECKING:
     from replkernel.kernel.replica import Replica
@@ -39,7 +38,6 @@ SINCE = "--since="
 TRAVELS = ("undo", "redo", "goto", "switch")
 LOGGED_WAIT_S = 5.0
 STEPS_MAX = 10_000
-_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 
 
 def answer(replica: Replica, words: Sequence[str], options: set[str]) -> None:
@@ -138,14 +136,6 @@ def _end_of(branch: str) -> Callable[[Timeline], Mark]:
     return find
 
 
-def _name(word: str) -> str:
-    if not _NAME.fullmatch(word):
-        raise ReplkernelError(
-            f"`{word}` is no name: a letter, then letters, digits, `_`, `.` and `-`, 64 at most."
-        )
-    return word
-
-
 def _history(replica: Replica) -> None:
     from replkernel.kernel.magics import align
 
@@ -179,7 +169,7 @@ def _mark(replica: Replica, name: str, word: str = "") -> None:
     timeline = timeline_of(replica)
     if name in timeline.branches:
         raise ReplkernelError(f"`{name}` is a branch: give the point another name.")
-    replica.travel.name(_name(name), timeline.find(word) if word else None)
+    replica.travel.name(check_name(name), timeline.find(word) if word else None)
 
 
 def _unmark(replica: Replica, name: str) -> None:
@@ -197,7 +187,7 @@ def _branch(replica: Replica, name: str) -> None:
         raise ReplkernelError(f"A point has the name `{name}` already: give the branch another one.")
     if name in timeline.branches:
         raise ReplkernelError(f"There is a branch `{name}` already: `%replkernel switch {name}` goes there.")
-    replica.travel.onto(_name(name), begins=True)
+    replica.travel.onto(check_name(name), begins=True)
 
 
 def _branches(replica: Replica) -> None:

@@ -22,7 +22,6 @@ from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.history_asking import (
     Kind,
     Lost,
-    NoName,
     Refused,
     Verb,
     comparison,
@@ -34,6 +33,7 @@ from replkernel.history_asking import (
 from replkernel.kernel_record import read_record
 from replkernel.points import ComparisonDocument, HistoryDocument, Word
 from replkernel.settings import data_dir
+from replkernel.timeline import NoName
 from replkernel_server.handlers.scheduler_base import Operation, Query
 from replkernel_server.scheduling.openapi import openapi
 
