@@ -90,15 +90,8 @@ export class KernelList {
   /** Shut a kernel down if that is really meant: a hibernated one keeps its variables, this one does not. */
   async askToShutDown(one: IListed): Promise<void> {
     const { trans } = this;
-    const { button } = await showDialog({
-      title: trans('Shut down this kernel?'),
-      body: trans('All variables of %1 are lost. To keep them, hibernate it instead.', one.name),
-      buttons: [
-        Dialog.cancelButton({ label: trans('Cancel') }),
-        Dialog.warnButton({ label: trans('Shut Down') })
-      ]
-    });
-    if (button.accept) {
+    const body = trans('All variables of %1 are lost. To keep them, hibernate it instead.', one.name);
+    if (await this._isMeant(trans('Shut down this kernel?'), body, trans('Shut Down'))) {
       this._do(shutDown(this._app.serviceManager, one.kernelId));
     }
   }
@@ -106,17 +99,15 @@ export class KernelList {
   /** Delete a kernel if that is really meant. */
   async askToDelete(one: IListed): Promise<void> {
     const { trans } = this;
-    const { button } = await showDialog({
-      title: trans('Delete this hibernated kernel?'),
-      body: trans('All variables of %1 are deleted for good. The notebook itself stays.', one.name),
-      buttons: [
-        Dialog.cancelButton({ label: trans('Cancel') }),
-        Dialog.warnButton({ label: trans('Delete') })
-      ]
-    });
-    if (button.accept) {
+    const body = trans('All variables of %1 are deleted for good. The notebook itself stays.', one.name);
+    if (await this._isMeant(trans('Delete this hibernated kernel?'), body, trans('Delete'))) {
       this.delete([one]);
     }
+  }
+
+  private async _isMeant(title: string, body: string, label: string): Promise<boolean> {
+    const buttons = [Dialog.cancelButton({ label: this.trans('Cancel') }), Dialog.warnButton({ label })];
+    return (await showDialog({ title, body, buttons })).button.accept;
   }
 
   /** Delete hibernated kernels. */

@@ -12,9 +12,25 @@ import * as React from 'react';
 import { gpuIcon, hibernateIcon } from '../components/panelIcon';
 import { ActionLabel } from '../components/actionLabel';
 import { KernelList } from '../models/kernelList';
+import type { IListed } from '../models/running';
 import type { IsOurs } from '../models/runningItems';
 import { flat, isOne, without } from '../models/runningItems';
 import { ILive } from '../tokens';
+
+/** What a row of both sections shows: a name, one action, and where and how large the kernel is. */
+function row(
+  one: IListed,
+  action: string,
+  title: string,
+  act: () => void
+): Pick<IRunningSessions.IRunningItem, 'icon' | 'label' | 'labelTitle' | 'detail'> {
+  return {
+    icon: () => gpuIcon,
+    label: () => <ActionLabel name={one.name} action={action} title={title} act={act} />,
+    labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
+    detail: () => one.detail
+  };
+}
 
 function runningSection(kernels: KernelList): IRunningSessions.IManager {
   const { trans } = kernels;
@@ -22,19 +38,9 @@ function runningSection(kernels: KernelList): IRunningSessions.IManager {
     name: trans('Replicated Kernels'),
     running: () =>
       kernels.lists.running.map(one => ({
-        icon: () => gpuIcon,
-        label: () => (
-          <ActionLabel
-            name={one.name}
-            action={trans('Shut Down')}
-            title={trans('End %1 with all its variables', one.name)}
-            act={() => {
-              void kernels.askToShutDown(one);
-            }}
-          />
-        ),
-        labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
-        detail: () => one.detail,
+        ...row(one, trans('Shut Down'), trans('End %1 with all its variables', one.name), () => {
+          void kernels.askToShutDown(one);
+        }),
         shutdown: () => {
           kernels.rest(one.kernelId);
         },
@@ -70,19 +76,9 @@ function restingSection(kernels: KernelList): IRunningSessions.IManager {
     name: trans('Hibernated Kernels'),
     running: () =>
       kernels.lists.resting.map(one => ({
-        icon: () => gpuIcon,
-        label: () => (
-          <ActionLabel
-            name={one.name}
-            action={trans('Resume')}
-            title={trans('Resume %1 with all its variables', one.name)}
-            act={() => {
-              kernels.resume(one);
-            }}
-          />
-        ),
-        labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
-        detail: () => one.detail,
+        ...row(one, trans('Resume'), trans('Resume %1 with all its variables', one.name), () => {
+          kernels.resume(one);
+        }),
         shutdown: () => {
           void kernels.askToDelete(one);
         }
