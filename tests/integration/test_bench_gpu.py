@@ -92,7 +92,7 @@ def test_a_row_whose_process_ends_or_takes_too_long_is_told_and_takes_no_other_a
 
 def test_with_a_python_that_is_given_nothing_is_installed() -> None:
     ran = subprocess.run(
-        ["make", "--dry-run", "gpu", "PYTHON=/ready/python"],
+        ["make", "--no-print-directory", "--dry-run", "gpu", "PYTHON=/ready/python"],
         cwd=README.parents[2],
         capture_output=True,
         text=True,
