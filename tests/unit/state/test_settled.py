@@ -70,7 +70,7 @@ def test_classes_of_what_is_not_looked_at_are_kept() -> None:
 
 
 def way(code: str) -> Delta:
-    """Return what a cell changes; what earlier tests left in this process's libraries, the capture before it has."""
+    """Return what a cell changes; what earlier tests left in the process's libraries is captured before."""
     notebook = Notebook("a")
     notebook.capture(1)
     told = notebook.run(code, 2)
