@@ -1,4 +1,4 @@
-"""The tour that `make run` opens, cell by cell: a kill, an undo, GPUs, a notebook that wants them too, rest."""
+"""The tour that `make run` opens: a kill, an undo, GPUs, a notebook that wants them too, and rest."""
 
 from __future__ import annotations
 
