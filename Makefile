@@ -78,7 +78,7 @@ unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
 nightly: $(STAMP) ## what repeats for breadth: every example, the slow tests, the compiled core, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
 	$(BIN)/python -m tests.nightly --processes $(PROCESSES) $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(ONLY),--only "$(ONLY)")
 
-again: $(STAMP) ## what failed last in make test or make ui, once more and alone; a few tests at most (build/tests/by-chance.txt)
+again: $(STAMP) ## what failed last in make test or make ui, once more and alone; those of three modules at most (build/tests/by-chance.txt)
 	$(BIN)/python -m tests.again $(TESTS) tests/ui
 
 slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
