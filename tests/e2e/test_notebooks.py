@@ -25,6 +25,16 @@ def test_a_notebook_that_changes_replica_at_every_cell_gives_the_stock_outputs(
         assert got == expected
 
 
+def test_the_simulators_notebook_runs_and_shows_its_plots(tmp_path: Path) -> None:
+    executed = run_notebook(EXAMPLES / "simulator.ipynb", OURS, tmp_path)
+    shown = {cell.source: cell.outputs for cell in executed.cells if cell.cell_type == "code"}
+    for source, outputs in shown.items():
+        kinds = {kind for output in outputs for kind in output.get("data", {})}
+        assert ("image/png" in kinds) == (".plot." in source), source
+    tables = [one for outputs in shown.values() for one in outputs if one.output_type == "execute_result"]
+    assert any("large-pool" in one.data.get("text/html", "") for one in tables)
+
+
 def test_the_notebooks_are_committed_without_outputs() -> None:
     for path in sorted(EXAMPLES.glob("*.ipynb")):
         assert '"outputs": []' in path.read_text()

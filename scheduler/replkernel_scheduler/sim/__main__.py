@@ -1,7 +1,8 @@
 """`replkernel simulate`: traces and policies in, a table, a document and a row for each task out.
 
 Law: what is wrong with a file or an option ends with one sentence that says what to do, and exit code 1
-(2 for an option that makes no sense); the table goes to stdout, everything else to stderr.
+(2 for an option that makes no sense); the table goes to stdout, everything else to stderr. `experiment.py`
+plays.
 """
 
 from __future__ import annotations
@@ -9,32 +10,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing import cpu_count
-from pathlib import Path
 
-import msgspec
-
-from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.cases import Case, cases
 from replkernel_scheduler.sim.command_end import exit_code
-from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.faults import FaultModel
-from replkernel_scheduler.sim.mix import remixed
-from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
-from replkernel_scheduler.sim.oracle_simulation import OracleWay
+from replkernel_scheduler.sim.experiment import play_all
+from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms
 from replkernel_scheduler.sim.output import Output
-from replkernel_scheduler.sim.parquet_rows import can_be_written
-from replkernel_scheduler.sim.picture import Picture
-from replkernel_scheduler.sim.plan import Plan, Prices
-from replkernel_scheduler.sim.playing import any_way_named, play
-from replkernel_scheduler.sim.progress import Progress
-from replkernel_scheduler.sim.reclamation import saved_gpu_hours
-from replkernel_scheduler.sim.report import report
-from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.playing import any_way_named
+from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.table import table, too_few
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.workers import Shown, Source, play_case, play_side_by_side
+from replkernel_scheduler.sim.workers import Source
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,123 +33,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    made = cases(options.policy or DEFAULT_POLICIES, _plan(options), options.sweep)
-    output = Output(options.out, _row_forms(options))
+    plan = plan_of(options)
+    made = cases(options.policy or DEFAULT_POLICIES, plan, options.sweep)
+    output = _output(options)
     source = Source(tuple(options.traces), options.form, options.skip_bad, options.gpu_mix)
-    files = source.files()
-    progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
-    output.spare(source.paths, made)
-    if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)
-    try:
-        document = _play(options, made, source, files, output, progress)
-    except BaseException:
-        output.discard(made)
-        raise
-    progress.clear()
-    for file in files:
+    progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
+    processes = options.jobs or (cpu_count() if options.sweep else 1)
+    played = play_all(source, made, plan, output, progress, processes)
+    for file in played.files:
         _tell_of_rows(file)
-    print(table(document))
+    print(table(played.document))
     _tell_of_replicas(made)
-    if options.out is not None:
-        rows = " and ".join(f"{options.out}/*.{form}" for form in output.forms)
-        print(f"\n{options.out / 'summary.json'} has all figures, {rows} a row for each task.")
-        print(f"{options.out / 'report.html'} shows them.")
-        if others := output.others(made):
-            print(f"In {options.out} there are rows of an earlier command too: {others}.", file=sys.stderr)
+    if output.directory is not None:
+        _tell_of_files(output, made)
     return 0
 
 
-def _play(
-    options: argparse.Namespace,
-    made: list[Case],
-    source: Source,
-    files: list[TraceFile],
-    output: Output,
-    progress: Progress,
-) -> summary.Summary:
-    """Play all cases, and write what they have shown."""
-    records = remixed(forms.read_all(files, options.form), options.gpu_mix, options.seed)
-    with Spool(progress.reading(records)) as spool:
-        if not len(spool):
-            raise SimulationError(
-                f"{', '.join(map(str, options.traces))}: there is nothing in it that has work."
-            )
-        processes = min(options.jobs or (cpu_count() if options.sweep else 1), len(made))
-        if processes == 1 and not _draws_anew(source, made):
-            shown = [_run(spool, case, output, progress) for case in made]
-        else:
-            shown = list(_side_by_side(source, made, output, processes, progress))
-        document = summary.Summary(
-            tuple(path.name for path in options.traces),
-            sum(file.bad for file in files),
-            sum(file.empty for file in files),
-            summary.of_trace(spool),
-            made[0].plan if len(made) == 1 else _plan(options),
-            tuple(case.summary for case in shown),
-        )
-        if options.out is not None:
-            _write(options.out, spool, document, made, shown)
-            output.finish(made)
-    return document
-
-
-def _write(out: Path, spool: Spool, document: summary.Summary, made: list[Case], shown: list[Shown]) -> None:
-    """Write the report and the document; an oracle is played for the former."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
-    oracle: list[Picture] = []
-    play(spool, OracleWay(), document.plan, pictured=oracle.append)
-    page = report(document, pictures, oracle[0], saved_gpu_hours(spool))
-    (out / "report.html").write_text(page, encoding="utf-8", newline="\n")
-    (out / "summary.json").write_bytes(text + b"\n")
-
-
-def _draws_anew(source: Source, made: list[Case]) -> bool:
-    """Say whether the cases' seeds draw other GPUs for the sessions, so that one reading does not do."""
-    return source.mix is not None and len({case.plan.seed for case in made}) > 1
-
-
-def _row_forms(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the forms of rows; without a word of the user's those that can be written."""
+def _output(options: argparse.Namespace) -> Output:
     if options.out is None:
-        return ()
-    if options.rows is None and not can_be_written():
+        return Output(None, ())
+    forms = row_forms(options.rows)
+    if options.rows is None and forms == ("csv",):
         print("Rows are written as CSV only: pip install 'replkernel[sim]' for Parquet.", file=sys.stderr)
-        return ("csv",)
-    return {"csv": ("csv",), "parquet": ("parquet",)}.get(options.rows, ("csv", "parquet"))
+    return Output(options.out, forms)
 
 
-def _run(spool: Spool, case: Case, output: Output, progress: Progress) -> Shown:
-    watch = progress.playing(case.title, len(spool))
-    return play_case(spool, case, output, watch=watch, played=progress.played)
-
-
-def _side_by_side(
-    source: Source, made: list[Case], output: Output, processes: int, progress: Progress
-) -> Iterator[Shown]:
-    watch = progress.playing_all(len(made))
-    for number, run in enumerate(play_side_by_side(source, made, output, processes, watch), 1):
-        progress.one_of(made[number - 1].title, run.summary.events, number, len(made))
-        yield run
-
-
-def _plan(options: argparse.Namespace) -> Plan:
-    hosts, gpus = options.hosts
-    days = options.host_mtbf_days
-    faults = FaultModel(
-        host_mtbf_s=None if days is None else days * 86_400.0, replica_failure=options.replica_failure
-    )
-    return Plan(
-        hosts=hosts,
-        gpus_per_host=gpus,
-        memory_gb=options.memory_gb,
-        hosts_max=options.hosts_max,
-        seed=options.seed,
-        mix=options.gpu_mix,
-        faults=faults,
-        prices=Prices(options.host_hour),
-    )
+def _tell_of_files(output: Output, made: list[Case]) -> None:
+    out = output.directory
+    assert out is not None
+    rows = " and ".join(f"{out}/*.{form}" for form in output.forms)
+    print(f"\n{out / 'summary.json'} has all figures, {rows} a row for each task.")
+    print(f"{out / 'report.html'} shows them.")
+    if others := output.others(made):
+        print(f"In {out} there are rows of an earlier command too: {others}.", file=sys.stderr)
 
 
 def _tell_of_rows(file: TraceFile) -> None:

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.cluster import HOSTS_MAX
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.mix import remixed
-from replkernel_scheduler.sim.options import HOSTS_MAX, read_at_least, read_mix
+from replkernel_scheduler.sim.options import read_at_least, read_mix
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.playing import any_way_named, play
-from replkernel_scheduler.sim.progress import Progress
+from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import AnyWay, RunSummary
 from replkernel_scheduler.sim.table import counted, too_few
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _capacity(options: argparse.Namespace) -> int:
-    progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
+    progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     way = any_way_named(options.policy)
     files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
     records = remixed(forms.read_all(files, options.form), options.gpu_mix, options.seed)

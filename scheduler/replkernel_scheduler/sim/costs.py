@@ -48,7 +48,7 @@ class Uniform(msgspec.Struct, frozen=True):
         return self.low_s + (self.high_s - self.low_s) * dice.random()
 
 
-class CostModel(msgspec.Struct, frozen=True, kw_only=True):
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Where each number comes from stands behind it; P: the paper, C: its code, O: ours."""
 
     start_cold: Normal = Normal(15.0, 3.0)
@@ -79,7 +79,7 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
     """A host that is given back (C)."""
 
 
-FREE = CostModel(
+FREE = Costs(
     start_cold=Normal(0.0),
     start_warm=Uniform(0.0, 0.0),
     prewarm=Normal(0.0),
@@ -95,10 +95,10 @@ FREE = CostModel(
 """Nothing takes any time (or a nanosecond): what is left is waiting for GPUs."""
 
 
-class Costs:
+class CostDice:
     """A cost model with its dice."""
 
-    def __init__(self, model: CostModel, seed: int) -> None:
+    def __init__(self, model: Costs, seed: int) -> None:
         """Draw from `model`."""
         self._model, self._dice = model, Random(f"costs {seed}")
 

@@ -60,6 +60,16 @@ def _drawn(draw: Callable[[Any], None], panels: int = 1) -> str:
     return text[text.index("<svg") :]
 
 
+def new_axes(axes: Any = None) -> Any:
+    """Return `axes`, or new ones that notebooks show; raise SimulationError without matplotlib."""
+    if axes is None:
+        _figure_class()
+        from matplotlib import pyplot
+
+        _, axes = pyplot.subplots(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+    return axes
+
+
 def gpus_over_time(pictures: Pictures, oracle: Picture) -> str:
     """Draw the GPUs of hosts (of sessions, where they hold them), and what cells and jobs alone need."""
 
@@ -83,15 +93,33 @@ def gpus_over_time(pictures: Pictures, oracle: Picture) -> str:
 def distribution(samples: Mapping[str, Sequence[float]], what: str) -> str:
     """Draw, for each run, the share of cells or jobs that took no longer."""
 
-    def draw(axes: Any) -> None:
-        shares = [place / QUANTILES for place in range(QUANTILES + 1)]
-        for name, quantiles in samples.items():
-            axes.step([max(SHORTEST_S, value) for value in quantiles], shares, where="post", label=name)
-        axes.set(xlabel=f"{what} (s)", ylabel="share", xscale="log", ylim=(0, 1.02))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-        axes.legend(**ABOVE)
+    return _drawn(lambda axes: draw_distribution(axes, samples, f"{what} (s)"))
 
-    return _drawn(draw)
+
+def draw_distribution(axes: Any, samples: Mapping[str, Sequence[float]], what: str) -> Any:
+    """Draw it on axes, and return these."""
+    shares = [place / QUANTILES for place in range(QUANTILES + 1)]
+    for name, quantiles in samples.items():
+        axes.step([max(SHORTEST_S, value) for value in quantiles], shares, where="post", label=name)
+    axes.set(xlabel=what, ylabel="share", xscale="log", ylim=(0, 1.02))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.legend(**ABOVE)
+    return axes
+
+
+def draw_use(axes: Any, pictures: Pictures) -> Any:
+    """Draw GPUs of hosts or sessions, and with the same colour, dotted, those that cells and jobs use."""
+    for name, picture in pictures.items():
+        held = picture.reserved or picture.provisioned
+        what = "reserved" if picture.reserved else "hosts"
+        line = axes.step(_hours(picture, held), held, where="post", label=f"{name}: {what}", linewidth=1)
+        axes.step(
+            _hours(picture, picture.committed), picture.committed, ":", where="post", linewidth=1,
+            color=line[0].get_color(), label=f"{name}: in use",
+        )  # fmt: skip
+    axes.set(xlabel="hours", ylabel="GPUs", ylim=(0, None))
+    axes.legend(**ABOVE)
+    return axes
 
 
 def subscription_over_time(pictures: Pictures) -> str:

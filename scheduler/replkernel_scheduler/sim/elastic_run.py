@@ -61,7 +61,7 @@ class ElasticRun(ElasticSimulation):
         kind, at = way.kind(record, plan.gpus_per_host), record.at - origin
         samples = float(samples_of(dict.fromkeys(kind.iteration_s, 0.0)))
         fastest_s = min(kind.run_s(samples, gpus) for gpus in kind.iteration_s)
-        task = Task(record.job, len(self._tasks) + 1, at, fastest_s, record.width, user=record.user, job=True)
+        task = Task.of_job(record, len(self._tasks) + 1, at, fastest_s)
         self._tasks[record.job] = task
         return Arrival(at, TrainingWanted(record.job, kind, samples))
 

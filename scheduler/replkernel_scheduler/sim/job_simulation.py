@@ -81,9 +81,7 @@ class JobSimulation(Driver):
         self._count(now)
         self._number += 1
         interactive = record.queue == INTERACTIVE_QUEUE
-        task = Task(
-            record.job, self._number, now, record.duration_s, record.width, user=record.user, job=True
-        )
+        task = Task.of_job(record, self._number, now)
         task.kind = "interactive" if interactive else "batch"
         if record.job in self._tasks:
             raise SimulationError(f"job {record.job} is there twice: give each job an id of its own.")

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from replkernel_scheduler.effects import CancelHost, HostRefused, Prewarm, ProvisionHost, ReleaseHost
 from replkernel_scheduler.events import FREES, HOSTS, Event, HostDown, HostNotProvisioned, HostUp, Prewarmed
 from replkernel_scheduler.sim.agenda import Agenda
-from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures
@@ -32,7 +32,7 @@ class Machines:
         plan: Plan,
         agenda: Agenda,
         feed: Feed,
-        costs: Costs,
+        costs: CostDice,
         faults: Faults,
         figures: Figures,
         replicas: Replicas,

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
+from replkernel_scheduler.sim.cluster import GPUS_MAX, HOSTS_MAX, Cluster
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.mix import Mix, mix_named
+from replkernel_scheduler.sim.parquet_rows import can_be_written
+from replkernel_scheduler.sim.plan import Plan, Prices
 
 DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
-HOSTS_MAX, GPUS_MAX = 16_384, 4096
 SWEPT_MAX = 100
 
 DESCRIPTION = """\
@@ -82,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"play it with this set; give it again for more (default: {', '.join(DEFAULT_POLICIES)})",
     )
     parser.add_argument(
-        "--hosts", type=_hosts, default=(30, 8), metavar="NxG", help="N hosts of G GPUs (default: 30x8)"
+        "--hosts", type=_hosts, default=Cluster(), metavar="NxG", help="N hosts of G GPUs (default: 30x8)"
     )
     parser.add_argument(
         "--hosts-max",
@@ -150,14 +154,36 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _hosts(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,4})", text)
-    hosts, gpus = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not (1 <= hosts <= HOSTS_MAX and 1 <= gpus <= GPUS_MAX):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NxG, such as 30x8: 1 to {HOSTS_MAX} hosts of 1 to {GPUS_MAX} GPUs"
-        )
-    return hosts, gpus
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Return what the options say of hosts, seed, faults and prices."""
+    days = options.host_mtbf_days
+    faults = FaultModel(
+        host_mtbf_s=None if days is None else days * 86_400.0, replica_failure=options.replica_failure
+    )
+    return Plan(
+        hosts=options.hosts.hosts,
+        gpus_per_host=options.hosts.gpus_per_host,
+        memory_gb=options.memory_gb,
+        hosts_max=options.hosts_max,
+        seed=options.seed,
+        mix=options.gpu_mix,
+        faults=faults,
+        prices=Prices(options.host_hour),
+    )
+
+
+def row_forms(wanted: str | None) -> tuple[str, ...]:
+    """Return the forms of rows; without a word of the user's those that can be written."""
+    if wanted is None and not can_be_written():
+        return ("csv",)
+    return {"csv": ("csv",), "parquet": ("parquet",)}.get(wanted or "both", ("csv", "parquet"))
+
+
+def _hosts(text: str) -> Cluster:
+    try:
+        return Cluster.named(text)
+    except SimulationError as error:
+        raise argparse.ArgumentTypeError(str(error).removesuffix(".")) from error
 
 
 def read_at_least(low: int) -> Callable[[str], int]:
@@ -182,9 +208,15 @@ def _above_zero(text: str) -> float:
 
 
 def _sweep(text: str) -> Sweep:
-    key, sign, given = text.partition("=")
-    values = tuple(dict.fromkeys(given.split(",")))
-    if not sign or not re.fullmatch("[a-z][a-z-]*", key) or not all(values) or len(values) > SWEPT_MAX:
+    key, _, given = text.partition("=")
+    return read_sweep(key, given.split(","))
+
+
+def read_sweep(key: str, given: Sequence[str]) -> Sweep:
+    """Return the key with its values, each once, as the options of their numbers are read."""
+    values = tuple(dict.fromkeys(given))
+    if not re.fullmatch("[a-z][a-z-]*", key) or not values or not all(values) or len(values) > SWEPT_MAX:
+        text = f"{key}={','.join(given)}" if any(given) else key
         raise argparse.ArgumentTypeError(
             f"{text!r} is not KEY=A,B,…, such as hosts=10,20,30 (up to {SWEPT_MAX} values)"
         )

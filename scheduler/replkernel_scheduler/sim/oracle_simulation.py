@@ -17,7 +17,7 @@ from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
-from replkernel_scheduler.sim.records import Job, Record, Session
+from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.task import Task
 from replkernel_scheduler.types import HostName
 
@@ -68,29 +68,30 @@ class OracleSimulation(Driver):
         self._queues: dict[str, deque[Task]] = {}
         """Of each session that has a cell running: the cells that come after it."""
         self._ran: set[str] = set()
+        self._users: dict[str, str] = {}
 
     def run(self) -> Figures:
         """Play to the end, and return the figures."""
         for record in self._records:
             self.played += 1
             if isinstance(record, Session):
+                self._users[record.session] = record.user
                 continue
             at = record.at - self._origin
             while (head := self._agenda.head()) is not None and head <= (at, ARRIVES):
                 self._agenda.do_next()
-            self._come(record.job if isinstance(record, Job) else record.session, record, at)
+            if isinstance(record, Job):
+                self._start(Task.of_job(record, self.played, at), at)
+            else:
+                self._come(record, at)
         while self._agenda.head() is not None:
             self._agenda.do_next()
         return self.figures
 
-    def _come(self, name: str, record: Record, now: float) -> None:
-        assert not isinstance(record, Session)
-        job = isinstance(record, Job)
-        gpus = record.width if isinstance(record, Job) else record.gpus
-        task = Task(name, self.played, now, record.duration_s, gpus, user="", job=job)
-        if job:
-            self._start(task, now)
-        elif name in self._queues:
+    def _come(self, cell: Cell, now: float) -> None:
+        name, user = cell.session, self._users.get(cell.session, "")
+        task = Task(name, self.played, now, cell.duration_s, cell.gpus, user=user, job=False)
+        if name in self._queues:
             self._queues[name].append(task)
         else:
             self._queues[name] = deque()

@@ -17,6 +17,7 @@ from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.parquet_rows import ParquetRows
 from replkernel_scheduler.sim.rows import COLUMNS, Rows
+from replkernel_scheduler.sim.summary import Summary
 from replkernel_scheduler.sim.task import Outcome, Task
 
 SINKS: dict[str, Callable[[Path], Rows | ParquetRows]] = {"csv": Rows, "parquet": ParquetRows}
@@ -30,30 +31,44 @@ class Output(msgspec.Struct, frozen=True):
 
     directory: Path | None
     forms: tuple[str, ...]
+    kept: bool = False
+    """Rows are kept in memory, too."""
 
     @contextmanager
-    def rows_of(self, case: Case) -> Iterator[RowSink | None]:
-        """Take the rows of a case, into unfinished files; None where nobody wants any."""
+    def rows_of(self, case: Case, kept: RowSink | None = None) -> Iterator[RowSink | None]:
+        """Take the rows of a case, into unfinished files and `kept`; None where nobody wants any."""
         with ExitStack() as stack:
-            sinks: list[RowSink] = []
+            sinks: list[RowSink] = [] if kept is None else [kept]
             for path in self._paths(case):
                 made = SINKS[path.suffix.removeprefix(".")](_unfinished(path))
                 stack.enter_context(made)
                 sinks.append(made)
             yield _to_all(sinks) if sinks else None
 
-    def spare(self, traces: Sequence[Path], made: Sequence[Case]) -> None:
-        """Raise SimulationError if a file of rows would take the place of a trace."""
+    def begin(self, traces: Sequence[Path], made: Sequence[Case]) -> None:
+        """Make the directory; raise SimulationError if a file of rows would take the place of a trace."""
         kept = {trace.resolve() for trace in traces}
         for path in (path for case in made for path in self._paths(case)):
             if path.resolve() in kept:
                 raise SimulationError(f"--out {self.directory} would overwrite {path}: choose another one.")
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
 
-    def finish(self, made: Sequence[Case]) -> None:
-        """Give the files of all cases their names."""
-        for case in made:
-            for path in self._paths(case):
-                _unfinished(path).replace(path)
+    def keep(self, case: Case) -> None:
+        """Give the files of a case their names."""
+        for path in self._paths(case):
+            _unfinished(path).replace(path)
+
+    def write_summary(self, document: Summary) -> None:
+        """Write all figures, in the place of those of an earlier command."""
+        if self.directory is not None:
+            text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+            _write(self.directory / "summary.json", text + b"\n")
+
+    def write_report(self, page: str) -> None:
+        """Write the report."""
+        if self.directory is not None:
+            _write(self.directory / "report.html", page.encode())
 
     def discard(self, made: Sequence[Case]) -> None:
         """Remove what is unfinished."""
@@ -79,6 +94,12 @@ class Output(msgspec.Struct, frozen=True):
 def _has_rows(path: Path) -> bool:
     with path.open("rb") as file:
         return file.readline(LINE_MAX).decode("utf-8", "replace").strip() == ",".join(COLUMNS)
+
+
+def _write(path: Path, data: bytes) -> None:
+    beside = _unfinished(path)
+    beside.write_bytes(data)
+    beside.replace(path)
 
 
 def _unfinished(path: Path) -> Path:

@@ -1,23 +1,21 @@
-"""A row for each task that is over, as Parquet: the columns of `rows.py`, typed.
+"""A row for each task that is over, as Parquet: the columns of `rows.py`, typed; columns as an Arrow table.
 
-Law: the only module that knows pyarrow, which is loaded when such a file is begun; rows are written in
+Law: the only module that knows pyarrow, which is loaded when something is made with it; rows are written in
 groups, so a run of a million jobs keeps GROUP_ROWS of them in memory. The same run gives the same bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.rows import COLUMNS
+from replkernel_scheduler.sim.rows import COLUMNS, values_of
 from replkernel_scheduler.sim.task import Outcome, Task
 
 GROUP_ROWS = 65_536
-TEXTS, WHOLES, FLAGS = ("kind", "name", "outcome", "host"), ("number", "gpus", "lost_runs"), (
-    "immediate", "moved", "reused",
-)  # fmt: skip
 
 
 def can_be_written() -> bool:
@@ -35,27 +33,32 @@ def _arrow() -> tuple[Any, Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise SimulationError(
-            "Parquet files are written with pyarrow: pip install 'replkernel[sim]', or say --rows csv."
+            "Parquet files and Arrow tables are made with pyarrow: pip install 'replkernel[sim]', or say "
+            "--rows csv."
         ) from error
     return arrow, parquet
 
 
+def _schema(arrow: Any, types: Mapping[str, type]) -> Any:
+    made = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
+    return arrow.schema([(name, made[kind]) for name, kind in types.items()])
+
+
+def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, type]) -> Any:
+    """Return columns as an Arrow table; raise SimulationError where pyarrow is not installed."""
+    arrow, _ = _arrow()
+    return arrow.table([list(column) for column in columns.values()], schema=_schema(arrow, types))
+
+
 class ParquetRows:
-    """The file; a task that was not served has no times but its submission."""
+    """The file."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file anew; raise SimulationError where pyarrow is not installed."""
         self._arrow, parquet = _arrow()
-        self._schema = self._arrow.schema([(name, self._type(name)) for name in COLUMNS])
+        self._schema = _schema(self._arrow, COLUMNS)
         self._file = parquet.ParquetWriter(path, self._schema, compression="zstd")
         self._rows: list[tuple[Any, ...]] = []
-
-    def _type(self, name: str) -> Any:
-        if name in TEXTS:
-            return self._arrow.string()
-        if name in WHOLES:
-            return self._arrow.int64()
-        return self._arrow.bool_() if name in FLAGS else self._arrow.float64()
 
     def __enter__(self) -> ParquetRows:
         """Return it."""
@@ -70,14 +73,7 @@ class ParquetRows:
 
     def __call__(self, task: Task, outcome: Outcome) -> None:
         """Take a row."""
-        kind = "job" if task.job else "cell"
-        begin = (kind, task.name, task.number, outcome, task.gpus)
-        if outcome == "done":
-            times = (task.submitted, task.bound, task.started, task.ended, task.done)
-            flags = (task.immediate, task.moved, task.reused)
-            self._rows.append((*begin, task.host, *times, *flags, task.tries))
-        else:
-            self._rows.append((*begin, None, task.submitted, *[None] * 7, task.tries))
+        self._rows.append(values_of(task, outcome))
         if len(self._rows) >= GROUP_ROWS:
             self._flush()
 

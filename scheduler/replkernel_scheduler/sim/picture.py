@@ -17,7 +17,10 @@ QUANTILES = 200
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """One run: means by step of `step_s` (GPUs, subscription ratio), counts by step, quantiles in seconds."""
+    """One run: means by step of `step_s` (GPUs, subscription ratio), counts by step, quantiles in seconds.
+
+    `slowdown` has them in times.
+    """
 
     step_s: float
     provisioned: list[float]
@@ -31,6 +34,7 @@ class Picture(msgspec.Struct, frozen=True):
     completion_s: list[float]
     wait_s: list[float]
     job_completion_s: list[float]
+    slowdown: list[float]
 
 
 def picture_of(figures: Figures, now: float, way: AnyWay) -> Picture:
@@ -57,6 +61,7 @@ def picture_of(figures: Figures, now: float, way: AnyWay) -> Picture:
         quantiles(figures.cell_times),
         quantiles(figures.waits),
         quantiles(figures.job_times),
+        quantiles(figures.slowdowns),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from replkernel_scheduler.settings import CoreSettings
-from replkernel_scheduler.sim.costs import CostModel
+from replkernel_scheduler.sim.costs import Costs
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.mix import Mix
 from replkernel_scheduler.sim.way import Way
@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     mix: Mix | None = None
     """The GPUs that sessions want in the place of the trace's; the driver of a run does not look at it."""
-    costs: CostModel = CostModel()
+    costs: Costs = Costs()
     faults: FaultModel = FaultModel()
     prices: Prices = Prices()
 

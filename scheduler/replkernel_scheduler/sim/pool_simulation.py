@@ -104,7 +104,7 @@ class PoolSimulation(Driver):
 
     def _play(self, record: Job, now: float) -> None:
         self.played += 1
-        task = Task(record.job, self.played, now, record.duration_s, record.width, user=record.user, job=True)
+        task = Task.of_job(record, self.played, now)
         costs, dice = self._costs, self._dice
         wanted = PoolWanted(
             record.job,

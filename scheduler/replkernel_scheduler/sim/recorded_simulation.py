@@ -65,12 +65,14 @@ class RecordedSimulation(Driver):
         self._records, self._origin = records, origin
         self._agenda = Agenda()
         self._last_host: dict[str, HostName] = {}
+        self._users: dict[str, str] = {}
 
     def run(self) -> Figures:
         """Play to the end, and return the figures."""
         for record in self._records:
             self.played += 1
             if isinstance(record, Session):
+                self._users[record.session] = record.user
                 continue
             if not isinstance(record, Cell) or record.seen is None:
                 raise SimulationError(
@@ -79,8 +81,8 @@ class RecordedSimulation(Driver):
             at = record.at - self._origin
             while (head := self._agenda.head()) is not None and head <= (at, ARRIVES):
                 self._agenda.do_next()
-            task = Task(record.session, self.played, at, record.duration_s, record.gpus, user="", job=False)
-            seen = record.seen
+            seen, user = record.seen, self._users.get(record.session, "")
+            task = Task(record.session, self.played, at, record.duration_s, record.gpus, user=user, job=False)
             task.host, task.before = HostName(seen.host), self._last_host.get(task.name)
             self._last_host[task.name] = task.host
             task.bound = task.started = at + seen.queued_s

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from replkernel_scheduler.effects import KernelPlaced, MigrationFailed, StartReplica, StopReplica
 from replkernel_scheduler.events import FREES, Event, ReplicaFailed, ReplicaReady
 from replkernel_scheduler.sim.agenda import Agenda
-from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.types import HostName, KernelId
@@ -25,7 +25,7 @@ class Replicas:
         self,
         agenda: Agenda,
         feed: Callable[[Event, float], None],
-        costs: Costs,
+        costs: CostDice,
         faults: Faults,
         figures: Figures,
         *,

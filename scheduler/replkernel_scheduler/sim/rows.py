@@ -1,4 +1,4 @@
-"""A row for each task that is over, as CSV.
+"""A row for each task that is over: its values, and their form as CSV.
 
 Law: one writer a file, rows in the order in which tasks end; times in seconds from the beginning of the
 run, with six decimals, so the same run gives the same bytes.
@@ -8,17 +8,35 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from replkernel_scheduler.sim.task import Outcome, Task
 
-COLUMNS = (
-    "kind", "name", "number", "outcome", "gpus", "host",
-    "submitted_s", "bound_s", "started_s", "ended_s", "done_s", "immediate", "moved", "reused", "lost_runs",
-)  # fmt: skip
+COLUMNS: dict[str, type] = {
+    "kind": str, "name": str, "number": int, "outcome": str, "gpus": int, "host": str,
+    "submitted_s": float, "bound_s": float, "started_s": float, "ended_s": float, "done_s": float,
+    "immediate": bool, "moved": bool, "reused": bool, "lost_runs": int,
+    "user": str, "queue": str, "nodes": int, "requested_s": float,
+}  # fmt: skip
+"""The last four are as the trace says."""
+Value: TypeAlias = str | int | float | bool | None
+_NOT_SERVED = (None,) * 7
+
+
+def values_of(task: Task, outcome: Outcome) -> tuple[Value, ...]:
+    """Return a task's row; None for what it does not have, as one that was not served has no times."""
+    begin = ("job" if task.job else "cell", task.name, task.number, outcome, task.gpus)
+    job = task.asked
+    asked = (job.queue or None, job.nodes or None, job.requested_s or None) if job else (None, None, None)
+    end = (task.tries, task.user or None, *asked)
+    if outcome != "done":
+        return (*begin, None, task.submitted, *_NOT_SERVED, *end)
+    times = (task.submitted, task.bound, task.started, task.ended, task.done)
+    return (*begin, task.host, *times, task.immediate, task.moved, task.reused, *end)
 
 
 class Rows:
-    """The file; a task that was not served has no times but its submission."""
+    """The file."""
 
     def __init__(self, path: Path) -> None:
         """Begin the file anew."""
@@ -37,17 +55,13 @@ class Rows:
 
     def __call__(self, task: Task, outcome: Outcome) -> None:
         """Write a row."""
-        kind = "job" if task.job else "cell"
-        begin = f"{kind},{_text(task.name)},{task.number},{outcome},{task.gpus}"
-        if outcome != "done":
-            self._file.write(f"{begin},,{task.submitted:.6f},,,,,,,,{task.tries}\n")
-            return
-        times = (task.submitted, task.bound, task.started, task.ended, task.done)
-        written = ",".join([f"{time:.6f}" for time in times])
-        flags = f"{task.immediate:d},{task.moved:d},{task.reused:d},{task.tries}"
-        self._file.write(f"{begin},{task.host},{written},{flags}\n")
+        self._file.write(",".join([_text(value) for value in values_of(task, outcome)]) + "\n")
 
 
-def _text(name: str) -> str:
-    """Return a name as CSV wants it."""
-    return '"' + name.replace('"', '""') + '"' if any(sign in name for sign in ',"\n') else name
+def _text(value: Value) -> str:
+    """Return a value as CSV wants it."""
+    if isinstance(value, float):
+        return f"{value:.6f}"
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"' if any(sign in value for sign in ',"\n') else value
+    return "" if value is None else f"{value:d}"

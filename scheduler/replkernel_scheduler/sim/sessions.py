@@ -13,7 +13,7 @@ from random import Random
 from replkernel_scheduler.effects import KernelPlaced, KernelRefused
 from replkernel_scheduler.events import Event, KernelEnded, KernelReported, KernelStarted
 from replkernel_scheduler.sim.agenda import LATE, Agenda
-from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.machines import Machines
 from replkernel_scheduler.sim.records import Cell, Job, Session
 from replkernel_scheduler.sim.replicas import Replicas
@@ -58,7 +58,7 @@ class Sessions:
         way: Way,
         agenda: Agenda,
         feed: Callable[[Event, float], None],
-        costs: Costs,
+        costs: CostDice,
         replicas: Replicas,
         machines: Machines,
         tasks: Tasks,
@@ -82,7 +82,8 @@ class Sessions:
     def submit(self, cell: Cell, now: float) -> None:
         """Have a cell run after those of its session that are before it."""
         session = self.open[cell.session]
-        task = self._task(cell.session, cell.duration_s, cell.gpus, session.user, now, job=False)
+        self._number += 1
+        task = Task(cell.session, self._number, now, cell.duration_s, cell.gpus, user=session.user, job=False)
         task.session = cell.session
         session.cells.append(task)
         if session.busy is None:
@@ -102,7 +103,8 @@ class Sessions:
 
     def task_of(self, job: Job, now: float) -> Task:
         """Return a job as it is submitted."""
-        task = self._task(job.job, job.duration_s, job.width, job.user, now, job=True)
+        self._number += 1
+        task = Task.of_job(job, self._number, now)
         task.expected_s = job.requested_s or job.duration_s
         return task
 
@@ -133,10 +135,6 @@ class Sessions:
             self._next(session, now)
         elif session.closing:
             self._end(session, now)
-
-    def _task(self, name: str, duration_s: float, gpus: int, user: str, now: float, *, job: bool) -> Task:
-        self._number += 1
-        return Task(name, self._number, now, duration_s, gpus, user=user, job=job)
 
     def _open(self, name: str, gpus: int, user: str, now: float) -> OpenSession:
         session = self.open[name] = OpenSession(name, gpus, user, now)

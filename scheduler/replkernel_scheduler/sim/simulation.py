@@ -33,7 +33,7 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.events import ARRIVES, TIMERS, Event, TimeReached
 from replkernel_scheduler.sim.agenda import Agenda
-from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.elastic_way import elastic_way_named
 from replkernel_scheduler.sim.faults import Faults
@@ -88,7 +88,7 @@ class Simulation(Driver):
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
         self._agenda = agenda = Agenda()
-        costs, faults = Costs(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
+        costs, faults = CostDice(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
         self._replicas = Replicas(
             agenda, self._feed, costs, faults, self.figures, reserve=way.policies.reserve
         )

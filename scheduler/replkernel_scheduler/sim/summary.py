@@ -7,7 +7,7 @@ run does not have is None.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -148,6 +148,10 @@ class Summary(msgspec.Struct, frozen=True):
     trace: TraceFigures
     plan: Plan
     runs: tuple[RunSummary, ...]
+
+    def with_runs(self, runs: Iterable[RunSummary]) -> Summary:
+        """Return it with these runs."""
+        return msgspec.structs.replace(self, runs=tuple(runs))
 
 
 def of_trace(spool: Spool) -> TraceFigures:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.types import HostName, Lease
 
 Outcome: TypeAlias = Literal["done", "refused", "failed", "unserved"]
@@ -28,6 +29,7 @@ class Task:
     """One; times in seconds from the beginning of the run."""
 
     __slots__ = (
+        "asked",
         "before",
         "bound",
         "done",
@@ -57,6 +59,8 @@ class Task:
         self.name, self.number, self.submitted = name, number, submitted
         self.duration_s, self.gpus, self.user, self.job = duration_s, gpus, user, job
         self.kind = ""
+        self.asked: Job | None = None
+        """What the trace says of a job."""
         self.expected_s = 0.0
         self.parts: Parts | None = None
         self.session: str | None = None
@@ -66,6 +70,14 @@ class Task:
         self.bound = self.started = self.ended = self.done = 0.0
         self.tries = 0
         self.moved = False
+
+    @classmethod
+    def of_job(cls, job: Job, number: int, submitted: float, duration_s: float | None = None) -> Task:
+        """Return a job as submitted; `duration_s` where it does not run as long as the trace says."""
+        runs_s = job.duration_s if duration_s is None else duration_s
+        task = cls(job.job, number, submitted, runs_s, job.width, user=job.user, job=True)
+        task.asked = job
+        return task
 
     @property
     def immediate(self) -> bool:

@@ -20,7 +20,7 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
 )
 from replkernel_scheduler.sim.agenda import Agenda
-from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way
@@ -39,7 +39,12 @@ class Tasks:
     ready_at: Callable[[Task], float]
 
     def __init__(
-        self, way: Way, agenda: Agenda, feed: Callable[[Event, float], None], costs: Costs, figures: Figures
+        self,
+        way: Way,
+        agenda: Agenda,
+        feed: Callable[[Event, float], None],
+        costs: CostDice,
+        figures: Figures,
     ) -> None:
         """Start with none."""
         self._way, self._agenda, self._feed = way, agenda, feed

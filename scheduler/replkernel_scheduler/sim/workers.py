@@ -27,6 +27,7 @@ from replkernel_scheduler.sim.mix import Mix, remixed
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.row_table import RowsInMemory
 from replkernel_scheduler.sim.spool import Spool, temporary_directory
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.trace_file import TraceFile
@@ -56,10 +57,11 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What a case has shown; a picture only where a report is made of it."""
+    """What a case has shown; a picture only where something is drawn of it, rows where they are kept."""
 
     summary: RunSummary
     picture: Picture | None
+    rows: RowsInMemory | None = None
 
 
 def play_case(
@@ -71,7 +73,8 @@ def play_case(
     played: Callable[[str, int], None] | None = None,
 ) -> Shown:
     """Play one case and write its rows."""
-    with output.rows_of(case) as rows:
+    kept = RowsInMemory() if output.kept else None
+    with output.rows_of(case, kept) as rows:
         pictures: list[Picture] = []
         run = play(
             spool,
@@ -80,10 +83,10 @@ def play_case(
             rows=rows,
             watch=watch,
             played=played,
-            pictured=None if output.directory is None else pictures.append,
+            pictured=pictures.append,
         )
         setting = dict(case.setting)
-        return Shown(msgspec.structs.replace(run, setting=setting), pictures[0] if pictures else None)
+        return Shown(msgspec.structs.replace(run, setting=setting), pictures[0], kept)
 
 
 def play_side_by_side(
@@ -122,7 +125,8 @@ def _ending(pool: ProcessPoolExecutor) -> Iterator[None]:
         yield
     except BrokenProcessPool as error:
         raise SimulationError(
-            "A process of the sweep ended by itself; if memory was short, play fewer side by side (--jobs)."
+            "A process of the sweep ended by itself; if memory was short, play fewer side by side (--jobs). "
+            "A script of your own calls sweep below `if __name__ == '__main__':`."
         ) from error
     except BaseException:
         for process in active_children():

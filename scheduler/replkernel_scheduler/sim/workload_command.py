@@ -17,7 +17,7 @@ import msgspec
 
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.options import read_at_least, read_mix
-from replkernel_scheduler.sim.progress import Progress
+from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.workload import PLANS, Knots
 from replkernel_scheduler.sim.workload_file import Achieved, made, spare, write
 
@@ -51,7 +51,7 @@ def _make(options: argparse.Namespace) -> int:
     if wanted is None and not set(given) - {"mix"}:
         wanted = ACTIVE[options.like]
     spare(options.out)
-    progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
+    progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     made_so_far = partial(progress.reading, doing="making")
     records, achieved = made(plan, options.seed, wanted or None, made_so_far)
     write(options.out, records, plan, achieved)

@@ -28,7 +28,7 @@ from replkernel_scheduler.pool.types import (
     RefusePoolJob,
 )
 from replkernel_scheduler.sim import summary
-from replkernel_scheduler.sim.costs import CostModel
+from replkernel_scheduler.sim.costs import Costs
 from replkernel_scheduler.sim.costs import Uniform as Between
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.plan import Plan
@@ -43,7 +43,7 @@ from tests.support.examples import examples
 LOAD, PAUSE = 30.0, 5.0
 PLAN = Plan(
     hosts=1, gpus_per_host=4,
-    costs=CostModel(job_load=Between(LOAD, LOAD), job_pause=Between(PAUSE, PAUSE)),
+    costs=Costs(job_load=Between(LOAD, LOAD), job_pause=Between(PAUSE, PAUSE)),
 )  # fmt: skip
 
 

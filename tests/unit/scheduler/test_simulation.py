@@ -15,7 +15,7 @@ from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.sim import summary
-from replkernel_scheduler.sim.costs import FREE, CostModel, Costs, LogNormal, Normal
+from replkernel_scheduler.sim.costs import FREE, CostDice, Costs, LogNormal, Normal
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.plan import Plan, settings_for
@@ -243,7 +243,7 @@ def test_percentiles_are_interpolated_and_work_is_timed_by_what_is_done() -> Non
 
 
 def test_costs_have_the_percentiles_that_they_are_told_by() -> None:
-    costs = Costs(CostModel(), seed=1)
+    costs = CostDice(Costs(), seed=1)
     drawn = sorted(costs.write() for _ in range(20_000))
     assert drawn[10_000] == pytest.approx(1.0, rel=0.05)
     assert drawn[19_800] == pytest.approx(7.07, rel=0.15)

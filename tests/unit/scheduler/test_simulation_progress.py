@@ -6,7 +6,7 @@ import io
 
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.plan import Plan
-from replkernel_scheduler.sim.progress import Progress
+from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.spool import Spool
@@ -14,7 +14,7 @@ from replkernel_scheduler.sim.table import table
 from replkernel_scheduler.sim.way import way_named
 
 
-class Terminal(io.StringIO):
+class Tty(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -27,8 +27,8 @@ class Clock:
 
 
 def test_a_terminal_is_shown_events_a_second_and_the_time_that_is_left() -> None:
-    terminal, clock = Terminal(), Clock()
-    watch = Progress(terminal, clock, quiet=False).playing("notebook", 1000)
+    terminal, clock = Tty(), Clock()
+    watch = Progress(Terminal(terminal), clock).playing("notebook", 1000)
     clock.now = 10.0
     watch(50_000, 250)
     assert terminal.getvalue() == "\r\x1b[Knotebook: [#####...............]  25%  5,000 events/s  0:30 left"
@@ -38,8 +38,8 @@ def test_a_terminal_is_shown_events_a_second_and_the_time_that_is_left() -> None
 
 
 def test_runs_side_by_side_are_shown_all_together() -> None:
-    terminal, clock = Terminal(), Clock()
-    watch = Progress(terminal, clock, quiet=False).playing_all(4)
+    terminal, clock = Tty(), Clock()
+    watch = Progress(Terminal(terminal), clock).playing_all(4)
     clock.now = 10.0
     watch(0, 0.0)  # They are still reading.
     watch(80_000, 1.0)
@@ -49,7 +49,7 @@ def test_runs_side_by_side_are_shown_all_together() -> None:
 def test_a_file_gets_one_line_a_run_and_who_wants_quiet_none() -> None:
     for quiet, lines in ((False, ["notebook: 100 events in 2.0 s, 50/s"]), (True, [])):
         stream, clock = io.StringIO(), Clock()
-        progress = Progress(stream, clock, quiet=quiet)
+        progress = Progress(Terminal(stream, quiet=quiet), clock)
         watch = progress.playing("notebook", 10)
         clock.now = 2.0
         watch(100, 5)

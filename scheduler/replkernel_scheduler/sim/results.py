@@ -1,0 +1,118 @@
+"""What runs have shown, for Python: figures by name, rows of tasks, plots, and a view in notebooks.
+
+Law: it computes nothing anew. A figure's name is its path in `summary.json`, and says its unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, overload
+
+import msgspec
+
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.picture import Picture
+from replkernel_scheduler.sim.plots import Plots
+from replkernel_scheduler.sim.row_table import RowsInMemory, RowTable
+from replkernel_scheduler.sim.summary import RunSummary, Summary
+from replkernel_scheduler.sim.table import COLUMNS as SHOWN
+from replkernel_scheduler.sim.table import table
+
+TEXTS = ("policy", "setting", "whys")
+"""What a summary has beside figures."""
+
+
+def figures_of(run: RunSummary) -> dict[str, float]:
+    """Return a run's figures by name; what it does not have is left out."""
+    return dict(_flat("", {k: v for k, v in msgspec.to_builtins(run).items() if k not in TEXTS}))
+
+
+def _flat(before: str, parts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in parts.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{before}{name}.", value)
+        elif value is not None:
+            yield f"{before}{name}", value
+
+
+class Result:
+    """One run. `summary` has its figures by name: `result.summary["cells.delay_s.p95"]`."""
+
+    def __init__(self, title: str, run: RunSummary, picture: Picture, rows: RowsInMemory | None) -> None:
+        """Keep the parts."""
+        self.title, self.run, self.picture, self._rows = title, run, picture, rows
+        self.policy = run.policy
+        self.setting = dict(run.setting)
+        self.summary: Mapping[str, float] = figures_of(run)
+        self.plot = Plots({title: self})
+
+    @property
+    def cells(self) -> RowTable:
+        """Return a row for each cell: when it was submitted, bound to GPUs, started, over; where; whose."""
+        return self._kept().cells
+
+    @property
+    def jobs(self) -> RowTable:
+        """Return a row for each job, with the trace's own columns: user, queue, nodes, requested time."""
+        return self._kept().jobs
+
+    def _kept(self) -> RowsInMemory:
+        if self._rows is None:
+            raise SimulationError(f"{self.title}: rows were not kept. Play it with rows=True.")
+        return self._rows
+
+    def __repr__(self) -> str:
+        """Return its title and what was served."""
+        return f"<{self.title}: {self.run.cells.served:,} cells, {self.run.jobs.served:,} jobs served>"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            [
+                f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>"
+                for name, column in SHOWN.items()
+                if (text := column(self.run)) is not None
+            ]
+        )
+        return f"<table><caption>{escape(self.title)}</caption><tbody>{lines}</tbody></table>"
+
+
+class Results(Sequence[Result]):
+    """The runs of a sweep, in its order; `results["notebook"]` is the one of that title."""
+
+    def __init__(self, document: Summary, runs: Sequence[Result]) -> None:
+        """Keep the runs, and the document that has them all."""
+        self.document, self._runs = document, tuple(runs)
+        self.plot = Plots({run.title: run for run in runs})
+
+    @overload
+    def __getitem__(self, which: int | str) -> Result: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[Result]: ...
+    def __getitem__(self, which: int | str | slice) -> Result | Sequence[Result]:
+        """Return a run by its place or its title."""
+        if not isinstance(which, str):
+            return self._runs[which]
+        for run in self._runs:
+            if run.title == which:
+                return run
+        raise KeyError(f"There is no run {which!r}; there are {', '.join(run.title for run in self._runs)}.")
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._runs)
+
+    def __repr__(self) -> str:
+        """Return the table that the command prints."""
+        return table(self.document)
+
+    def _repr_html_(self) -> str:
+        keys = list(dict.fromkeys(key for run in self._runs for key in run.setting))
+        names = [name for name, column in SHOWN.items() if any(column(run.run) for run in self._runs)]
+        head = "".join([f"<th>{escape(name)}</th>" for name in ("policy", *keys, *names)])
+        body = ""
+        for run in self._runs:
+            texts = [run.policy, *(run.setting.get(key, "") for key in keys)]
+            texts += [SHOWN[name](run.run) or "" for name in names]
+            body += "<tr>" + "".join([f"<td>{escape(text)}</td>" for text in texts]) + "</tr>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

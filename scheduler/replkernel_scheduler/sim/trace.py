@@ -1,0 +1,122 @@
+"""A trace in Python: recorded files, rows that are in memory, or made sessions.
+
+Law: it is read when it is played, and as often as that; rows in memory are a file in a directory of the
+trace's own, which goes with it, so all ways to a trace are one, also for processes side by side.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from replkernel_scheduler.sim import forms, summary, workload_file
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.mix import Mix, mix_named
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.workers import Source
+from replkernel_scheduler.sim.workload import PLANS
+
+
+class Trace:
+    """What is to be played: `Trace("cells.csv")`, `Trace.of_rows(frame)`, `Trace.made(hours=4)`.
+
+    `form` names the form where the file does not say it; with `skip_bad` rows that cannot be are left out.
+    `gpu_mix` draws the GPUs of each session: `"1=50,4=30,8=20"`, or `"template"`.
+    """
+
+    def __init__(
+        self, *paths: str | Path, form: str | None = None, skip_bad: bool = False, gpu_mix: str | None = None
+    ) -> None:
+        """Take files of recorded work; several are merged."""
+        if not paths:
+            raise SimulationError("A trace is of one file or more: Trace('cells.csv').")
+        if form is not None and form not in forms.FORMS:
+            raise SimulationError(f"There is no form {form!r}: there are {', '.join(forms.FORMS)}.")
+        mix = None if gpu_mix is None else _mix(gpu_mix)
+        self.source = Source(tuple(map(Path, paths)), form, skip_bad, mix)
+
+    @classmethod
+    def of_rows(cls, rows: Any, *, gpu_mix: str | None = None) -> Trace:
+        """Take a table with the columns of the simulator's own form, for cells or for jobs.
+
+        That is a pandas or Polars DataFrame, an Arrow table, or mappings (`{"job": "a", "arrival_s": 0,
+        "duration_s": 60, "gpus": 2}`), one for each row.
+        """
+        made = _rows(rows)
+        if not made:
+            raise SimulationError("There are no rows: a trace has one or more.")
+        directory = Path(tempfile.mkdtemp(prefix="replkernel-trace-"))
+        path = directory / "rows.csv"
+        names = list(dict.fromkeys(name for row in made for name in row))
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, names, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(made)
+        return cls._within(directory, path, gpu_mix)
+
+    @classmethod
+    def made(cls, like: str = "17.5h", *, seed: int = 0, gpu_mix: str | None = None, **changes: Any) -> Trace:
+        """Make sessions of people who train models, as `replkernel workload` does.
+
+        `like` is the published excerpt to begin with; `changes` are what its options change (`hours=4`,
+        `sessions=((0, 0), (4, 20))`).
+        """
+        if like not in PLANS:
+            raise SimulationError(f"There is no {like!r} to be like: there are {', '.join(PLANS)}.")
+        try:
+            plan = msgspec.structs.replace(PLANS[like], **changes)
+        except TypeError as error:
+            known = ", ".join(PLANS[like].__struct_fields__)
+            raise SimulationError(f"A workload has {known}: {error}.") from error
+        records, achieved = workload_file.made(plan, seed, None)
+        directory = Path(tempfile.mkdtemp(prefix="replkernel-trace-"))
+        path = directory / f"like-{like}.csv"
+        workload_file.write(path, records, plan, achieved)
+        return cls._within(directory, path, gpu_mix)
+
+    @classmethod
+    def _within(cls, directory: Path, path: Path, gpu_mix: str | None) -> Trace:
+        """Return the trace of a file whose directory goes when the trace does."""
+        trace = cls(path, gpu_mix=gpu_mix)
+        weakref.finalize(trace, shutil.rmtree, directory, ignore_errors=True)
+        return trace
+
+    def figures(self) -> dict[str, float]:
+        """Read it, and return what is in it: sessions, cells, jobs, span, and the GPU-hours of its work."""
+        with Spool(forms.read_all(self.source.files(), self.source.form)) as spool:
+            made: dict[str, float] = msgspec.to_builtins(summary.of_trace(spool))
+            return made
+
+    def __repr__(self) -> str:
+        """Return the names of its files."""
+        return f"Trace({', '.join(repr(str(path)) for path in self.source.paths)})"
+
+
+def _mix(text: str) -> Mix:
+    mix = mix_named(text)
+    if mix is None:
+        raise SimulationError(f"{text!r} is no mix, such as 1=50,4=30,8=20, or template.")
+    return mix
+
+
+def _rows(rows: Any) -> list[Mapping[str, Any]]:
+    """Return a table's rows as mappings, whichever library it is of."""
+    for name in ("to_pylist", "to_dicts"):  # Arrow's, Polars'
+        if hasattr(rows, name):
+            found: list[Mapping[str, Any]] = getattr(rows, name)()
+            return found
+    if hasattr(rows, "to_dict"):  # pandas'
+        return [
+            {name: None if value != value else value for name, value in row.items()}
+            for row in rows.to_dict("records")
+        ]
+    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
+        raise SimulationError("A trace is made of a table's rows: of a DataFrame, or a list of mappings.")
+    return [dict(row) for row in rows]
