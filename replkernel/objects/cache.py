@@ -226,9 +226,8 @@ class BlobCache:
 
     def look_at(self, ref: BlobRef) -> bool:
         """Tell whether a blob can be mapped; its chunks are then verified, once while the machine runs."""
-        if ref.size < WORTH_BYTES or not _in_pages(ref):
-            return False
-        return all(list(each(self._files.look_at, ref.chunks)))
+        worth = ref.size >= WORTH_BYTES and _in_pages(ref)
+        return worth and all(list(each(self._files.look_at, ref.chunks)))
 
     def _check_size(self, ref: BlobRef) -> None:
         if ref.size != sum(chunk.size for chunk in ref.chunks):
