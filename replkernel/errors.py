@@ -118,7 +118,10 @@ _SAID_OF: dict[CellEffect, str] = {
         "the next cell says at which, and which cells to run again"
     ),
     "unsettled": "it is not settled yet whether its changes are kept: look before it is run again",
-    "kept": "what this cell changed is kept, only its reply is lost: look before it is run again",
+    "kept": (
+        "what this cell changed is kept, only its reply is lost: look before it is run again "
+        "(`%replkernel history` tells whether a cell that was to go back did)"
+    ),
 }
 
 

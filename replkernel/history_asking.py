@@ -20,7 +20,7 @@ from replkernel.kernel_record import KernelRecord, router_lives
 from replkernel.points import REQUEST, ComparisonDocument, HistoryDocument, HistoryQuestion
 from replkernel.progress import REQUEST as PROGRESS
 from replkernel.replication.history import NAMES_MAX
-from replkernel.timeline import NoName, check_name
+from replkernel.timeline import MOVED, NoName, check_free, check_gone, check_name
 
 LOOK_LIMIT_S = 10.0
 """A process whose code holds the interpreter that long cannot be asked just now."""
@@ -68,7 +68,7 @@ def history(kernel_id: str, env: Mapping[str, str]) -> HistoryDocument:
 def comparison(kernel_id: str, env: Mapping[str, str], one: str, other: str) -> ComparisonDocument:
     """Return how two points differ; raises ReplkernelError."""
     with KernelLine(_awake(kernel_id, env)) as line:
-        return _ask(line, HistoryQuestion(_point(one), _point(other)), ComparisonDocument)
+        return _ask(line, HistoryQuestion(one=_point(one), other=_point(other)), ComparisonDocument)
 
 
 def travel(
@@ -81,6 +81,10 @@ def travel(
     seen = [f"--since={_point(since)}"] if since else []
     code = " ".join(["%replkernel", verb, _point(word), *seen, *(["--yes"] if sure else [])])
     with KernelLine(_awake(kernel_id, env)) as line:
+        _check_idle(line)
+        seen_now = _ask(line, HistoryQuestion(verb, word), HistoryDocument)
+        if since and since != seen_now.here:
+            raise Refused("moved", MOVED)
         metadata = _run(line, code)
         outcome = msgspec.convert(metadata.get("history") or {}, Outcome)
         if outcome.lost:
@@ -95,7 +99,9 @@ def name(kernel_id: str, env: Mapping[str, str], kind: Kind, word: str, point: s
     """Name a point, or begin a branch where the notebook is; return the history then."""
     code = f"%replkernel {kind} {check_name(word)} {point and _point(point)}".strip()
     with KernelLine(_awake(kernel_id, env)) as line:
-        before = _look(line)
+        _check_idle(line)
+        before = _ask(line, HistoryQuestion("goto", point), HistoryDocument) if point else _look(line)
+        check_free(kind, word, before.marks, before.branches)
         taken = before.marks if kind == "mark" else before.branches
         if len(taken) >= NAMES_MAX and word not in taken:
             raise Refused(
@@ -109,10 +115,12 @@ def name(kernel_id: str, env: Mapping[str, str], kind: Kind, word: str, point: s
 
 def unname(kernel_id: str, env: Mapping[str, str], word: str) -> HistoryDocument:
     """Take the name of a point, or a branch, away; return the history then."""
+    check_name(word)
     with KernelLine(_awake(kernel_id, env)) as line:
-        if _look(line).branch == word:
-            raise Refused("refused", f"The notebook is on branch `{word}`: switch to another one first.")
-        _run(line, f"%replkernel unmark {check_name(word)}")
+        _check_idle(line)
+        before = _look(line)
+        check_gone(word, before.marks, before.branches, before.branch)
+        _run(line, f"%replkernel unmark {word}")
         return _logged(line, lambda now: word not in now.marks and word not in now.branches)
 
 
@@ -146,8 +154,7 @@ def _ask(line: KernelLine, question: HistoryQuestion, shape: type[Answer]) -> An
 
 def _run(line: KernelLine, code: str) -> dict[str, Any]:
     """Have a line of magic run in its turn; return what the reply says of it beside its content."""
-    if line.control(PROGRESS, {"since": 0}).get("busy"):
-        raise Refused("busy", "A cell runs or waits; ask again when it is done, or interrupt it first.")
+    _check_idle(line)
     content = {
         "code": code,
         "silent": False,
@@ -162,6 +169,11 @@ def _run(line: KernelLine, code: str) -> dict[str, Any]:
         raise Refused("refused", str(said.get("evalue") or "The kernel refused."))
     metadata: dict[str, Any] = reply["metadata"].get("replkernel") or {}
     return metadata
+
+
+def _check_idle(line: KernelLine) -> None:
+    if line.control(PROGRESS, {"since": 0}).get("busy"):
+        raise Refused("busy", "A cell runs or waits; ask again when it is done, or interrupt it first.")
 
 
 def _logged(line: KernelLine, seen: Callable[[HistoryDocument], bool]) -> HistoryDocument:

@@ -72,8 +72,12 @@ class ComparisonDocument(msgspec.Struct, frozen=True):
 
 
 class HistoryQuestion(msgspec.Struct, frozen=True):
-    """The content of a request: the history, or, with two words, how these two points differ."""
+    """The content of a request: the history, or, with two words, how these two points differ.
 
+    With a `verb` it is the history, unless that cannot lead anywhere with the word `one`.
+    """
+
+    verb: Word = ""
     one: Word = ""
     other: Word = ""
 

@@ -7,6 +7,7 @@ stands for another, and never a parent.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -14,7 +15,12 @@ from replkernel.errors import ReplkernelError
 from replkernel.records import Mark, Seq
 
 MAIN = "main"
+MOVED = "The notebook has moved on since its history was shown; look at it again."
+STEPS_MAX = 10_000
+"""Nobody undoes or redoes more changes at a time."""
+
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+_RESULT = re.compile(r"_replkernel_out_(\w+)")
 _ADDRESS = re.compile(r"(\d{1,18})\.(\d{1,18})")
 
 
@@ -36,8 +42,48 @@ def check_name(word: str) -> str:
     return word
 
 
+def said_name(name: str) -> str:
+    """Return how people call what a component has under a name: the results of cells are `Out[5]`."""
+    result = _RESULT.fullmatch(name)
+    return name if result is None else f"Out[{result[1]}]" if result[1].isdigit() else "Out"
+
+
+class NotSo(ReplkernelError):
+    """What is asked of names and branches cannot be, as they are."""
+
+
+def check_free(kind: str, name: str, marks: Collection[str], branches: Collection[str]) -> None:
+    """Raise NotSo where a new mark or branch cannot have this name; a mark is moved."""
+    if kind == "mark" and name in branches:
+        raise NotSo(f"`{name}` is a branch: give the point another name.")
+    if kind == "branch" and name in marks:
+        raise NotSo(f"A point has the name `{name}` already: give the branch another one.")
+    if kind == "branch" and name in branches:
+        raise NotSo(f"There is a branch `{name}` already: `%replkernel switch {name}` goes there.")
+
+
+def check_gone(name: str, marks: Collection[str], branches: Collection[str], on: str) -> None:
+    """Raise NotSo where no name is to be taken away, or the branch that the notebook is `on`."""
+    if name not in marks and name not in branches:
+        raise NotSo(f"No point and no branch has the name `{name}`.")
+    if name == on:
+        raise NotSo(f"The notebook is on branch `{name}`: switch to another one first.")
+
+
+def steps_of(verb: str, word: str) -> int:
+    """Return how many changes are to be undone or redone; raises NotSo."""
+    if not word.isdigit() or not 0 < int(word) <= STEPS_MAX:
+        raise NotSo(f"`{word}` is no number of changes: `%replkernel {verb} 2`.")
+    return int(word)
+
+
 class NoSuchPoint(ReplkernelError):
     """There is no such point, or it is not kept any more."""
+
+
+def said_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return how people call these, each once."""
+    return tuple(dict.fromkeys(map(said_name, names)))
 
 
 class PointInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,6 +141,11 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
     branch: str = MAIN
     kept: int = 0
 
+    def said(self) -> Timeline:
+        """Return the same with names as people call them."""
+        points = (msgspec.structs.replace(one, changed=said_names(one.changed)) for one in self.points)
+        return msgspec.structs.replace(self, points=tuple(points))
+
     def here(self) -> Mark:
         """Return the point at which the notebook is; raises NoSuchPoint before the first one."""
         if not self.points:
@@ -102,6 +153,18 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
                 "Nothing is in the history yet: it begins with the next cell that changes something."
             )
         return self.points[-1].stands_for
+
+    def aim(self, verb: str, word: str) -> Mark:
+        """Return where `undo`, `redo`, `goto` or `switch` leads; raises NoSuchPoint, NotSo."""
+        if verb == "undo":
+            return self.undone(steps_of(verb, word))
+        if verb == "redo":
+            return self.redone(steps_of(verb, word))
+        if verb == "goto":
+            return self.find(word)
+        if word not in self.branches:
+            raise NotSo(f"There is no branch `{word}`; there are: {', '.join(self.branches)}.")
+        return self.branches[word]
 
     def undone(self, steps: int) -> Mark:
         """Return the point `steps` changes before this one; raises NoSuchPoint."""

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from replkernel.agent import events as fact
 from replkernel.agent.admission import Admission
 from replkernel.agent.group import ReplicaGroup
@@ -41,6 +43,7 @@ from replkernel.protocol.process_to_agent import (
     ReplicaApplied,
 )
 from replkernel.records import HostName, KernelId
+from replkernel.timeline import said_name
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +52,11 @@ def _history(group: ReplicaGroup, asked: HistoryQuery) -> HistoryAnswer:
     """Return what a process asks of the history."""
     if asked.to is not None and asked.other is not None:
         timeline, _, why = group.history(None)
-        return HistoryAnswer(asked.request, timeline, None, why, group.differences(asked.to, asked.other))
+        found = group.differences(asked.to, asked.other)
+        told = tuple(msgspec.structs.replace(one, name=said_name(one.name)) for one in found)
+        return HistoryAnswer(asked.request, timeline.said(), None, why, told)
     timeline, way, why = group.history(asked.to)
-    return HistoryAnswer(asked.request, timeline, way, why)
+    return HistoryAnswer(asked.request, timeline.said(), way, why)
 
 
 class ProcessDoor:

@@ -82,7 +82,9 @@ def only_safe(file: StateFile, state: MachineState) -> tuple[bytes, MachineState
             kept[cid] = msgspec.structs.replace(_cleaned(file, record), cid=cid)
         except NotSafe as error:
             left += [Left(name, str(error)) for name in names]
-            kept[cid] = lost(cid, names, record)
+            for place, name in enumerate(names):
+                gone = ComponentId(f"{cid}-{place}")
+                kept[gone] = lost(gone, name, record)
     base, new = rewritten(state, kept)
     return base, new, left
 

@@ -22,6 +22,7 @@ from replkernel.records import ComponentId, ComponentRecord, Payload
 from replkernel.replication.checkpoint import digest_of
 from replkernel.state.format.dump_graph import Node, Reader, Source
 from replkernel.state.format.stream import FORMAT_VERSION, OUT_OF_BAND_BYTES, Head, join_head, split_head
+from replkernel.state.tombstone import Loss
 
 HEAD_BYTES_MAX = 64 * 2**20
 MODULES = frozenset(
@@ -29,6 +30,8 @@ MODULES = frozenset(
     "itertools functools statistics".split()
 )
 """What may be imported by name: everything else could be a module of somebody's own directory."""
+
+LEFT_OUT = "It was left out when the notebook was imported with --safe."
 
 _PLAIN_DTYPE = re.compile(rb"[<>|=]?(?:[biufcSUV]\d{1,6}|[?]|[mM]8(?:\[\d{0,6}[a-zA-Z]{1,2}\])?)")
 _TORCH_DTYPES = re.compile(rb"(?:u?int|float|bfloat|complex)\d+|bool")
@@ -309,20 +312,16 @@ def is_plain_name(name: str) -> bool:
     return _IDENTIFIER.fullmatch(name) is not None
 
 
-def lost(cid: ComponentId, names: Sequence[str], before: ComponentRecord) -> ComponentRecord:
-    """Return a component whose names are tombstones: whoever touches one hears that it was left out."""
-    reason = "It was left out when the notebook was imported with --safe."
-    stream = [pickle.PROTO + b"\x05", pickle.EMPTY_TUPLE, pickle.EMPTY_LIST, pickle.EMPTY_DICT, pickle.MARK]
-    for name in names:
-        fields = (name, "object", "", before.seq, before.cell, name, reason)
-        stream += [_short(name), _short(LOADERS), _short("lost:lost"), pickle.STACK_GLOBAL, pickle.MARK]
-        stream += [_atom(field) for field in fields]
-        stream += [pickle.TUPLE, pickle.REDUCE]
-    stream += [pickle.SETITEMS, pickle.TUPLE3, pickle.STOP]
-    data = join_head(Head(FORMAT_VERSION, tuple(names), single=False), stream)
-    payload = Payload(head=data)
+def lost(cid: ComponentId, name: str, before: ComponentRecord) -> ComponentRecord:
+    """Return a component that is one tombstone: whoever touches it hears that it was left out."""
+    cell = before.making(name).cell
+    loss = Loss(name, "object", "", before.seq, cell, name, LEFT_OUT)
+    stream = [pickle.PROTO + b"\x05", _short(LOADERS), _short("lost:lost"), pickle.STACK_GLOBAL, pickle.MARK]
+    stream += [_atom(field) for field in msgspec.structs.astuple(loss)]
+    stream += [pickle.TUPLE, pickle.REDUCE, pickle.STOP]
+    data = join_head(Head(FORMAT_VERSION, (name,)), stream)
     return ComponentRecord(
-        cid, tuple(names), before.seq, payload, digest_of(data), len(data), cell=before.cell
+        cid, (name,), before.seq, Payload(head=data), digest_of(data), len(data), cell=cell
     )
 
 
@@ -332,6 +331,8 @@ def _short(text: str) -> bytes:
 
 
 def _atom(value: str | int) -> bytes:
+    if isinstance(value, bool):
+        return pickle.NEWTRUE if value else pickle.NEWFALSE
     return (
         _short(value) if isinstance(value, str) else pickle.BININT + struct.pack("<i", min(value, 2**31 - 1))
     )

@@ -146,6 +146,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     from replkernel.carrying.importing import read_state
     from replkernel.carrying.manifest import named_in
     from replkernel.carrying.taking import heads_of
+    from replkernel.timeline import said_name
 
     with StateFile(options.file) as file:
         signature = file.signature()
@@ -164,7 +165,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     rows = [("NAME", "TYPE", "SHAPE", "SIZE")]
     for one in names:
         shape = "×".join(map(str, one.shape)) or "-"
-        rows.append((_clean(one.name), _clean(one.type) or "?", shape, format_bytes(one.bytes)))
+        rows.append((_clean(said_name(one.name)), _clean(one.type) or "?", shape, format_bytes(one.bytes)))
     print("\n".join(table(rows)))
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
     print(_clean(f"Packages: {packages or 'none'}"))

@@ -40,10 +40,16 @@ def is_asked(parent: Any) -> bool:
     return header.get("msg_type") in (REQUEST, VARIABLES)
 
 
+def asked(link: AgentLink | None) -> AgentLink:
+    """Return the link to the agent, which has the history; raises ReplkernelError without one."""
+    if link is None or not link.connected():
+        raise ReplkernelError("The history cannot be asked now: this process has no host agent.")
+    return link
+
+
 def _content(link: AgentLink | None, parent: Any) -> dict[str, Any]:
     try:
-        if link is None or not link.connected():
-            raise ReplkernelError("The history cannot be asked now: this process has no host agent.")
+        link = asked(link)
         question = msgspec.convert(parent["content"], HistoryQuestion)
         return {"status": "ok", **msgspec.to_builtins(_answer(link, question))}
     except (ReplkernelError, *UNREADABLE) as error:
@@ -52,6 +58,9 @@ def _content(link: AgentLink | None, parent: Any) -> dict[str, Any]:
 
 def _answer(link: AgentLink, question: HistoryQuestion) -> HistoryDocument | ComparisonDocument:
     timeline = link.history().timeline
+    if question.verb:
+        timeline.aim(question.verb, question.one)
+        return document_of(timeline)
     if not question.one and not question.other:
         return document_of(timeline)
     found = link.history(timeline.find(question.one), timeline.find(question.other)).differences

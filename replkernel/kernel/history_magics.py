@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from replkernel.errors import ReplkernelError
+from replkernel.kernel.history_answers import asked
 from replkernel.records import Mark
-from replkernel.timeline import Difference, PointInfo, Timeline, check_name
+from replkernel.timeline import (
+    Difference,
+    PointInfo,
+    Timeline,
+    check_free,
+    check_gone,
+    check_name,
+    steps_of,
+)
 
 if TYPE_CHECKING:
     from replkernel.kernel.replica import Replica
@@ -37,7 +46,6 @@ SINCE = "--since="
 
 TRAVELS = ("undo", "redo", "goto", "switch")
 LOGGED_WAIT_S = 5.0
-STEPS_MAX = 10_000
 
 
 def answer(replica: Replica, words: Sequence[str], options: set[str]) -> None:
@@ -48,9 +56,8 @@ def answer(replica: Replica, words: Sequence[str], options: set[str]) -> None:
     allowed = {"--yes", f"{SINCE}{since}"} if verb in TRAVELS else set()
     if not fewest <= len(given) <= most or options - allowed:
         raise UsageError(f"%replkernel {verb} is used otherwise; `%replkernel {verb} --help` says how.")
-    if replica.link is None or not replica.link.connected():
-        raise UsageError("The history cannot be asked now: this process has no host agent.")
     try:
+        asked(replica.link)
         if verb in TRAVELS:
             _travel(replica, verb, given, sure="--yes" in options, since=since)
         else:
@@ -61,9 +68,7 @@ def answer(replica: Replica, words: Sequence[str], options: set[str]) -> None:
 
 def timeline_of(replica: Replica) -> Timeline:
     """Return the history, once what earlier cells changed is in the log, for a moment at most."""
-    link = replica.link
-    if link is None:
-        raise ReplkernelError("This kernel process has no host agent, which has the history.")
+    link = asked(replica.link)
     replica.await_log(replica.applied(), LOGGED_WAIT_S)
     return link.history().timeline
 
@@ -102,38 +107,10 @@ def ask_here(verb: str, *given: str) -> None:
 def _travel(replica: Replica, verb: str, given: list[str], *, sure: bool, since: str = "") -> None:
     word = given[0] if given else "1"
     if verb in ("undo", "redo"):
-        if not word.isdigit() or not 0 < int(word) <= STEPS_MAX:
-            raise ReplkernelError(f"`{word}` is no number of changes: `%replkernel {verb} 2`.")
-        steps = int(word)
-        to = _steps_back(steps) if verb == "undo" else _steps_on(steps)
+        steps_of(verb, word)
     elif verb == "switch":
         replica.travel.onto(word, begins=False)
-        to = _end_of(word)
-    else:
-        to = _found(word)
-    replica.travel.go(to, sure=sure, since=since)
-
-
-def _steps_back(steps: int) -> Callable[[Timeline], Mark]:
-    return lambda timeline: timeline.undone(steps)
-
-
-def _steps_on(steps: int) -> Callable[[Timeline], Mark]:
-    return lambda timeline: timeline.redone(steps)
-
-
-def _found(word: str) -> Callable[[Timeline], Mark]:
-    return lambda timeline: timeline.find(word)
-
-
-def _end_of(branch: str) -> Callable[[Timeline], Mark]:
-    def find(timeline: Timeline) -> Mark:
-        if branch not in timeline.branches:
-            known = ", ".join(timeline.branches)
-            raise ReplkernelError(f"There is no branch `{branch}`; there are: {known}.")
-        return timeline.branches[branch]
-
-    return find
+    replica.travel.go(lambda timeline: timeline.aim(verb, word), sure=sure, since=since)
 
 
 def _history(replica: Replica) -> None:
@@ -167,26 +144,19 @@ def _row(point: PointInfo, names: list[str], *, here: bool) -> tuple[str, ...]:
 
 def _mark(replica: Replica, name: str, word: str = "") -> None:
     timeline = timeline_of(replica)
-    if name in timeline.branches:
-        raise ReplkernelError(f"`{name}` is a branch: give the point another name.")
+    check_free("mark", name, timeline.names, timeline.branches)
     replica.travel.name(check_name(name), timeline.find(word) if word else None)
 
 
 def _unmark(replica: Replica, name: str) -> None:
     timeline = timeline_of(replica)
-    if name not in timeline.names and name not in timeline.branches:
-        raise ReplkernelError(f"No point and no branch has the name `{name}`.")
-    if name == timeline.branch:
-        raise ReplkernelError(f"The notebook is on the branch `{name}`: switch to another one first.")
+    check_gone(name, timeline.names, timeline.branches, timeline.branch)
     replica.travel.unname(name)
 
 
 def _branch(replica: Replica, name: str) -> None:
     timeline = timeline_of(replica)
-    if name in timeline.names:
-        raise ReplkernelError(f"A point has the name `{name}` already: give the branch another one.")
-    if name in timeline.branches:
-        raise ReplkernelError(f"There is a branch `{name}` already: `%replkernel switch {name}` goes there.")
+    check_free("branch", name, timeline.names, timeline.branches)
     replica.travel.onto(check_name(name), begins=True)
 
 
@@ -208,8 +178,7 @@ def _compare(replica: Replica, one: str, other: str) -> None:
 
 def _differences(replica: Replica, one: str, other: str) -> tuple[Difference, ...]:
     timeline = timeline_of(replica)
-    assert replica.link is not None
-    return replica.link.history(timeline.find(one), timeline.find(other)).differences
+    return asked(replica.link).history(timeline.find(one), timeline.find(other)).differences
 
 
 def _size(size: int | None, glance: str) -> str:

@@ -15,7 +15,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel.execution import Execution
 from replkernel.records import ComponentRecord, Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
 from replkernel.state.analysis.looking import only_looks
-from replkernel.timeline import PointInfo, Timeline, address
+from replkernel.timeline import MOVED, PointInfo, Timeline, address
 
 NAMES_MAX = 8
 HEAD_BYTES_MAX = 64 * 1024
@@ -106,7 +106,7 @@ class Travel:
         """Return where to go; raises NoSuchPoint, and MovedOn where a cell has changed something since."""
         assert self.to is not None
         if self.since and self.since != address(timeline.here()):
-            raise MovedOn("The notebook has moved on since its history was shown; look at it again.")
+            raise MovedOn(MOVED)
         return self.to(timeline)
 
     def check(self, way: Delta, held: Iterable[Pin]) -> None:

@@ -8,7 +8,6 @@ Imports stay light (no fsspec), because kernel processes use this module.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import pickle
 import threading
@@ -23,8 +22,9 @@ from xxhash import xxh3_128_digest
 from replkernel.disk_path import DiskPath
 from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
 from replkernel.objects.crew import each
-from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content
+from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content, windows_of
 from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, forget_saved, sweep, sweep_unsaved
+from replkernel.objects.mapping import PAGE, WORTH_BYTES, blank, has_room
 from replkernel.objects.unnamed import Unnamed
 from replkernel.records import BlobRef, ChunkRef, Digest
 
@@ -186,7 +186,7 @@ class BlobCache:
                 return before[index]
             return local, self._write_piece(memoryview(piece))
 
-        marks = list(each(write, enumerate(_windows_of(parts)), progress))
+        marks = list(each(write, enumerate(windows_of(parts)), progress))
         return BlobRef(sum(chunk.size for _, chunk in marks), tuple(chunk for _, chunk in marks)), marks
 
     def read_blob(self, ref: BlobRef) -> bytearray:
@@ -195,21 +195,43 @@ class BlobCache:
         Raises BlobMissing when a chunk is not in the cache, and BlobDamaged when one does not match its
         digest (it is then removed, so that `missing` names it).
         """
+        self._check_size(ref)
+        out = blank(ref.size)
+        with memoryview(out) as view:
+            self.fill(ref, view)
+        return out
+
+    def fill(self, ref: BlobRef, target: memoryview, own_map: int | None = None) -> None:
+        """Fill `target` with the bytes of `ref`, verified; raises as `read_blob` does.
+
+        `own_map` is the address of `target` where that begins a page of a mapping which holds nothing else.
+        Chunks are then mapped there, copy on write, where they can be: all processes of the host share them.
+        """
+        self._check_size(ref)
+        base = own_map if own_map is not None and _in_pages(ref) else None
+        ends = list(itertools.accumulate(chunk.size for chunk in ref.chunks))
+        jobs = [(chunk, target[end - chunk.size : end]) for chunk, end in zip(ref.chunks, ends, strict=True)]
+
+        def take(job: tuple[int, tuple[ChunkRef, memoryview]]) -> None:
+            end, (chunk, part) = job
+            if base is None or not self._files.map_over(chunk, base + end - chunk.size):
+                self._files.read_into(chunk, part)
+
+        try:
+            for _ in each(take, zip(ends, jobs, strict=True)):
+                pass
+        finally:
+            for _, part in jobs:
+                part.release()
+
+    def look_at(self, ref: BlobRef) -> bool:
+        """Tell whether a blob can be mapped; its chunks are then verified, once while the machine runs."""
+        worth = ref.size >= WORTH_BYTES and _in_pages(ref)
+        return worth and all(list(each(self._files.look_at, ref.chunks)))
+
+    def _check_size(self, ref: BlobRef) -> None:
         if ref.size != sum(chunk.size for chunk in ref.chunks):
             raise self._files.damaged("a blob whose chunks do not add up to its size")
-        out = _blank(ref.size)
-        ends = list(itertools.accumulate(chunk.size for chunk in ref.chunks))
-        with memoryview(out) as view:
-            jobs = [
-                (chunk, view[end - chunk.size : end]) for chunk, end in zip(ref.chunks, ends, strict=True)
-            ]
-            try:
-                for _ in each(lambda job: self._files.read_into(*job), jobs):
-                    pass
-            finally:
-                for _, part in jobs:
-                    part.release()
-        return out
 
     def missing(self, ref: BlobRef) -> list[ChunkRef]:
         """Return the chunks of `ref` that are not in the cache; the others count as used just now."""
@@ -368,33 +390,11 @@ class BlobCache:
             self.evict()
 
 
+def _in_pages(ref: BlobRef) -> bool:
+    """Tell whether a blob's chunks fill whole pages, and this process may have so many maps more."""
+    return not any(chunk.size % PAGE for chunk in ref.chunks[:-1]) and has_room(len(ref.chunks))
+
+
 def _flat(data: Buffer) -> memoryview:
     """Return the bytes of a contiguous buffer, of whatever shape and type, without a copy."""
     return pickle.PickleBuffer(data).raw()
-
-
-def _blank(size: int) -> bytearray:
-    """Return a buffer that is about to be filled wholly; a large one is not cleared before."""
-    if size < CHUNK_BYTES:
-        return bytearray(size)
-    make = ctypes.pythonapi.PyByteArray_FromStringAndSize
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_char_p, ctypes.c_ssize_t)
-    made: bytearray = make(None, size)
-    return made
-
-
-def _windows_of(parts: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield the bytes of `parts` in windows of CHUNK_BYTES; only the last one is shorter."""
-    window = bytearray()
-    for part in parts:
-        start = 0
-        while start < len(part):
-            end = min(len(part), start + CHUNK_BYTES - len(window))
-            with memoryview(part) as view:
-                window += view[start:end]
-            start = end
-            if len(window) == CHUNK_BYTES:
-                yield bytes(window)
-                window.clear()
-    if window:
-        yield bytes(window)

@@ -1,22 +1,27 @@
 """The files of a blob cache: one a chunk, named by the BLAKE3 of its bytes, written once and by rename.
 
-Law: a file under a chunk's name never changes, and is verified whenever it is read. Faults are one sentence.
+Law: a file under a chunk's name never changes, and is verified whenever it is read; when it is mapped, once
+while the machine runs (`mapping.note_whole`). Faults are one sentence.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import itertools
+import mmap
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from blake3 import blake3
 
 from replkernel.disk_path import DiskPath
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError
+from replkernel.objects import mapping
 from replkernel.objects.eviction import SAVED_MODE, SHARED_MODE, UNSAVED_MODE
 from replkernel.records import ChunkRef, Digest
 
@@ -72,23 +77,26 @@ class ChunkFiles:
         return True
 
     def write(self, digest: Digest, data: bytes | memoryview, mode: int) -> bool:
-        """Write a chunk's file; raises OSError. What is written is on its way to the disk at once.
+        """Write the file of a chunk of this digest; raises OSError. It is on its way to the disk at once.
 
         Tells whether the file is this call's own: an unsaved one that nobody else wrote meanwhile.
         """
         scratch = self._scratch(digest)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            file = os.open(scratch, flags, mode)
+            file = os.open(scratch, flags, UNSAVED_MODE)
         except FileNotFoundError:
             self._make_parent(digest)
-            file = os.open(scratch, flags, mode)
+            file = os.open(scratch, flags, UNSAVED_MODE)
         try:
             try:
                 written = os.write(file, data)
                 while written < len(data):
                     written += os.write(file, data[written:])
                 _begin_write_back(file)
+                mapping.note_whole(file)
+                if mode != UNSAVED_MODE:
+                    os.fchmod(file, mode)
             finally:
                 os.close(file)
             if mode == UNSAVED_MODE and self._place(scratch, ChunkRef(digest, len(data))):
@@ -150,13 +158,49 @@ class ChunkFiles:
 
     def read_into(self, chunk: ChunkRef, target: memoryview) -> None:
         """Fill `target` with a chunk; raises BlobMissing, or BlobDamaged after removing the file."""
-        path = self.path(chunk.digest)
+        with self._open(chunk) as file:
+            got = file.readinto(target)
+            while 0 < got < len(target) and (more := file.readinto(target[got:])):
+                got += more
+            whole = got == len(target) and not file.read(1)
+        if not whole or blake3(target).hexdigest() != chunk.digest:
+            raise self._thrown_out(chunk)
+
+    def map_over(self, chunk: ChunkRef, address: int) -> bool:
+        """Map a chunk over a mapping of the caller's; False where it must be read. Raises as `read_into`."""
+        with self._open(chunk) as file:
+            number, status = file.fileno(), os.fstat(file.fileno())
+            if status.st_size != chunk.size:
+                raise self._thrown_out(chunk)
+            if not mapping.may_be_mapped(number, status) or not mapping.lay_over(number, address, chunk.size):
+                return False
+            self._see_whole(chunk, number, mapping.bytes_at(address, chunk.size))
+        return True
+
+    def look_at(self, chunk: ChunkRef) -> bool:
+        """Tell whether a chunk can be mapped; see to it that it is whole. Raises as `read_into`."""
+        with self._open(chunk) as file:
+            number, status = file.fileno(), os.fstat(file.fileno())
+            if status.st_size != chunk.size:
+                raise self._thrown_out(chunk)
+            if not mapping.may_be_mapped(number, status):
+                return False
+            with mmap.mmap(number, chunk.size, access=mmap.ACCESS_READ) as pages, memoryview(pages) as view:
+                self._see_whole(chunk, number, view)
+        return True
+
+    def _see_whole(self, chunk: ChunkRef, file: int, mapped: memoryview) -> None:
+        """Verify a mapped chunk unless somebody has, since the machine was started."""
+        if not mapping.is_whole(file):
+            if blake3(mapped).hexdigest() != chunk.digest:
+                raise self._thrown_out(chunk)
+            mapping.note_whole(file)
+
+    @contextlib.contextmanager
+    def _open(self, chunk: ChunkRef) -> Iterator[io.FileIO]:
         try:
-            with open(path, "rb", buffering=0) as file:
-                got = file.readinto(target)
-                while 0 < got < len(target) and (more := file.readinto(target[got:])):
-                    got += more
-                whole = got == len(target) and not file.read(1)
+            with open(self.path(chunk.digest), "rb", buffering=0) as file:
+                yield file
         except FileNotFoundError:
             raise BlobMissing(
                 self._base,
@@ -166,9 +210,11 @@ class ChunkFiles:
             ) from None
         except OSError as error:
             raise self.trouble(error) from error
-        if not whole or blake3(target).hexdigest() != chunk.digest:
-            DiskPath(path).unlink(missing_ok=True)
-            raise self.damaged(f"a damaged chunk {chunk.digest[:12]}…, which was removed")
+
+    def _thrown_out(self, chunk: ChunkRef) -> BlobDamaged:
+        """Remove a chunk's file, whose bytes are others; return the error."""
+        DiskPath(self.path(chunk.digest)).unlink(missing_ok=True)
+        return self.damaged(f"a damaged chunk {chunk.digest[:12]}…, which was removed")
 
     def set_mode(self, digest: Digest, mode: int) -> None:
         """Give a chunk's file a mode, if it is there."""

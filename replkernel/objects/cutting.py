@@ -1,13 +1,13 @@
 """Where a blob is cut into chunks: at fixed places from the buffer's start; text where its content says.
 
 Text that grows or shrinks in the middle keeps the chunks around the edit. Numbers change in place, where
-fixed cuts do as well and cost nothing. Law: no byte is copied or read twice here.
+fixed cuts do as well and cost nothing. Law: no byte of a buffer is copied or read twice here.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 CHUNK_BYTES = 2 << 20
@@ -68,3 +68,20 @@ def _chunker() -> Any:
     from pyfastcdc import FastCDC
 
     return FastCDC if ".cy." in FastCDC.__module__ else None
+
+
+def windows_of(parts: Iterable[bytes]) -> Iterable[bytes]:
+    """Yield the bytes of `parts` in windows of CHUNK_BYTES; only the last one is shorter."""
+    window = bytearray()
+    for part in parts:
+        start = 0
+        while start < len(part):
+            end = min(len(part), start + CHUNK_BYTES - len(window))
+            with memoryview(part) as view:
+                window += view[start:end]
+            start = end
+            if len(window) == CHUNK_BYTES:
+                yield bytes(window)
+                window.clear()
+    if window:
+        yield bytes(window)

@@ -98,6 +98,10 @@ class ChunkMemory:
         """Return a blob."""
         return bytearray(b"".join(self.chunks[chunk.digest] for chunk in ref.chunks))
 
+    def fill(self, ref: BlobRef, target: memoryview, own_map: int | None = None) -> None:
+        """Fill memory with a blob."""
+        target[:] = self.read_blob(ref)
+
 
 class Notebook:
     """One replica's namespace and its state capture. `chunks` is shared by those who share a store."""
@@ -109,12 +113,13 @@ class Notebook:
         parts: Sequence[Any] = (),
         inline: int = 16 * 1024,
         room: Any = None,
+        cache: Any = None,
     ) -> None:
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
-        self.cache = ChunkMemory({} if chunks is None else chunks)
+        self.cache = ChunkMemory({} if chunks is None else chunks) if cache is None else cache
         self.state = StateCapture(
             self.namespace,
-            self.cache,  # type: ignore[arg-type]
+            self.cache,
             ReplicaId(replica),
             inline_bytes_max=inline,
             ignore=frozenset(self.namespace),

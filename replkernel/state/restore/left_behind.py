@@ -15,6 +15,9 @@ from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
 from replkernel.state.process.own_threads import own_thread
 
+_COPIED = frozenset({"torch", "pyarrow", "polars"})
+"""What has memory that nothing can be mapped over."""
+
 THREAD = "Read ahead"
 """The name of the thread that reads."""
 
@@ -24,6 +27,10 @@ class BlobReader(Protocol):
 
     def read_blob(self, ref: BlobRef) -> bytearray:
         """Return a blob in a buffer of the caller's own."""
+        ...
+
+    def fill(self, ref: BlobRef, target: memoryview, own_map: int | None = None) -> None:
+        """Fill memory with a blob, as `BlobCache.fill` does."""
         ...
 
 
@@ -91,6 +98,11 @@ class LeftBehind:
         return (*known, *(name for name in names if name not in listed))
 
 
+def _is_mapped(record: ComponentRecord) -> bool:
+    """Tell whether what is large of a component is numpy's alone: its arrays map their chunks."""
+    return "numpy" in record.modules and _COPIED.isdisjoint(record.modules)
+
+
 class ReadAhead:
     """Stands before the host's blob cache, with the blobs of one component read by a thread of its own.
 
@@ -121,7 +133,7 @@ class ReadAhead:
         self.forget()
         self.cid = record.cid
         self._refs = frozenset(payload_blobs(record.payload))
-        thread = own_thread(self._work, THREAD, (bring, done))
+        thread = own_thread(self._work, THREAD, (bring, done, _is_mapped(record)))
         thread.start()
         self._thread = thread  # Not before: a subshell may ask meanwhile, and only what runs can be joined.
 
@@ -131,10 +143,12 @@ class ReadAhead:
             self._read.clear()
             self.cid = None
 
-    def _work(self, bring: Callable[[], None], done: Callable[[], None]) -> None:
+    def _work(self, bring: Callable[[], None], done: Callable[[], None], mapped: bool) -> None:
         try:
             bring()
             for ref in self._refs:
+                if mapped and self._cache.look_at(ref):
+                    continue
                 data = self._cache.read_blob(ref)
                 with self._lock:
                     self._read[ref] = data
@@ -144,12 +158,23 @@ class ReadAhead:
 
     def read_blob(self, ref: BlobRef) -> bytearray:
         """Return a blob in a buffer of the caller's own, as the cache does."""
+        data = self._handed_out(ref)
+        return self._cache.read_blob(ref) if data is None else data
+
+    def fill(self, ref: BlobRef, target: memoryview, own_map: int | None = None) -> None:
+        """Fill memory with a blob, as the cache does."""
+        data = self._handed_out(ref)
+        if data is None:
+            self._cache.fill(ref, target, own_map)
+        else:
+            target[:] = data
+
+    def _handed_out(self, ref: BlobRef) -> bytearray | None:
         thread = self._thread
         if thread is not None and ref in self._refs:
             thread.join()
         with self._lock:
-            data = self._read.pop(ref, None)
-        return self._cache.read_blob(ref) if data is None else data
+            return self._read.pop(ref, None)
 
     def missing(self, ref: BlobRef) -> Sequence[Any]:
         """Return the chunks that the cache lacks."""

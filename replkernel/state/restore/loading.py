@@ -6,13 +6,14 @@ Law: there is at most one stack of loads, on the thread that rebuilds (or the de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from replkernel.loaders import loader
 from replkernel.state.python import finalizers
 from replkernel.state.python.class_registry import ClassRegistry
+from replkernel.state.restore.incoming import Incoming
 from replkernel.state.seeds import Seeds
 from replkernel.state.tombstone import lost
 
@@ -28,7 +29,7 @@ class Load:
         self,
         seeds: Seeds,
         classes: ClassRegistry,
-        buffers: Sequence[Any],
+        buffers: Incoming,
         demand: Callable[[str], None],
         share: Callable[[Any, bytes], Any] = lambda value, name: value,
         *,
@@ -129,3 +130,11 @@ def is_lenient() -> bool:
 def take_buffer(data: bytes | int) -> Any:
     """Return in-band bytes as they are, and an out-of-band buffer by its number."""
     return _stack[-1].buffers[data] if type(data) is int else data
+
+
+def fill_from(data: bytes | int, target: memoryview, own_map: int | None = None) -> None:
+    """Fill memory with in-band bytes or an out-of-band buffer; `own_map` as `BlobCache.fill` says."""
+    if isinstance(data, int):
+        _stack[-1].buffers.fill(data, target, own_map)
+    else:
+        target[:] = data

@@ -26,6 +26,7 @@ from replkernel.state.patches.places import PREFIX as PLACE_PREFIX
 from replkernel.state.python.class_registry import ROOT_PREFIX
 from replkernel.state.python.deep import run_deep
 from replkernel.state.restore import loading
+from replkernel.state.restore.incoming import Incoming
 from replkernel.state.restore.left_behind import BlobReader
 from replkernel.state.restore.suppressed_output import unheard
 from replkernel.state.restore.unpickling import unpickle
@@ -162,8 +163,7 @@ class Rebuilder:
 
     def _load(self, record: ComponentRecord, *, lenient: bool = False) -> dict[str, Any]:
         head, stream = split_head(_head_bytes(record, self._cache))
-        buffers = [_buffer(item, self._cache) for item in record.payload.buffers]
-        self.came[record.cid] = received(msgspec.structs.replace(head, sets=()), stream, buffers)
+        buffers = Incoming(record.payload.buffers, self._cache)
         load = loading.Load(
             self._world.seeds,
             self._world.classes,
@@ -187,6 +187,7 @@ class Rebuilder:
             raise
         except Exception as error:
             value = self._again(work, error)
+        self.came[record.cid] = received(msgspec.structs.replace(head, sets=()), stream, buffers.digests())
         load.finish()
         self._world.shared.hold(record.names, load.shared)
         self.absent.pop(record.cid, None)

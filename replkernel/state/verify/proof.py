@@ -68,10 +68,8 @@ class Received(msgspec.Struct, frozen=True):
     fingerprint: bytes
 
 
-def received(head: Head, stream: Any, buffers: Sequence[Any]) -> Received:
-    """Return what proving a payload needs."""
-    of = BufferDigests().of
-    digests = [of(memoryview(buffer), None) for buffer in buffers]
+def received(head: Head, stream: Any, digests: Sequence[bytes]) -> Received:
+    """Return what proving a payload needs; `digests` are those of its buffers."""
     return Received(head, digest_of_stream([stream]) + b"".join(digests))
 
 

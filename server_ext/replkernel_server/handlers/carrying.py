@@ -9,22 +9,17 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
-from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
 from replkernel.carrying.exporting import export_kernel
 from replkernel.carrying.forking import fork_kernel
-from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.kernel_record import read_record
-from replkernel.settings import data_dir
+from replkernel.errors import ReplkernelError
+from replkernel_server.handlers.own_kernel import OwnKernelHandler
 
 PIECE_BYTES = 2**20
-W = TypeVar("W", bound=msgspec.Struct)
 
 
 class WantedForks(msgspec.Struct, frozen=True):
@@ -41,35 +36,15 @@ class WantedState(msgspec.Struct, frozen=True):
     at: str = ""
 
 
-class _OwnKernel(ExtensionHandlerMixin, APIHandler):
-    """What is taken of one kernel."""
-
-    auth_resource = "kernels"
-
-    def known(self, kernel_id: str) -> str:
-        """Return the id of a kernel that has a record here; raises 404."""
-        if read_record(data_dir(os.environ), kernel_id) is None:
-            raise web.HTTPError(404, f"No kernel {kernel_id} is known here.")
-        return kernel_id
-
-    def wanted(self, shape: type[W]) -> W:
-        """Return what the body asks for; raises 400."""
-        try:
-            return msgspec.json.decode(self.request.body or b"{}", type=shape)
-        except UNREADABLE as error:
-            fields = ", ".join(shape.__struct_fields__)
-            raise web.HTTPError(400, f"The body is not {{{fields}}}: {error}.") from error
-
-
-class ForksHandler(_OwnKernel):
+class ForksHandler(OwnKernelHandler):
     """The forks of one kernel."""
 
     @web.authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
         """Make kernels at rest of its state; answer with their ids."""
-        wanted = self.wanted(WantedForks)
-        known, env = self.known(kernel_id), dict(os.environ)
+        wanted = self.body(WantedForks)
+        known, env = self.record_of(kernel_id).kernel_id, dict(os.environ)
         try:
             made, behind = await asyncio.to_thread(
                 fork_kernel, known, env, wanted.count, at=wanted.at, reseed=wanted.reseed
@@ -80,15 +55,15 @@ class ForksHandler(_OwnKernel):
         self.finish({"ids": [record.kernel_id for record in made], "behind": behind})
 
 
-class StateHandler(_OwnKernel):
+class StateHandler(OwnKernelHandler):
     """The state of one kernel as a file."""
 
     @web.authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
         """Send the file, once it is whole; it has all that the kernel has, so reading rights do not do."""
-        wanted = self.wanted(WantedState)
-        known, env = self.known(kernel_id), dict(os.environ)
+        wanted = self.body(WantedState)
+        known, env = self.record_of(kernel_id).kernel_id, dict(os.environ)
         with tempfile.TemporaryDirectory(prefix="replkernel-export-") as directory:
             path = Path(directory) / "state.rkz"
             try:

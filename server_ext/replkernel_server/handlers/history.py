@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import time
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
-from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from replkernel.errors import UNREADABLE, ReplkernelError
+from replkernel.errors import ReplkernelError
 from replkernel.history_asking import (
     Kind,
     Lost,
@@ -31,19 +27,12 @@ from replkernel.history_asking import (
     travel,
     unname,
 )
-from replkernel.kernel_record import read_record
 from replkernel.points import ComparisonDocument, HistoryDocument, Word
-from replkernel.settings import data_dir
-from replkernel.timeline import NoName
+from replkernel.timeline import STEPS_MAX, NoName
+from replkernel_server.handlers.own_kernel import OwnKernelHandler
 from replkernel_server.handlers.scheduler_base import Operation, Query
-from replkernel_server.sessions import replicated
 
-STEPS_MAX = 10_000
-RECORD_LIMIT_S, RECORD_LOOK_S = 10.0, 0.05
-ID_CHARS_MAX = 128
 KERNEL = "/replkernel/api/kernels/{kernel}"
-Shape = TypeVar("Shape")
-_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{ID_CHARS_MAX}}}")
 
 
 class Travel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,17 +72,15 @@ class NotDone(msgspec.Struct, frozen=True):
     lost: tuple[Lost, ...] = ()
 
 
-class PastStateHandler(ExtensionHandlerMixin, APIHandler):
+class PastStateHandler(OwnKernelHandler):
     """What all of them share; `operations` describes each method that a handler answers."""
 
-    auth_resource = "kernels"
     _track_activity = False
     operations: ClassVar[dict[str, Operation]] = {}
 
     async def answer(self, kernel_id: str, ask: Callable[..., Any], *given: Any, **options: Any) -> None:
         """Ask in a thread and answer with what comes of it: 404 for no kernel, 409 where nothing was done."""
-        if not _ID.fullmatch(kernel_id) or not await self._has_record(kernel_id):
-            raise web.HTTPError(404, f"No kernel {kernel_id[:ID_CHARS_MAX]} is known here.")
+        await self.recorded(kernel_id)
         self.set_header("Cache-Control", "no-store")
         self.set_header("Content-Type", "application/json")
         try:
@@ -105,24 +92,6 @@ class PastStateHandler(ExtensionHandlerMixin, APIHandler):
             self.set_status(409)
             found = NotDone(str(error), reason, lost)
         self.finish(msgspec.json.encode(found))
-
-    async def _has_record(self, kernel_id: str) -> bool:
-        """Tell whether a kernel has a record; one of ours that has just been started soon has."""
-        deadline = time.monotonic() + RECORD_LIMIT_S
-        while read_record(data_dir(os.environ), kernel_id) is None:
-            manager: Any = self.kernel_manager
-            ours = kernel_id in manager and replicated(manager.get_kernel(kernel_id))
-            if not ours or time.monotonic() > deadline:
-                return False
-            await asyncio.sleep(RECORD_LOOK_S)
-        return True
-
-    def body(self, shape: type[Shape]) -> Shape:
-        """Return the body; raises 400."""
-        try:
-            return msgspec.json.decode(self.request.body or b"{}", type=shape)
-        except UNREADABLE as error:
-            raise web.HTTPError(400, f"The body does not fit: {error}.") from error
 
 
 class HistoryHandler(PastStateHandler):

@@ -13,24 +13,20 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
-from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
 from replkernel.by_record import forget
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord, read_record, router_lives
-from replkernel.settings import data_dir
+from replkernel.kernel_record import KernelRecord, router_lives
+from replkernel_server.handlers.own_kernel import OwnKernelHandler
 
 
 def _is_directory(path: str) -> bool:
     return Path(path).is_dir()
 
 
-class RestingKernelHandler(ExtensionHandlerMixin, APIHandler):
+class RestingKernelHandler(OwnKernelHandler):
     """One kernel at rest."""
-
-    auth_resource = "kernels"
 
     @web.authenticated
     @authorized
@@ -63,9 +59,7 @@ class RestingKernelHandler(ExtensionHandlerMixin, APIHandler):
         self.finish()
 
     def _resting(self, kernel_id: str) -> KernelRecord:
-        record = read_record(data_dir(os.environ), kernel_id)
-        if record is None:
-            raise web.HTTPError(404, f"No kernel {kernel_id} is known here.")
+        record = self.record_of(kernel_id)
         if record.state != "hibernated":
             raise web.HTTPError(409, f"Kernel {kernel_id} is not hibernated.")
         if router_lives(record) and kernel_id not in self.kernel_manager:

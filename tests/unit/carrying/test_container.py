@@ -177,6 +177,14 @@ def test_a_signature_is_of_its_key_and_of_the_whole_file(tmp_path: Path) -> None
         look(written(tmp_path / "a.rkz", parts))
 
 
+def test_a_file_that_is_no_key_is_told_in_our_words(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("-----BEGIN NOTHING-----\n")
+    with pytest.raises(BadSignature) as told:
+        sign(b"", tmp_path / "key")
+    fix = "make one with `ssh-keygen -t ed25519 -N '' -f state-key`"
+    assert str(told.value) == f"{tmp_path / 'key'} is no private key that can be used: {fix}."
+
+
 def test_a_table_of_contents_that_is_too_long_is_not_read(tmp_path: Path) -> None:
     end = bytearray(io.BytesIO(written(tmp_path / "a.rkz", entries()).read_bytes()).getvalue())
     end[-10:-6] = (0x7FFFFFFF).to_bytes(4, "little")

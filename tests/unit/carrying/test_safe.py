@@ -8,11 +8,12 @@ import struct
 import pytest
 
 from replkernel.carrying.outline import outlines
-from replkernel.carrying.safe import NotSafe, check_payload, lost
-from replkernel.records import ComponentId, ComponentRecord, Payload, Seq
+from replkernel.carrying.safe import LEFT_OUT, NotSafe, check_payload, lost
+from replkernel.records import ComponentId, ComponentRecord, Delta, Fence, Making, Payload, ReplicaId, Seq
 from replkernel.replication.checkpoint import digest_of
 from replkernel.state.format.stream import FORMAT_VERSION, Head, join_head
-from tests.support.notebook import pair
+from replkernel.state.tombstone import loss_of
+from tests.support.notebook import Notebook, pair
 
 PLAIN = {
     "value": "value = {'a': [1, 2.5, None, True, (1, 2), {3}, b'x', 1 + 2j, range(3), 10**30]}",
@@ -111,12 +112,17 @@ def test_a_hostile_stream_does_not_pass(what: str) -> None:
         check_payload(HOSTILE[what], [80_000])
 
 
-def test_what_is_left_out_says_so_when_it_is_touched() -> None:
+def test_what_is_left_out_says_so_and_names_the_cell_that_made_it() -> None:
     before = ComponentRecord(
-        ComponentId("c"), ("gone",), Seq(3), Payload(head=b""), digest_of(b""), 0, cell=2
-    )
-    stand_in = lost(ComponentId("safe-1"), ["gone", "alias"], before)
-    assert set(outlines(stand_in.payload.head or b"")) == {"gone", "alias"}
+        ComponentId("c"), ("gone",), Seq(160), Payload(head=b""), digest_of(b""), 0, cell=9,
+        made=(Making("gone", 3),),
+    )  # fmt: skip
+    stand_in = lost(ComponentId("safe-1"), "gone", before)
+    assert set(outlines(stand_in.payload.head or b"")) == {"gone"}
+    there = Notebook("r2")
+    assert there.take(Delta(Seq(1), Fence(1), ReplicaId("r1"), 1, (stand_in,))).failed == ()
+    loss = loss_of(there["gone"])
+    assert (loss.cell, loss.reason) == (3, LEFT_OUT)
 
 
 def test_types_and_shapes_are_told_without_loading() -> None:

@@ -177,6 +177,7 @@ def test_a_cell_that_took_effect_before_its_process_died_is_said_to_be_kept() ->
     world.lose("r1", "killed by SIGKILL")
     assert world.answer(doomed)["ename"] == "ExecutorLost"
     assert "what this cell changed is kept" in world.answer(doomed)["evalue"]
+    assert "whether a cell that was to go back did" in world.answer(doomed)["evalue"]
 
 
 def test_a_cell_whose_results_only_its_keeper_has_is_said_to_be_unsettled() -> None:

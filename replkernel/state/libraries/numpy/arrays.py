@@ -7,6 +7,7 @@ owns its memory, as it was. Law: imported only when numpy is.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from replkernel.state.libraries.numpy.bare_arrays import (
     writeable,
 )
 from replkernel.state.libraries.numpy.object_arrays import reduce_objects
+from replkernel.state.libraries.numpy.own_maps import in_own_map, own_map_of
 from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.kinds import kind_of
 from replkernel.state.restore import loading
@@ -269,9 +271,10 @@ def reduce_memory(pickler: CapturePickler, memory: Memory) -> Any:
 @loader("numpy:make_array")
 def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write: bool, cls: Any) -> Any:
     """Return an array that owns its memory (called by payloads)."""
-    values = new_array(cls, shape, dtype, order=order)
+    with in_own_map(math.prod(shape) * np.dtype(dtype).itemsize):
+        values = new_array(cls, shape, dtype, order=order)
     if values.nbytes:
-        flat_bytes(values)[:] = np.frombuffer(loading.take_buffer(data), np.uint8)
+        loading.fill_from(data, memoryview(flat_bytes(values)), own_map_of(values))
     if not may_write:
         values.flags.writeable = False
     return values
@@ -281,7 +284,7 @@ def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write:
 def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_write: bool, cls: Any) -> Any:
     """Return an array that owns its memory, with its axes in an order of their own (called by payloads)."""
     values = np.empty_like(new_array(cls and Blank, shape, dtype).transpose(np.argsort(axes)), order="K")
-    flat_bytes(np.asarray(values).transpose(axes))[:] = np.frombuffer(loading.take_buffer(data), np.uint8)
+    loading.fill_from(data, memoryview(flat_bytes(np.asarray(values).transpose(axes))))
     values = in_class(values, cls)
     if not may_write:
         values.flags.writeable = False
