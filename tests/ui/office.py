@@ -1,6 +1,7 @@
 """One JupyterLab and one browser for the tests of a session: to start them takes longer than most tests.
 
-Law: each test finds no kernel, no notebook and no settings; after a failure all of it is started anew.
+Law: each test finds no kernel, no notebook and no settings; after a failure all of it is started anew. What a
+scheduler keeps for the next test, as the hosts that it knew, wants a desk of its own (`own_desk`).
 """
 
 from __future__ import annotations
