@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import _kernel_in_reach as _kernel_in_reach
-from tests.ui.driven import Browser, Lab
-from tests.ui.office import Office
+from tests.ui.driven import Browser, Lab, lab_in_browser
+from tests.ui.office import GPUS, Office
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +30,11 @@ def desk(office: Office, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, 
             office.close()
         else:
             office.tidy()
+
+
+@pytest.fixture
+def own_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Browser]]:
+    """Return a JupyterLab and a browser for a test that leaves traces: its scheduler remembers hosts."""
+    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", GPUS)
+    with lab_in_browser(tmp_path) as desk:
+        yield desk

@@ -1,6 +1,7 @@
 """One JupyterLab and one browser for the tests of a session: to start them takes longer than most tests.
 
-Law: each test finds no kernel, no notebook and no settings; after a failure all of it is started anew.
+Law: each test finds no kernel, no notebook and no settings; after a failure all of it is started anew. What a
+scheduler keeps for the next test, as the hosts that it knew, wants a desk of its own (`own_desk`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Office:
         eventually(lambda: not replicas(), "the end of all kernels")
         for path in lab.directory.iterdir():
             if path != lab.log:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         shutil.rmtree(Path(os.environ["JUPYTER_CONFIG_DIR"], "lab"), ignore_errors=True)
         refuse_news()
         self._keep(lab, browser)
@@ -77,7 +78,7 @@ class Office:
         left_open.lasting_threads.add(thread)
 
     def close(self) -> None:
-        """End all of it; the next test that needs it starts it anew."""
+        """End all of it, and keep JupyterLab's log; the next test that needs it starts it anew."""
         if self._base is None:
             return
         with pytest.MonkeyPatch.context() as patch:
@@ -86,6 +87,8 @@ class Office:
             self._running.close()
             end_agents(os.environ)
             end_schedulers(self._base)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(self._base / "home" / "lab.log", SHOTS / "lab.log")
         shutil.rmtree(self._base, ignore_errors=True)
         self._base = None
 

@@ -91,8 +91,8 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     assert browser.do("state", "a")["errors"] == []
 
 
-def test_a_replica_is_moved_to_another_host_by_button(desk: tuple[Lab, Browser]) -> None:
-    lab, browser = desk
+def test_a_replica_is_moved_to_another_host_by_button(own_desk: tuple[Lab, Browser]) -> None:
+    lab, browser = own_desk
     write_notebook(
         lab.directory / "a.ipynb", "replkernel", "x = {'a': [1]}; y = x['a']", "y.append(2); print(x)"
     )
