@@ -15,6 +15,7 @@ from multiprocessing import cpu_count
 
 from replkernel_scheduler.sim.cases import Case, cases
 from replkernel_scheduler.sim.command_end import exit_code
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.experiment import play_all
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms
 from replkernel_scheduler.sim.output import Output
@@ -51,11 +52,13 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _output(options: argparse.Namespace) -> Output:
     if options.out is None:
+        if options.resume:
+            raise SimulationError("--resume goes on with what is in a directory: name it with --out.")
         return Output(None, ())
     forms = row_forms(options.rows)
     if options.rows is None and forms == ("csv",):
         print("Rows are written as CSV only: pip install 'replkernel[sim]' for Parquet.", file=sys.stderr)
-    return Output(options.out, forms)
+    return Output(options.out, forms, resume=options.resume)
 
 
 def _tell_of_files(output: Output, made: list[Case]) -> None:

@@ -62,20 +62,22 @@ def sweep(
     prices: Prices | None = None,
     rows: bool = False,
     out: str | Path | None = None,
+    resume: bool = False,
     processes: int | None = None,
     progress: bool | Told | None = None,
 ) -> Results:
     """Play each policy with each combination of values, side by side, and return all runs.
 
     `over` has the values by key, as `--sweep` does: `{"hosts": [10, 20], "seed": range(5), "limit":
-    ["static", "demand-busy"]}`. With `out` the files of the command are written there too. `processes`: as
-    many as there are cores, unless said otherwise; one where nothing is swept.
+    ["static", "demand-busy"]}`. With `out` the files of the command are written there too, each run's as
+    soon as it is over; with `resume`, runs that an earlier call has left there are not played again.
+    `processes`: as many as there are cores, unless said otherwise; one where nothing is swept.
     The rest is as with `simulate`; raise SimulationError.
     """
     plan = _plan(trace, cluster, seed, costs, faults, prices)
     made = cases([policies] if isinstance(policies, str) else list(policies), plan, _sweeps(over or {}))
     directory = None if out is None else Path(out)
-    output = Output(directory, row_forms(None) if directory else (), kept=rows)
+    output = Output(directory, row_forms(None) if directory else (), kept=rows, resume=resume)
     beside = cpu_count() if over else 1
     return _results(trace, made, plan, output, processes or beside, progress)
 

@@ -68,7 +68,8 @@ How many hosts, and with which limit? Each value with each:
   replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
 
 It writes DIR/report.html (plots), DIR/summary.json (all figures), and DIR/<policy>.csv and .parquet (a row
-for each cell or job). The same traces, options and seed give the same bytes.
+for each cell or job), each run's as soon as it is over: if you end it, --resume plays the others. The
+same traces, options and seed give the same bytes.
 """
 
 
@@ -98,6 +99,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--seed", type=read_at_least(0), default=0, metavar="N", help="seed of all dice (default: 0)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and rows of tasks there")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="play only what an earlier command with the same traces and options has not finished in DIR",
+    )
     parser.add_argument("--form", choices=tuple(forms.FORMS), help="the traces' form, where it is not found")
     parser.add_argument("--skip-bad", action="store_true", help="leave out and count rows that cannot be")
     parser.add_argument(

@@ -158,6 +158,7 @@ class Simulation(Driver):
 
     def _feed(self, event: Event, now: float) -> None:
         """Hand one event to the core, and see to what follows."""
+        self.event = event
         self._count(now)
         if self._harvest is not None:
             self._harvest.saw(event)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
@@ -95,8 +95,8 @@ def play_side_by_side(
     output: Output,
     processes: int,
     watch: Callable[[float, float], None] | None = None,
-) -> Iterator[Shown]:
-    """Yield the runs of all cases in their order, as they come; raise SimulationError.
+) -> Iterator[tuple[int, Shown]]:
+    """Yield each case's place and its run, as soon as it is over; raise SimulationError.
 
     `watch` is told now and then of the events of all runs, and of how many runs that is in all, in parts.
     """
@@ -109,12 +109,13 @@ def play_side_by_side(
         )  # fmt: skip
         with _ending(pool):
             with _signals_later():
-                runs = [pool.submit(_play, number, case) for number, case in enumerate(made)]
-            for run in runs:
-                while not wait([run], LOOK_EVERY_S).done:
-                    if watch is not None:
-                        watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
-                yield run.result()
+                runs = {pool.submit(_play, number, case): number for number, case in enumerate(made)}
+            while runs:
+                over = wait(runs, LOOK_EVERY_S, FIRST_COMPLETED).done
+                if watch is not None and not over:
+                    watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
+                for run in sorted(over, key=runs.__getitem__):
+                    yield runs.pop(run), run.result()
 
 
 @contextmanager
