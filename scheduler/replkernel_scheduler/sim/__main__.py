@@ -17,13 +17,12 @@ from replkernel_scheduler.sim.cases import Case, cases
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.experiment import play_all
-from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms
+from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms, source_of
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.playing import any_way_named
 from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.table import table, too_few
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.workers import Source
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +36,7 @@ def _simulate(options: argparse.Namespace) -> int:
     plan = plan_of(options)
     made = cases(options.policy or DEFAULT_POLICIES, plan, options.sweep)
     output = _output(options)
-    source = Source(tuple(options.traces), options.form, options.skip_bad, options.gpu_mix)
+    source = source_of(options)
     progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     processes = options.jobs or (cpu_count() if options.sweep else 1)
     played = play_all(source, made, plan, output, progress, processes)

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from replkernel_scheduler.sim import forms, summary
+from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.oracle_simulation import OracleWay
 from replkernel_scheduler.sim.output import Kept, Output
 from replkernel_scheduler.sim.picture import Picture
@@ -47,8 +46,7 @@ def play_all(
     output.begin(source.paths, made)
     shown: dict[int, Shown] = {}
     try:
-        records = remixed(forms.read_all(files, source.form), source.mix, plan.seed)
-        with Spool(progress.reading(records)) as spool:
+        with source.spool(plan.seed, files=files, reading=progress.reading) as spool:
             if not len(spool):
                 traces = ", ".join(map(str, source.paths))
                 raise SimulationError(f"{traces}: there is nothing in it that has work.")
@@ -107,7 +105,7 @@ def _marks(source: Source, made: Sequence[Case]) -> list[str]:
     for path in source.paths:
         with path.open("rb") as file:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    about = (digests, source.form, source.skip_bad, source.mix)
+    about = (digests, msgspec.structs.replace(source, paths=()))
     return [hashlib.sha256(msgspec.json.encode((about, case))).hexdigest() for case in made]
 
 

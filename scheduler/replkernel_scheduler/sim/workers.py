@@ -27,10 +27,12 @@ from replkernel_scheduler.sim.mix import Mix, remixed
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.records import Record
 from replkernel_scheduler.sim.row_table import RowsInMemory
 from replkernel_scheduler.sim.spool import Spool, temporary_directory
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.window import Window
 
 LOOK_EVERY_S = 0.2
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -45,15 +47,31 @@ class Source(msgspec.Struct, frozen=True):
     form: str | None
     skip_bad: bool
     mix: Mix | None
+    window: Window = Window()
+    columns: tuple[tuple[str, str], ...] = ()
+    """Of columns of CSV files: ours, and what it is there."""
 
     def files(self) -> list[TraceFile]:
         """Return the files, not read yet."""
-        return [TraceFile(path, skip_bad=self.skip_bad) for path in self.paths]
+        return [TraceFile(path, skip_bad=self.skip_bad, columns=self.columns) for path in self.paths]
 
-    def spool(self, seed: int, within: Path) -> Spool:
-        """Read them, with what sessions draw with this seed; what is sorted on the disk lies in `within`."""
-        records = remixed(forms.read_all(self.files(), self.form), self.mix, seed)
-        return Spool(records, within=within)
+    def spool(
+        self,
+        seed: int,
+        within: Path | None = None,
+        files: Sequence[TraceFile] | None = None,
+        reading: Callable[[Iterator[Record]], Iterator[Record]] = iter,
+    ) -> Spool:
+        """Read them, with what sessions draw with this seed; what is sorted on the disk lies in `within`.
+
+        `files` count their rows, `reading` sees the records go by.
+        """
+        records = forms.read_all(self.files() if files is None else files, self.form)
+        spool = Spool(reading(remixed(records, self.mix, seed)), within=within)
+        if self.window == Window():
+            return spool
+        with spool:
+            return Spool(self.window.of(spool, spool.first), within=within)
 
 
 class Shown(msgspec.Struct, frozen=True):
