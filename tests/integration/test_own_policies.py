@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from replkernel_scheduler.policies.installed import OWN
-from replkernel_scheduler.sim import SimulationError, Trace, policy, simulate, sweep
+from replkernel_scheduler.sim import Costs, SimulationError, Trace, Uniform, policy, simulate, sweep
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend" / "policies.md"
 
@@ -69,6 +69,52 @@ def test_the_narrowest_first() -> None:
     assert started(jobs, "easy-batch,backfill=none,order=narrow-first", "1x4") == {
         "a": 0.0, "one": 10.0, "two": 10.0, "wide": 20.0,
     }  # fmt: skip
+
+
+POOL = Costs(job_load=Uniform(0.0, 0.0), job_pause=Uniform(0.0, 0.0))
+"""Nothing is lost by stopping a job, so that times can be worked out by hand."""
+
+
+def first_and_last(way: str, *jobs: tuple[str, float, float]) -> dict[object, tuple[object, object]]:
+    """Return when each job first started and was over, on one GPU."""
+    rows = [{"job": job, "arrival_s": at, "duration_s": runs, "gpus": 1} for job, at, runs in jobs]
+    ran = simulate(Trace.of_rows(rows), way, "1x1", costs=POOL).jobs
+    return {row["name"]: (row["started_s"], row["ended_s"]) for row in ran.rows()}
+
+
+def test_tiresias_stops_who_has_had_a_gpu_hour_for_who_has_had_less() -> None:
+    written("Tiresias")
+    jobs = ("long", 0.0, 10_800.0), ("short", 60.0, 590.0)
+    # Both begin in the first queue, where the long one came first: passes at 600, 1200, … leave it alone. At
+    # 4200 it has had 3600 GPU-seconds, is in the second queue, and stops; the pass after the short one's end,
+    # at 4800, has it go on with the 7200 s that are left.
+    assert first_and_last("pool,preempt=tiresias,every=600", *jobs) == {
+        "long": (600.0, 12_000.0), "short": (4200.0, 4790.0),
+    }  # fmt: skip
+    by_what_is_left = first_and_last("periodic,every=600", *jobs)
+    assert by_what_is_left["short"] == (600.0, 1190.0)
+
+
+def test_themis_serves_who_is_furthest_behind_its_fair_finish() -> None:
+    written("FinishTimeFairness")
+    # At 600 the long one would end 600 s late, 1.1 times what it takes alone; the short one 540 s late, 1.9
+    # times.
+    jobs = ("long", 0.0, 6000.0), ("short", 60.0, 590.0)
+    assert first_and_last("pool,preempt=finish-time-fairness,every=600", *jobs) == {
+        "short": (600.0, 1190.0), "long": (1200.0, 7200.0),
+    }  # fmt: skip
+    # Two that take the same: who came first is further behind, until the other has waited for as long.
+    even = first_and_last(
+        "pool,preempt=finish-time-fairness,every=600", ("a", 0.0, 590.0), ("b", 60.0, 590.0)
+    )
+    assert even == {"a": (600.0, 1190.0), "b": (1200.0, 1790.0)}
+
+
+def test_a_pools_policy_that_is_not_there_is_told() -> None:
+    trace = Trace.of_rows([{"job": "a", "arrival_s": 0, "duration_s": 5, "gpus": 1}])
+    for way in ("pool", "pool,preempt=mine"):
+        with pytest.raises(SimulationError, match="pool,preempt=NAME takes one of deferred, never, periodic"):
+            simulate(trace, way)
 
 
 def test_a_policy_of_this_process_is_swept_in_it_and_one_of_no_kind_is_told() -> None:

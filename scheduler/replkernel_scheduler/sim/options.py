@@ -57,6 +57,7 @@ Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs a
 Jobs on one pool of GPUs that may be stopped for shorter ones:
   sjf, srtf                    nobody is stopped; a shorter newcomer stops others at once
   periodic,every=60            all jobs are looked at each 60 s, and between nobody starts
+  pool,preempt=NAME            with a policy of your own, which may rank jobs at each interval (every=60)
   lazer                        as srtf, after a deferral that is learned (pip install 'replkernel[sim]')
 
 Training jobs whose GPUs change while they run, each on one host (column seconds_with of csv, or a guess):
