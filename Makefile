@@ -75,10 +75,10 @@ test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=
 unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
 	$(PYTEST) $(BESIDE) tests/unit tests/contracts -m $(FAST)
 
-nightly: $(STAMP) ## what repeats for breadth: every example, the slow tests, the compiled core, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
+nightly: $(STAMP) lab ## what repeats for breadth: every example, the slow tests, other orders, the compiled core, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
 	$(BIN)/python -m tests.nightly --processes $(PROCESSES) $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(ONLY),--only "$(ONLY)")
 
-again: $(STAMP) ## what failed last in make test or make ui, once more and alone; a few tests at most (build/tests/by-chance.txt)
+again: $(STAMP) ## what failed last in make test or make ui, once more and alone; those of three modules at most (build/tests/by-chance.txt)
 	$(BIN)/python -m tests.again $(TESTS) tests/ui
 
 slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
@@ -132,8 +132,8 @@ chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n play
 soak: $(STAMP) ## a day of a notebook in minutes, beside a stock kernel: faults, leaks, a table (MINUTES=30, SEED=1)
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
-	$(PYTEST) tests/ui
+ui: $(STAMP) lab ## JupyterLab in a real browser, but for what is slow (needs node and chromium)
+	$(PYTEST) $(BESIDE) tests/ui -m "not slow"
 
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
 	$(BIN)/python -m tests.ui.pictures

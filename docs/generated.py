@@ -23,9 +23,9 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
-from replkernel_server.handlers.history import ADDRESSES as HISTORY
-from replkernel_server.handlers.history import EVERYWHERE as REFUSALS
-from replkernel_server.handlers.history import TITLE
+from replkernel_server.handlers.kernel_routes import ADDRESSES as KERNELS
+from replkernel_server.handlers.kernel_routes import EVERYWHERE as REFUSALS
+from replkernel_server.handlers.kernel_routes import TITLE
 from replkernel_server.handlers.scheduler_routes import ADDRESSES
 from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metrics
 from replkernel_server.scheduling.openapi import EVERYWHERE, openapi
@@ -79,7 +79,7 @@ def rest() -> str:
                 "Made from the OpenAPI documents that the scheduler and the Jupyter Server serve.",
                 *_api("the scheduler", "/openapi.json", openapi(ADDRESSES), EVERYWHERE, "[`Why`](#why)"),
                 *_api(
-                    "a Jupyter Server", OWN, openapi(HISTORY, TITLE, REFUSALS), REFUSALS, "[`Fault`](#fault)"
+                    "a Jupyter Server", OWN, openapi(KERNELS, TITLE, REFUSALS), REFUSALS, "[`Fault`](#fault)"
                 ),
             ]
         )

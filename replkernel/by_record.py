@@ -79,6 +79,17 @@ class KernelLine:
                 return reply
         raise NoReply(f"Kernel {self.kernel_id} did not answer within {limit_s:g} s.")
 
+    def post(self, msg_id: str, session: str, client: str, content: Mapping[str, Any], about: Any) -> None:
+        """Send an execution under a given id and session, with metadata `about`; wait for nothing.
+
+        `client` names this connection's shell channel, which must not be open yet.
+        """
+        self._client.session.session = client
+        way = self._channel("shell")
+        self._client.session.session = session
+        header = self._client.session.msg_header("execute_request") | {"msg_id": msg_id}
+        way.send(self._client.session.msg("execute_request", dict(content), header=header, metadata=about))
+
     def control(
         self, msg_type: str, content: Mapping[str, Any], limit_s: float = ANSWER_LIMIT_S
     ) -> dict[str, Any]:

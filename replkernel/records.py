@@ -157,7 +157,7 @@ class Note(Record):
     `at` is the wall clock when it ended, `source` the first line of its cell. `to` is set where the delta
     takes the state back to that point. `named` are names given to points (None: to
     the one after this execution), `unnamed` those taken away. `branch` is where the notebook goes on;
-    `begins`: the branch begins here.
+    `begins`: the branch begins here. `looks`: by its text, the cell only looks at variables.
     """
 
     at: float = 0.0
@@ -169,6 +169,7 @@ class Note(Record):
     branch: str = ""
     begins: bool = False
     limits: Limits = Limits()
+    looks: bool = False
 
 
 class Delta(Record):

@@ -1,7 +1,8 @@
 """`make again`: what failed in the last run of tests, once more, by itself and one after another.
 
-A test that passes now failed by chance or by load. It is listed: that is a fault too, of the test or of the
-product, and wants to be explained. More than a few failures are no chance, and are not tried again.
+A test that passes now failed by chance, by load, or by what ran before it. It is listed: that is a fault too,
+of the test or of the product, and wants to be explained. Failures in one module often have one cause, so
+modules are counted; those of more than a few are no chance, and are not tried again.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 LISTED = Path("build/tests/by-chance.txt")
-MOST = 3
-"""So many may have failed by chance."""
+MOST_MODULES = 3
+"""In so many modules tests may have failed by chance."""
+MOST = 12
+"""So many tests may have, all together."""
 
 
 def chosen(text: str, folders: Iterable[str]) -> list[str]:
@@ -33,8 +36,12 @@ def refusal(failed: list[str]) -> str:
     """Return why these are not tried again, as a sentence; empty: they are."""
     if not failed:
         return "No test is known to have failed: what went wrong is above."
-    if len(failed) > MOST:
-        return f"{len(failed)} tests failed: that is no chance (which {MOST} may have failed by)."
+    modules = {name.split("::")[0] for name in failed}
+    if len(failed) > MOST or len(modules) > MOST_MODULES:
+        return (
+            f"{len(failed)} tests of {len(modules)} modules failed: that is no chance "
+            f"(which {MOST} of {MOST_MODULES} may have failed by)."
+        )
     whole = [name for name in failed if "::" not in name]
     return f"{whole[0]} could not be read as a module." if whole else ""
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,10 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
     everything = {"EXAMPLES": "all"}
     yield Step("all examples", (python, *test, *UNIT, "-m", "not ui"), everything)
     yield Step("slow", (python, "-m", "pytest", *OTHERS, "-m", "slow and not ui"), everything)
+    yield Step("browser, slow", (python, "-m", "pytest", "tests/ui", "-m", "slow"), {})
+    shuffled = ("-m", "pytest", "-p", "tests.support.shuffled", *UNIT, "-m", FAST)
+    for order in ("reversed", str(date.today().toordinal())):
+        yield Step(f"order {order}", (python, *shuffled), {"ORDER": order})
     yield Step("compiled core, built", (python, "scheduler/compiled.py", "build/compiled"), {})
     yield Step("compiled core", (python, *test, *ALIKE, "-o", f"pythonpath={COMPILED}", "-m", FAST), {})
     for release, other in others.items():

@@ -41,6 +41,7 @@ from replkernel.kernel.output import OutputThread
 from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.replica import Replica
+from replkernel.kernel.variable_answers import answer_variables
 from replkernel.message_session import message_session
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
@@ -290,6 +291,7 @@ class ReplicaApp(IPKernelApp):
         cache.on_withdrawn = self.link.chunks_withdrawn
         atexit.register(self.link.stop)
         answer_history(kernel)
+        answer_variables(kernel, replica.state.waiting_names)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts
         replica.take_place = KillOrder().take

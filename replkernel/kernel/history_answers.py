@@ -19,6 +19,7 @@ from replkernel.points import (
     HistoryQuestion,
     document_of,
 )
+from replkernel.variables import REQUEST as VARIABLES
 
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink
@@ -34,9 +35,9 @@ def answer_history(kernel: Any) -> None:
 
 
 def is_asked(parent: Any) -> bool:
-    """Tell whether a control message asks about the history: it makes no kernel busy."""
+    """Tell whether a control message asks about history or variables: it makes no kernel busy."""
     header: dict[str, Any] = (parent or {}).get("header") or {}
-    return header.get("msg_type") == REQUEST
+    return header.get("msg_type") in (REQUEST, VARIABLES)
 
 
 def _content(link: AgentLink | None, parent: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from replkernel.carrying.safe import NotSafe, check_payload, is_plain_name
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.execution import Execution
 from replkernel.records import ComponentRecord, Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
+from replkernel.state.analysis.looking import only_looks
 from replkernel.timeline import PointInfo, Timeline, address
 
 NAMES_MAX = 8
@@ -98,6 +99,7 @@ class Travel:
             branch=self._branch if self._begins else "",
             begins=self._begins,
             limits=self.limits,
+            looks=only_looks(text),
         )
 
     def target(self, timeline: Timeline) -> Mark:

@@ -47,6 +47,9 @@ LASTING = ("@cells/", "@history")
 _SHOWN = re.compile(r"_{1,3}|_\d+|_replkernel_out_\d+|library sys:last_\w+")
 """What IPython and Python keep of results and errors: a cell that changes no more makes no point."""
 
+_IMPORTED = {"@modules"}
+"""Libraries import more when they show something for the first time."""
+
 
 class Change(msgspec.Struct):
     """What is taken back to come from the next state to the one before.
@@ -129,7 +132,7 @@ class History:
             return
         note = note or Note(at=head.at if head is not None else 0.0)
         moved = bool(was) or change.order is not None
-        if moved and head is not None and note.to is None and _is_shown(was, change):
+        if moved and head is not None and note.to is None and _is_shown(was, change, note.looks):
             self._take_along(was, change)
         elif was or head is None or note.to is not None:
             self._step(mark, number, note, msgspec.structs.replace(change, was=was))
@@ -323,11 +326,25 @@ def _chunks(record: ComponentRecord | None) -> list[ChunkRef]:
     return [chunk for blob in blobs for chunk in blob.chunks]
 
 
-def _is_shown(was: Mapping[ComponentId, ComponentRecord | None], change: Change) -> bool:
-    """Tell whether what was, and is now in its place, are results and errors that were shown."""
-    records = [one for cid in was for one in (was[cid], change.now.get(cid)) if one is not None]
+def _is_shown(was: Mapping[ComponentId, ComponentRecord | None], change: Change, looks: bool) -> bool:
+    """Tell whether what was, and is now in its place, are results and errors that were shown.
+
+    A cell that `looks` may have shown variables: nothing but that results hold them, or did, is new of them.
+    """
+    before = [one for one in was.values() if one is not None]
+    after = [one for cid in was if (one := change.now.get(cid)) is not None]
+    if not looks:
+        return not _others(before + after)
+    held = [one for one in before + after if any(map(_SHOWN.fullmatch, one.names))]
+    looked_at = _others(before) - _IMPORTED
+    same = looked_at == _others(after) - _IMPORTED == _others(held)
+    return same and all(map(str.isidentifier, looked_at))
+
+
+def _others(records: Iterable[ComponentRecord]) -> set[str]:
+    """Return the names in records beside those of what was shown."""
     names = {name for one in records for name in one.names or (one.cid,)}
-    return all(map(_SHOWN.fullmatch, names))
+    return {name for name in names if _SHOWN.fullmatch(name) is None}
 
 
 def _names_in(change: Change) -> list[str]:

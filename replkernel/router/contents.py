@@ -47,6 +47,14 @@ class ExecuteOutcome(Content, frozen=True):
             msgspec.structs.force_setattr(self, "execution_count", None)
 
 
+class ExecuteFault(Content, frozen=True):
+    """Of an execute_reply: why an execution failed."""
+
+    status: str = "ok"
+    ename: str = ""
+    evalue: str = ""
+
+
 class ReplicaSaid(Content, frozen=True):
     """What a replica says about an execution: `ran` is false when it was refused; no delta will come.
 
@@ -114,6 +122,7 @@ C = TypeVar("C", bound=Content)
 _decoders: dict[type[Content], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind)
     for kind in (
+        ExecuteFault,
         ExecuteOptions,
         ExecuteOutcome,
         ReplyMetadata,

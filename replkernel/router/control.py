@@ -16,10 +16,11 @@ from replkernel.router.answers import Fault
 from replkernel.router.contents import DebugContent, SubshellContent, read
 from replkernel.router.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
 from replkernel.router.parts import Parts
+from replkernel.variables import REQUEST as VARIABLES
 
 WAITING_MAX = 1000
 """How many control messages wait for a first replica at most."""
-PATIENT = frozenset({"debug_request", "usage_request", HISTORY})
+PATIENT = frozenset({"debug_request", "usage_request", HISTORY, VARIABLES})
 """What front ends ask by themselves, of a kernel that is only looked at."""
 KERNEL_INFO_WAIT_S = 1.0
 """How long the executor may take to answer kernel_info on control before the router does it."""

@@ -24,7 +24,7 @@ from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.journal_notes import Message
 from replkernel.router.kept import Receiver
 from replkernel.router.links import Socket, send
-from replkernel.router.replay import Audience, Publication
+from replkernel.router.replay import Audience, Publication, is_detached
 from replkernel.router.telling import Telling
 from replkernel.router.wire import DELIMITER, Builder, parent_of
 
@@ -178,7 +178,8 @@ class Outlet:
 
     def _reply(self, msg_id: str, frames: list[bytes]) -> None:
         self._write()  # Before it is sent: a cell whose reply is not found is gone on with.
-        if self._send("shell_port", frames):
+        kept = self._journal.find(msg_id)
+        if self._send("shell_port", frames) or (kept is not None and is_detached(kept.client)):
             self._journal.replied(msg_id)
             return
         self._journal.missing(msg_id)

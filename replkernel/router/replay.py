@@ -32,6 +32,13 @@ QUEUE_BYTES_MAX = 16 * 1024 * 1024
 """A subscriber for whom more waits is sent everything at once: a cell prints faster than that rate."""
 SUBSCRIBERS_MAX = 64
 CLIENTS_MAX = 1000
+DETACHED = "detached-"
+"""How the name of a client begins that sends a cell and leaves: what it wants it reads in the journal."""
+
+
+def is_detached(client: str) -> bool:
+    """Tell whether a client sends cells and leaves: it misses nothing, and no reply waits for it."""
+    return client.startswith(DETACHED)
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -226,8 +233,11 @@ class Audience:
     def may_miss(self, client: str) -> bool:
         """Tell whether a client may not be there: nobody is, or its connection has ended.
 
+        One that sends and leaves misses nothing.
         One that has said nothing since this router began came back with the others, if nobody left since.
         """
+        if is_detached(client):
+            return False
         if self._listening == 0:
             return True
         if client in self._connections:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 import msgspec
 
 from replkernel.errors import UNREADABLE
+from replkernel.router.contents import ExecuteFault, read
 from replkernel.router.journal import Journal
 from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kept import Kept
@@ -19,15 +20,21 @@ from replkernel.router.wire import pack, unpack
 
 REPLY_BYTES_MAX = 8 * 1024 * 1024
 """An answer ends before the execution that would make it longer, unless that is its first."""
+FAULT_MAX = 2_000
+"""So many characters of an error's name and words are told beside the outputs."""
 FOLDS_MAX = 4
 """How many running executions' outputs are held in memory, so that only what is new is read."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """The content of a replkernel_outputs_request: all executions, or some, that changed since a version."""
+    """The content of a replkernel_outputs_request: all executions, or some, that changed since a version.
+
+    Without `outputs` only how they stand is told.
+    """
 
     since: int = 0
     msg_ids: list[str] | None = None
+    outputs: bool = True
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -77,7 +84,7 @@ class Telling:
         told: list[bytes] = []
         size = 0
         for kept in sorted(changed, key=lambda kept: kept.version):
-            text = pack(self._describe(kept))
+            text = pack(self._describe(kept, outputs=question.outputs))
             size += len(text)
             if told and size > REPLY_BYTES_MAX:
                 break
@@ -85,7 +92,7 @@ class Telling:
         more = b"true" if len(told) < len(changed) else b"false"
         return b'{"status":"ok","executions":[%b],"more":%b}' % (b",".join(told), more)
 
-    def _describe(self, kept: Kept) -> dict[str, object]:
+    def _describe(self, kept: Kept, *, outputs: bool) -> dict[str, object]:
         return {
             "msg_id": kept.msg_id,
             "cell_id": kept.cell_id,
@@ -95,7 +102,8 @@ class Telling:
             "started": kept.started,
             "ended": kept.ended,
             "version": kept.version,
-            "outputs": self._outputs(kept),
+            "fault": _fault(kept),
+            "outputs": self._outputs(kept) if outputs else [],
         }
 
     def _outputs(self, kept: Kept) -> list[Output]:
@@ -123,3 +131,11 @@ class Telling:
             size = reading.left_out / 1024 / 1024
             text = f"\n[{size:.1f} MiB of this cell's output were left out here: too much to keep]\n"
             reading.fold.take("stream", {"name": "stderr", "text": text})
+
+
+def _fault(kept: Kept) -> dict[str, str]:
+    """Return what the reply says of why an execution failed: the status, and the error's name and words."""
+    said = read(ExecuteFault, b"" if kept.answer is None else kept.answer[0])
+    if said.status == "ok":
+        return {}
+    return {"status": said.status, "ename": said.ename[:FAULT_MAX], "evalue": said.evalue[:FAULT_MAX]}

@@ -49,6 +49,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.host_life import HostLife
+from replkernel_scheduler.hosts import NO_ROOM, Room
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
@@ -173,6 +174,15 @@ class SchedulerCore:
         """Return, for a host that is being drained, how many replicas and leases it has still, by reason."""
         found = self._parts.hosts.by_name.get(host)
         return {} if found is None else self._hosts.awaits(found)
+
+    def hosts_up(self) -> list[HostName]:
+        """Return the hosts that are up, in the order in which they came."""
+        return [host.name for host in self._parts.hosts.by_name.values() if host.state == "up"]
+
+    def room(self, host: HostName, gpu_model: str = "", vram_gb: float = 0.0) -> Room:
+        """Return what idles on a host that could be leased now, before anybody who waits."""
+        found = self._parts.hosts.by_name.get(host)
+        return NO_ROOM if found is None else found.room(gpu_model, vram_gb)
 
     def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
         """Return the request that a lease in force was granted for."""

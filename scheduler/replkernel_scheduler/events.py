@@ -1,7 +1,7 @@
 """What can happen to the scheduler: a tagged union of frozen structs.
 
 Law: of events at the same time a driver delivers those with the smaller `turn` first: what ends or frees,
-then hosts that come, then timers, then what arrives.
+then hosts that come, then timers, then what arrives, and last who looks at what has come of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from replkernel_scheduler.types import (
     UserQuota,
 )
 
-FREES, HOSTS, TIMERS, ARRIVES = range(4)
+FREES, HOSTS, TIMERS, ARRIVES, LATE = range(5)
 
 
 class SchedulerEvent(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from replkernel_scheduler.load_index import Load, LoadClass, LoadIndex, PoolName
 from replkernel_scheduler.policies.protocol import Placement
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 MILLI = 1000
 STALE_MAX = 64
 """So many pools may have changed since the index was brought up to date: no question waits for more."""
+
+
+class Room(NamedTuple):
+    """So many GPUs of one model on one host."""
+
+    gpus: int
+    model: str
+
+
+NO_ROOM = Room(0, "")
 
 
 class Pool:
@@ -166,6 +176,16 @@ class Host:
         if len(pools) == 1:
             return pools[0].lingering
         return sum([pool.lingering for pool in pools])
+
+    def room(self, gpu_model: str, vram_gb: float) -> Room:
+        """Return the most idle GPUs of one model, of which nobody who waits has a claim on any."""
+        best = NO_ROOM
+        if self.state == "up" and not self.claims:
+            for pool in self.pools:
+                fits = pool.memory_gb >= vram_gb and gpu_model in ("", pool.model)
+                if fits and len(pool.idle) > best.gpus:
+                    best = Room(len(pool.idle), pool.model)
+        return best
 
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""

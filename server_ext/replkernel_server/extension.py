@@ -19,7 +19,7 @@ from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
 from replkernel_server.culling import Culling
 from replkernel_server.handlers.carrying import ForksHandler, StateHandler
-from replkernel_server.handlers.history import ADDRESSES as HISTORY
+from replkernel_server.handlers.kernel_routes import ADDRESSES
 from replkernel_server.handlers.live import LiveChannelHandler, LiveHandler
 from replkernel_server.handlers.past import PastHandler
 from replkernel_server.handlers.resting import RestingKernelHandler
@@ -132,5 +132,5 @@ class ReplkernelExtension(ExtensionApp):
             (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})", RestingKernelHandler),
             (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})/forks", ForksHandler),
             (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})/state", StateHandler),
-            *((pattern(address), handler) for address, handler in HISTORY.items()),
+            *((pattern(address), handler) for address, handler in ADDRESSES.items()),
         ]

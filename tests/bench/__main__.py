@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tests.bench import (
     commit_latency,
+    dill_catalogue,
     drift,
     dying_notebooks,
     far_replicas,
@@ -74,6 +75,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "state_peak": state_memory.measure_peak,
     "state_transfer": state_transfer.measure,
     "state_peers": state_peers.measure,
+    "dill_catalogue": dill_catalogue.measure,
     "state_budget": state_budget.measure,
     "state_restore": state_restore.measure,
     "training_disk": training_disk.measure,

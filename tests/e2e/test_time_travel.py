@@ -53,6 +53,7 @@ def test_results_and_errors_that_are_only_shown_are_no_changes_to_take_back(live
     live.run("data.pop()")
     live.run("dta")
     live.run("len(data)")
+    live.run("data")
     live.run("%replkernel undo many")
     live.value("%replkernel undo")
     assert live.value("print(data)") == "[1, 2]"
@@ -60,6 +61,16 @@ def test_results_and_errors_that_are_only_shown_are_no_changes_to_take_back(live
     live.run("dta")
     live.value("%replkernel redo")
     assert live.value("print(data)") == "[1]"
+
+
+def test_cells_that_only_look_at_variables_are_no_changes_to_take_back(live: Live) -> None:
+    live.run("import pandas as pd; frame = pd.DataFrame({'a': range(9)})")
+    live.run("frame['a'] = 0")
+    live.run("frame.head()")
+    live.run("frame")
+    live.run("print(frame.describe())")
+    live.value("%replkernel undo")
+    assert live.value("print(frame['a'].sum())") == "36"
 
 
 def test_the_last_result_goes_on_after_one_was_taken_back(live: Live) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-
-def each_third(cases: Iterable[Any]) -> list[Any]:
-    """Return the cases as parameters, all but each third marked as slow."""
-    return each_nth(cases, 3)
+SHORT_EVERY = 20
+"""One of so many notebooks that bare processes play every time is played in kernels as well."""
 
 
 def each_fifth(cases: Iterable[Any]) -> list[Any]:

@@ -49,6 +49,9 @@ class Opened(NamedTuple):
 lasting_pids: set[int] = set()
 """Processes that our own support keeps for the whole session, and ends with it."""
 
+lasting_threads: set[int] = set()
+"""Likewise threads, by their idents."""
+
 _sockets: weakref.WeakKeyDictionary[socket.socket, Opened] = weakref.WeakKeyDictionary()
 _test = "before the first test"
 _tests_of_directories: dict[str, str] = {}
@@ -126,7 +129,9 @@ def _threads() -> dict[object, str]:
     return {
         ("thread", one.ident): f"the thread {one.name}"
         for one in threading.enumerate()
-        if one.ident is not None and not any(name in one.name for name in LASTING_THREADS)
+        if one.ident is not None
+        and one.ident not in lasting_threads
+        and not any(name in one.name for name in LASTING_THREADS)
     }
 
 

@@ -47,6 +47,8 @@ NEVER_LOOKS = (
 """C code that holds the interpreter's lock for ever and never asks for signals."""
 
 CATCHES_ALL = (
-    "import time\ncaught = 0; print('go', flush=True)\nwhile True:\n"
-    "    try: time.sleep(60)\n    except BaseException: caught += 1; print('caught', caught, flush=True)"
+    "import time\ncaught = 0\nwhile True:\n"
+    "    try:\n        if not caught: print('go', flush=True)\n        time.sleep(60)\n"
+    "    except BaseException: caught += 1; print('caught', caught, flush=True)"
 )
+"""It catches from `go` on: an interrupt may come right behind it, before the next line runs."""

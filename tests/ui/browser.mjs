@@ -63,11 +63,6 @@ async function notebookShown(page, cells) {
     .locator(`${PANEL} .jp-CodeCell .cm-content`)
     .nth(cells - 1)
     .waitFor({ timeout: PATIENCE });
-  // The offer of news comes late or not at all, and only stands in the way.
-  await page
-    .getByRole('button', { name: 'No', exact: true })
-    .click({ timeout: 1500 })
-    .catch(() => undefined);
 }
 
 /** Start a user's server by the button that a JupyterHub shows, unless it is up. */
@@ -260,6 +255,10 @@ const commands = {
         await dialog.getByRole('button').last().click();
       }
     );
+    // Where nobody has refused news of Jupyter before, their offer stands in the way.
+    await page.addLocatorHandler(page.getByRole('button', { name: 'No', exact: true }), async offer => {
+      await offer.click();
+    });
     await page.goto(url);
     if (user !== '') {
       await logIn(page, user);
@@ -278,6 +277,12 @@ const commands = {
   async close({ page: name }) {
     await pages.get(name).page.context().close();
     pages.delete(name);
+  },
+  /** Close all pages, as a person who goes. */
+  async leave() {
+    await Promise.all(browser.contexts().map(context => context.close()));
+    pages.clear();
+    channel = null;
   },
   async run({ page: name, cell: number, kernel }) {
     const { page } = pages.get(name);

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import _kernel_in_reach as _kernel_in_reach
-from tests.ui.driven import SHOTS, Browser, Lab, lab_in_browser
+from tests.ui.driven import Browser, Lab
+from tests.ui.office import Office
+
+
+@pytest.fixture(scope="session")
+def office(_children_find_the_sources: None) -> Iterator[Office]:
+    """Return the JupyterLab and the browser of all tests that need none of their own."""
+    office = Office()
+    yield office
+    office.close()
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
-    """Return a JupyterLab of one's own and a browser."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path) as (lab, browser):
-        yield lab, browser
+def desk(office: Office, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, Browser]]:
+    """Return a JupyterLab with two pretended GPUs and a browser, as if nobody had used them before."""
+    failed_before = request.session.testsfailed
+    with office.in_reach() as desk:
+        yield desk
+        if request.session.testsfailed > failed_before:
+            office.close()
+        else:
+            office.tidy()

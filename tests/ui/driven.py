@@ -53,8 +53,14 @@ class Lab:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port = int(probe.getsockname()[1])
 
+    @property
+    def pid(self) -> int | None:
+        """Return its process; None while it is down."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it answers; nobody is asked whether to fetch news of Jupyter."""
+        refuse_news()
         command = [sys.executable, *self._program, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
         command += [f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.directory}"]
@@ -85,9 +91,14 @@ class Lab:
         assert self._process is not None
         self._process.send_signal(number)
 
+    @property
+    def address(self) -> str:
+        """Return where it listens, with a slash at the end."""
+        return f"http://127.0.0.1:{self._port}/"
+
     def url(self, path: str) -> str:
         """Return the address of a page or an API, token included."""
-        return f"http://127.0.0.1:{self._port}/{path}?token={TOKEN}"
+        return f"{self.address}{path}?token={TOKEN}"
 
     def call(self, method: str, path: str) -> Any:
         """Ask the server's API; None where the answer has no body."""
@@ -95,6 +106,18 @@ class Lab:
         with urllib.request.urlopen(request, timeout=30) as answer:
             body = answer.read()
         return json.loads(body) if body else None
+
+
+def settings(plugin: str, **said: object) -> None:
+    """Write what a person has set in JupyterLab's settings."""
+    place = Path(os.environ["JUPYTER_CONFIG_DIR"], "lab", "user-settings", plugin)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.with_suffix(".jupyterlab-settings").write_text(json.dumps(said))
+
+
+def refuse_news() -> None:
+    """Have nobody asked whether to fetch news of Jupyter."""
+    settings("@jupyterlab/apputils-extension/notification", fetchNews="false")
 
 
 class Browser:
@@ -111,6 +134,11 @@ class Browser:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._answer()
+
+    @property
+    def lasting(self) -> tuple[int, int | None]:
+        """Return its process and its thread."""
+        return self._process.pid, self._reader.ident
 
     def _read(self) -> None:
         assert self._process.stdout is not None

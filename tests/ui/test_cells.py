@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
 
@@ -18,14 +14,6 @@ STOCK = "Python 3 (ipykernel)"
 PANEL_TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 HIDDEN_S = 24.0
 """A page that has been hidden for so long listens no more."""
-
-
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Browser]]:
-    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "1")
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path) as (lab, browser):
-        yield lab, browser
 
 
 def open_notebook(desk: tuple[Lab, Browser], page: str, name: str, cells: int = 1) -> None:
@@ -87,15 +75,15 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     assert browser.do("text", "stock", query=".jp-replkernel-spoken") == []
 
 
-def test_a_second_notebook_on_one_gpu_shows_its_place_in_the_queue(desk: tuple[Lab, Browser]) -> None:
+def test_a_second_notebook_without_a_free_gpu_shows_its_place_in_the_queue(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     wait = "import time\nfrom pathlib import Path\nwhile not Path('told').exists():\n    time.sleep(0.2)"
-    write_notebook(lab.directory / "a.ipynb", "replkernel", wait, gpus=1)
+    write_notebook(lab.directory / "a.ipynb", "replkernel", wait, gpus=2)
     write_notebook(lab.directory / "b.ipynb", "replkernel", "print('mine now')", gpus=1)
     open_notebook(desk, "a", "a")
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: "Running" in browser.line("a"))
-    assert "1 × " in browser.line("a")
+    assert "2 × " in browser.line("a")
     assert browser.text("a") == ""
     open_notebook(desk, "b", "b")
     browser.do("run", "b", cell=1, kernel=REPLICATED)
@@ -168,7 +156,6 @@ def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tupl
     assert browser.do("state", "a")["errors"] == []
 
 
-@pytest.mark.slow
 def test_a_server_that_hangs_is_noticed(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
@@ -185,7 +172,6 @@ def test_a_server_that_hangs_is_noticed(desk: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: banner(browser) == "")
 
 
-@pytest.mark.slow
 def test_a_hidden_page_asks_nothing_and_a_stock_kernel_costs_nothing(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "stock.ipynb", "python3", "print('stock')")

@@ -15,7 +15,17 @@ import pytest
 from tests.support.group import replicas
 from tests.support.ports import free_port
 from tests.support.scheduler_service import serving
-from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, lab_in_browser, panel, write_notebook
+from tests.ui.driven import (
+    IN_BROWSER,
+    PANEL,
+    SHOTS,
+    Browser,
+    Lab,
+    lab_in_browser,
+    panel,
+    settings,
+    write_notebook,
+)
 
 pytestmark = IN_BROWSER
 
@@ -26,13 +36,6 @@ TOAST = ".jp-toastContainer .Toastify__toast, .Toastify__toast"
 
 def toasts(browser: Browser) -> str:
     return " ".join(browser.do("text", "a", query=TOAST))
-
-
-def settings(**said: object) -> None:
-    """Write what a person has set in JupyterLab's settings."""
-    place = Path(os.environ["JUPYTER_CONFIG_DIR"]) / "lab" / "user-settings" / "@replkernel" / "labextension"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "settings.jupyterlab-settings").write_text(json.dumps(said))
 
 
 def test_an_executor_that_is_killed_is_told_and_replaced(desk: tuple[Lab, Browser]) -> None:
@@ -62,7 +65,7 @@ def test_an_executor_that_is_killed_is_told_and_replaced(desk: tuple[Lab, Browse
     browser.do("screenshot", "a", path=str(SHOTS / "elected-light.png"))
     assert "Elect" not in browser.line("a", 1)
 
-    settings(cellLines=False, notify={"executorLost": False})
+    settings("@replkernel/labextension/settings", cellLines=False, notify={"executorLost": False})
     browser.do("reload", "a", cells=2)
     browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
     assert set(browser.do("lines", "a")) == {""}

@@ -7,25 +7,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, lab_in_browser, panel, write_notebook
+from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, panel, write_notebook
 
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 CHOOSER = ".jp-replkernel-chooser select"
-
-
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Browser]]:
-    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "2")
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path) as (lab, browser):
-        yield lab, browser
 
 
 def replicas(browser: Browser) -> str:

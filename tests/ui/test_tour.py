@@ -1,4 +1,4 @@
-"""The tour that `make run` opens, cell by cell: a kill, GPUs, a notebook that wants them too, and rest."""
+"""The tour that `make run` opens: a kill, an undo, GPUs, a notebook that wants them too, and rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.ui.driven import IN_BROWSER, ROOT, SHOTS, Browser, Lab, lab_in_browse
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
-STATE, BUTTON, AFTER, STATUS, ONE, BOTH, REST, BACK = range(1, 9)
+STATE, BUTTON, AFTER, STATUS, EMPTIED, UNDO, UNDONE, ONE, BOTH, REST, BACK = range(1, 12)
 NARROW = 60
 """So many characters of output are beside each other in half a window."""
 RIVALS = BACK + 1
@@ -76,6 +76,12 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     assert all(replica in said for replica in ("r1", "r2", "r3"))
     assert max(map(len, said.splitlines())) <= NARROW, "it is read beside another notebook"
     browser.wait("a", lambda: said_below(browser).endswith("✔ durable"))
+
+    run(browser, EMPTIED)
+    browser.wait("a", lambda: browser.line("a", EMPTIED).endswith(" durable"))
+    assert "rebuilt: mean, measurements" in run(browser, UNDO)
+    assert run(browser, UNDONE) == f"(100000, {mean})"
+    browser.wait("a", lambda: "not in the current state" in browser.line("a", EMPTIED))
 
     assert run(browser, ONE).count("GPU-fake") == 1
     browser.wait("a", lambda: "1 free, 1 kept between cells" in panel(browser))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.again import MOST, chosen, refusal
+from tests.again import MOST, MOST_MODULES, chosen, refusal
 
 E2E, UNIT = "tests/e2e/test_live.py::test_a[b::c]", "tests/unit/test_spelling.py::test_d"
 
@@ -27,8 +27,10 @@ def test_a_damaged_cache_is_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("failed", "why"),
     [
-        ([E2E] * MOST, ""),
-        ([E2E] * (MOST + 1), "that is no chance"),
+        ([E2E] * (MOST - 1) + [UNIT], ""),
+        ([E2E] * (MOST + 1), "13 tests of 1 modules failed: that is no chance"),
+        ([f"tests/unit/test_{number}.py::test_a" for number in range(MOST_MODULES)], ""),
+        ([f"tests/unit/test_{number}.py::test_a" for number in range(MOST_MODULES + 1)], "that is no chance"),
         ([], "No test is known to have failed"),
         ([E2E, "tests/unit/test_spelling.py"], "tests/unit/test_spelling.py could not be read"),
     ],

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.state.capture import reducers
+from replkernel.state.capture import by_dill, reducers
 from replkernel.state.capture.budget import OPEN_GATE, Gate
 from replkernel.state.capture.dump import FAST, Dump, Mode, hash_buffers
 from replkernel.state.capture.fingerprint import BufferDigests, digest_of_stream
@@ -30,7 +30,7 @@ from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_n
 from replkernel.state.format.shared_values import Value, memo_with
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.python import paths
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.class_registry import module_of, qualname_of
 from replkernel.state.python.deep import run_deep
 from replkernel.state.python.kinds import entry_of, kind_of
 from replkernel.state.seeds import SEED_TOKENS
@@ -51,6 +51,8 @@ Reduced = Any
 """What `reducer_override` may return: a reduce tuple, a global's name, or NotImplemented."""
 
 
+TOLD_CHARS_MAX = 200
+_MRO = type.__dict__["__mro__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
 """What the C pickler looks up by its name."""
 
@@ -338,13 +340,25 @@ class CapturePickler(pickle.Pickler):
             if not self.deep:
                 raise
             return self.bury(obj, "It is nested too deeply.")
-        except CannotTravel as error:
-            return self.bury(obj, str(error))
         except Exception as error:
-            return self.bury(obj, reducers.in_words(error, type(obj)))
+            return self._by_dill(obj, error) or self.bury(obj, reducers.in_words(error, type(obj)))
+
+    def _by_dill(self, obj: Any, error: Exception) -> Reduced | None:
+        """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
+        try:
+            found = by_dill.reduction_registered(obj)
+        except Exception as raised:
+            told = f"{type(raised).__name__}: {raised}"[:TOLD_CHARS_MAX]
+            name = qualname_of(type(obj))
+            return self.bury(obj, f"What was registered with dill for a {name} failed ({told}).")
+        if found is None and not isinstance(error, CannotTravel):
+            found = by_dill.reduction_by_name(obj)
+        return None if found is None else self.checked(obj, found)
 
     def _plan(self, kind: type) -> Reducer:
         """Return the reducer for a type that was not met before in this capture."""
+        if _MRO.__get__(kind) is None:  # Python completes some of its types when they are first asked.
+            type.__getattribute__(kind, "__mro__")
         plan = unasked(kind, entry_of(self.plans, kind) or reducers.plan(self, kind))
         if type(kind) is type:
             self.plans[kind] = plan

@@ -20,6 +20,7 @@ from replkernel.state.patches import given
 from replkernel.state.patches.places import (
     ATTRIBUTE,
     CONTENT,
+    ENTRY,
     FIGURES,
     GIVEN,
     ITEM,
@@ -27,6 +28,7 @@ from replkernel.state.patches.places import (
     UNKNOWN,
     Absent,
     Place,
+    class_label,
 )
 from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.logging import places as loggers
@@ -57,6 +59,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
     yield from _torch_loading()
+    yield from _ways_told_to_dill()
 
 
 _NOTEBOOK = "__main__"
@@ -225,3 +228,14 @@ def _pandas_formats() -> Iterator[tuple[Place, Any]]:
 
 
 PANDAS_OPTIONS = "pandas._config.config"
+
+
+def _ways_told_to_dill() -> Iterator[tuple[Place, Any]]:
+    """Find the types for which the notebook registered with dill how they are copied."""
+    pickler = vars(sys.modules.get(_DILL, object)).get("Pickler")
+    for kind, save in list(vars(pickler)["dispatch"].items()) if pickler is not None else ():
+        if getattr(save, "__module__", "") == _NOTEBOOK:
+            yield Place(ENTRY, _DILL, "Pickler.dispatch", class_label(kind)), Absent
+
+
+_DILL = "dill._dill"

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
-LATE = 4
-"""The turn of what comes after everything else at its time."""
 Deed: TypeAlias = Callable[[Any, float], None]
 
 

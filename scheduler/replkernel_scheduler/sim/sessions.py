@@ -11,8 +11,8 @@ from collections.abc import Callable
 from random import Random
 
 from replkernel_scheduler.effects import KernelPlaced, KernelRefused
-from replkernel_scheduler.events import Event, KernelEnded, KernelReported, KernelStarted
-from replkernel_scheduler.sim.agenda import LATE, Agenda
+from replkernel_scheduler.events import LATE, Event, KernelEnded, KernelReported, KernelStarted
+from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.machines import Machines
 from replkernel_scheduler.sim.records import Cell, Job, Session

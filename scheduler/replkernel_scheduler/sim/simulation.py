@@ -8,14 +8,13 @@ Same records, way and plan: same effects, same figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
     CancelHost,
-    Effect,
     HostRefused,
     KernelPlaced,
     KernelRefused,
@@ -31,7 +30,9 @@ from replkernel_scheduler.effects import (
     StartReplica,
     StopReplica,
 )
-from replkernel_scheduler.events import ARRIVES, TIMERS, Event, TimeReached
+from replkernel_scheduler.events import ARRIVES, TIMERS, TimeReached
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.driver import Driver, Watcher
@@ -52,9 +53,9 @@ STALL_S = 7 * 86_400.0
 
 
 class Core(Protocol):
-    """What the driver knows of the core."""
+    """What the driver knows of the core; the one with jobs beside kernels takes and says more."""
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
+    def handle(self, event: Any, now: float) -> Sequence[HarvestEffect]:
         """Take one event that happened at `now` and return what follows from it."""
         ...
 
@@ -83,7 +84,8 @@ class Simulation(Driver):
         watch: Watcher | None = None,
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
-        self.core: Core = core_for(way, plan) if core is None else core
+        made = core_for(way, plan) if core is None else core
+        self.core: Core = made
         self.figures = Figures(rows)
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
@@ -100,9 +102,11 @@ class Simulation(Driver):
         )  # fmt: skip
         self._harvest: Harvest | None = None
         if way.harvests:
+            assert isinstance(made, SchedulerCore)
+            self.core = beside = HarvestCore(made)
             jobs = elastic_way_named("sidecar")
-            self._harvest = Harvest(agenda, self._feed, self.figures, jobs, plan.gpus_per_host)
-        self._answers = self._table()
+            self._harvest = Harvest(beside, agenda, self._feed, self.figures, jobs, plan.gpus_per_host)
+        self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())
         self._upcoming: Record | None = None
         self._moved_at = 0.0
 
@@ -156,25 +160,25 @@ class Simulation(Driver):
         else:
             self._sessions.begin(record, record.ends - record.at, now)
 
-    def _feed(self, event: Event, now: float) -> None:
+    def _feed(self, event: HarvestEvent, now: float) -> None:
         """Hand one event to the core, and see to what follows."""
         self.event = event
         self._count(now)
-        if self._harvest is not None:
-            self._harvest.saw(event)
         for effect in self.core.handle(event, now):
             answer = self._answers.get(type(effect))
             if answer is not None:
                 answer(effect, now)
+        if self._harvest is not None:
+            self._harvest.arm()
 
-    def _table(self) -> dict[type[Effect], Callable[[Any, float], None]]:
+    def _table(self) -> dict[type[Any], Callable[[Any, float], None]]:
         """Say who answers which effect; the others are for people."""
         return {
-            LeaseGranted: self._granted,
+            LeaseGranted: self._tasks.granted,
             LeaseQueued: self._tasks.queued,
             LeaseRefused: self._tasks.refused,
-            LeaseEnded: self._ended,
-            ReclaimLease: self._reclaimed,
+            LeaseEnded: self._tasks.ended,
+            ReclaimLease: self._tasks.reclaimed,
             KernelPlaced: self._placed,
             KernelRefused: self._sessions.refused,
             StartReplica: self._replicas.start,
@@ -186,20 +190,6 @@ class Simulation(Driver):
             ReleaseHost: self._machines.release,
             HostRefused: self._machines.refused,
         }
-
-    def _granted(self, effect: LeaseGranted, now: float) -> None:
-        if self._harvest is not None:
-            self._harvest.granted(effect, now)
-        self._tasks.granted(effect, now)
-
-    def _ended(self, effect: LeaseEnded, now: float) -> None:
-        if self._harvest is not None:
-            self._harvest.ended(effect, now)
-        self._tasks.ended(effect, now)
-
-    def _reclaimed(self, effect: ReclaimLease, now: float) -> None:
-        if self._harvest is None or not self._harvest.reclaimed(effect, now):
-            self._tasks.reclaimed(effect, now)
 
     def _placed(self, effect: KernelPlaced, now: float) -> None:
         self._replicas.placed(effect, now)

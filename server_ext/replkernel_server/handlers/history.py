@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -35,11 +36,11 @@ from replkernel.points import ComparisonDocument, HistoryDocument, Word
 from replkernel.settings import data_dir
 from replkernel.timeline import NoName
 from replkernel_server.handlers.scheduler_base import Operation, Query
-from replkernel_server.scheduling.openapi import openapi
+from replkernel_server.sessions import replicated
 
 STEPS_MAX = 10_000
+RECORD_LIMIT_S, RECORD_LOOK_S = 10.0, 0.05
 ID_CHARS_MAX = 128
-TITLE = "replkernel in a Jupyter Server"
 KERNEL = "/replkernel/api/kernels/{kernel}"
 Shape = TypeVar("Shape")
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{ID_CHARS_MAX}}}")
@@ -71,7 +72,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class NotDone(msgspec.Struct, frozen=True):
-    """Why nothing was done. `reason`: `busy`, `hibernated`, `confirm`, `moved` or `refused`.
+    """Why nothing was done. `reason` is one word: `busy`, `hibernated`, `confirm`, `moved`, `refused`, or of
+    cells `full`, `taken`, `unheard`, `not-running`.
 
     `confirm` names in `lost` what cannot come back; asked again with `confirm` the notebook goes without it.
     """
@@ -90,7 +92,7 @@ class PastStateHandler(ExtensionHandlerMixin, APIHandler):
 
     async def answer(self, kernel_id: str, ask: Callable[..., Any], *given: Any, **options: Any) -> None:
         """Ask in a thread and answer with what comes of it: 404 for no kernel, 409 where nothing was done."""
-        if not _ID.fullmatch(kernel_id) or read_record(data_dir(os.environ), kernel_id) is None:
+        if not _ID.fullmatch(kernel_id) or not await self._has_record(kernel_id):
             raise web.HTTPError(404, f"No kernel {kernel_id[:ID_CHARS_MAX]} is known here.")
         self.set_header("Cache-Control", "no-store")
         self.set_header("Content-Type", "application/json")
@@ -103,6 +105,17 @@ class PastStateHandler(ExtensionHandlerMixin, APIHandler):
             self.set_status(409)
             found = NotDone(str(error), reason, lost)
         self.finish(msgspec.json.encode(found))
+
+    async def _has_record(self, kernel_id: str) -> bool:
+        """Tell whether a kernel has a record; one of ours that has just been started soon has."""
+        deadline = time.monotonic() + RECORD_LIMIT_S
+        while read_record(data_dir(os.environ), kernel_id) is None:
+            manager: Any = self.kernel_manager
+            ours = kernel_id in manager and replicated(manager.get_kernel(kernel_id))
+            if not ours or time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(RECORD_LOOK_S)
+        return True
 
     def body(self, shape: type[Shape]) -> Shape:
         """Return the body; raises 400."""
@@ -211,19 +224,6 @@ class BranchHandler(NameHandler):
     }
 
 
-class OpenApiHandler(PastStateHandler):
-    """The description of these addresses."""
-
-    operations: ClassVar = {"get": Operation("This document.", {200: dict[str, Any]})}
-
-    @web.authenticated
-    @authorized
-    async def get(self) -> None:
-        """Answer with the document."""
-        self.set_header("Content-Type", "application/json")
-        self.finish(msgspec.json.encode(openapi(ADDRESSES, TITLE, EVERYWHERE)))
-
-
 ADDRESSES: dict[str, type[PastStateHandler]] = {
     f"{KERNEL}/history": HistoryHandler,
     f"{KERNEL}/history/compare": ComparisonHandler,
@@ -233,8 +233,5 @@ ADDRESSES: dict[str, type[PastStateHandler]] = {
     f"{KERNEL}/history/switch": _travels("switch", "Go to the end of a branch, and on with it."),
     f"{KERNEL}/history/marks/{{name}}": NameHandler,
     f"{KERNEL}/history/branches/{{name}}": BranchHandler,
-    "/replkernel/api/openapi.json": OpenApiHandler,
 }
 """All addresses of the history; `{…}` is an id or a name."""
-EVERYWHERE = {400: Fault, 403: Fault, 404: Fault}
-"""What each of them may answer: it does not fit, no token or no right, no such kernel."""

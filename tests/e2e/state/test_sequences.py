@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.state.comparison import check_replicas, compare
 from tests.e2e.state.play import Play
 from tests.e2e.state.sequence import Sequence, collect
-from tests.support.breadth import each_fifth, each_third
+from tests.support.breadth import SHORT_EVERY, each_fifth, each_nth
 from tests.support.move_cases import CASES
 
 ALL = [one for one in collect() if not one.needs]
@@ -15,7 +15,7 @@ SHORT = [Sequence(name=name, cells=tuple(cells), again=False) for name, cells in
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("sequence", each_third(ALL), ids=[f"{one.area}: {one.name}" for one in ALL])
+@pytest.mark.parametrize("sequence", each_fifth(ALL), ids=[f"{one.area}: {one.name}" for one in ALL])
 def test_a_sequence_shows_what_a_stock_kernel_shows(play: Play, sequence: Sequence) -> None:
     outcome = play(sequence)
     compare(sequence, outcome)
@@ -23,7 +23,7 @@ def test_a_sequence_shows_what_a_stock_kernel_shows(play: Play, sequence: Sequen
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("sequence", each_fifth(SHORT), ids=lambda sequence: sequence.name)
+@pytest.mark.parametrize("sequence", each_nth(SHORT, SHORT_EVERY), ids=lambda sequence: sequence.name)
 def test_a_notebook_that_moves_between_bare_processes_shows_the_same_here(
     play: Play, sequence: Sequence
 ) -> None:

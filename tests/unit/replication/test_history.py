@@ -34,10 +34,10 @@ R1 = ReplicaId("r1")
 MANY = Limits(1000, 1e9, 2**40)
 
 
-def component(name: str, value: bytes, *, chunk: str = "") -> ComponentRecord:
+def component(name: str, value: bytes, *, chunk: str = "", also: tuple[str, ...] = ()) -> ComponentRecord:
     blob = BlobRef(1000, (ChunkRef(Digest(chunk), 1000),)) if chunk else None
     payload = Payload(head_blob=blob) if blob else Payload(head=value)
-    return ComponentRecord(ComponentId(name), (name,), Seq(1), payload, Digest("d"), len(value))
+    return ComponentRecord(ComponentId(name), (name, *also), Seq(1), payload, Digest("d"), len(value))
 
 
 class Notebook:
@@ -202,6 +202,25 @@ def test_a_result_that_was_only_shown_makes_no_point_and_goes_with_the_one_befor
     again = KernelMachine()
     again.restore(book.machine.snapshot())
     assert again.timeline() == book.machine.timeline()
+
+
+def test_a_variable_that_was_only_looked_at_makes_no_point() -> None:
+    book = Notebook()
+    book.run(component("df", b"1"))
+    second = book.run(component("df", b"2"))
+    looked = Note(at=0.0, looks=True, limits=MANY)
+    book.run(component("df", b"2 twice", also=("_replkernel_out_3",)), note=looked)
+    timeline = book.machine.timeline()
+    assert timeline.points[-1].mark == second
+    book.go(timeline.points[0].mark)
+    assert book.machine.components[ComponentId("df")].payload.head == b"1"
+    book.go(second)
+    book.run(component("lines", b"abc"))
+    consumed = book.run(component("lines", b"c"), note=looked)
+    assert book.machine.timeline().points[-1].mark == consumed, "it changed"
+    made = book.run(component("other", b"1"), note=looked)
+    assert book.machine.timeline().points[-1].mark == made
+    book.machine.check_invariants()
 
 
 def test_a_cells_number_is_refused_where_its_point_is_not_kept_any_more() -> None:

@@ -236,3 +236,16 @@ def test_messages_are_read_as_they_were_written(drawn: list[tuple[str, list[byte
     assert [message for message, _ in read_messages(data)] == messages
     cut = [message for message, _ in read_messages(data[:-1])]
     assert cut == messages[:-1]
+
+
+def test_how_executions_stand_is_told_without_their_outputs() -> None:
+    journal, memory = Journal(0), Memory()
+    journal.accept(request("1"))
+    journal.publish("1", stream("much"))
+    fault = {"status": "error", "ename": "ExecutorLost", "evalue": "gone"}
+    journal.answer("1", json.dumps(fault).encode(), b"{}", 2.0)
+    memory.write(journal)
+    (short,) = told(journal, memory, outputs=False)["executions"]
+    (whole,) = told(journal, memory)["executions"]
+    assert (short["outputs"], short["fault"]) == ([], fault)
+    assert whole == short | {"outputs": [{"output_type": "stream", "name": "stdout", "text": "much"}]}

@@ -279,3 +279,11 @@ def test_missed_messages_are_bounded(monkeypatch: Any) -> None:
     stage.audience.heard(PAGE, stage.now, named=True, connection=1)
     stage.wait(5)
     assert stage.sent[subscriber] == list(range(41, 51))
+
+
+def test_one_that_sends_and_leaves_misses_nothing() -> None:
+    stage = Stage()
+    stage.publish(client=f"{replay.DETACHED}1")
+    newcomer = stage.join()
+    assert newcomer in stage.public
+    assert not stage.sent[newcomer]

@@ -70,7 +70,12 @@ def test_classes_of_what_is_not_looked_at_are_kept() -> None:
 
 
 def way(code: str) -> Delta:
-    return Notebook("a").run(code, 1)
+    """Return what a cell changes; what earlier tests left in the process's libraries is captured before."""
+    notebook = Notebook("a")
+    notebook.capture(1)
+    told = notebook.run(code, 2)
+    print([record.cid for record in told.components], told.dropped)
+    return told
 
 
 @pytest.mark.parametrize(

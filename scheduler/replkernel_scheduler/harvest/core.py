@@ -1,0 +1,141 @@
+"""The scheduler's core with jobs beside its kernels: one state machine around the other.
+
+Law: GPUs are leased by the scheduler's core alone, so a GPU is in one lease, a job's like a cell's. What it
+says of jobs' leases goes to the desk, and comes out as what is to be done about jobs; all else passes as it
+is. Same events, same times: same effects, also from an image on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.effects import (
+    Effect,
+    LeaseEnded,
+    LeaseGranted,
+    LeaseQueued,
+    LeaseRefused,
+    ReclaimLease,
+    UsageRecorded,
+)
+from replkernel_scheduler.events import Event, TimeReached
+from replkernel_scheduler.harvest import image, laws
+from replkernel_scheduler.harvest.desk import Desk
+from replkernel_scheduler.harvest.image import HarvestImage
+from replkernel_scheduler.harvest.types import (
+    HarvestEffect,
+    HarvestEvent,
+    HostJobs,
+    JobEnded,
+    JobProgress,
+    JobRuns,
+    JobsDue,
+    JobStopAsked,
+    JobStopped,
+    JobSubmitted,
+    JobView,
+)
+from replkernel_scheduler.hosts import Room
+from replkernel_scheduler.types import HostName
+
+
+class HarvestCore:
+    """Kernels' leases as the scheduler's core has them, and jobs in what they leave."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        """Begin with no jobs beside what `core` has; from here on it is driven through this alone."""
+        self.core = core
+        self.now = float("-inf")
+        self._out: list[HarvestEffect] = []
+        self.desk = desk = Desk(self, self._out.append)
+        self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
+            JobSubmitted: desk.submitted,
+            JobStopAsked: desk.stop_asked,
+            JobRuns: desk.runs,
+            JobProgress: desk.progress,
+            JobStopped: desk.stopped,
+            JobEnded: desk.ended,
+            HostJobs: desk.host_has,
+            JobsDue: lambda _, now: desk.due(now),
+        }
+
+    def handle(self, event: HarvestEvent, now: float) -> list[HarvestEffect]:
+        """Take one event that happened at `now` and return what follows from it.
+
+        Raises what the scheduler's core raises: ValueError if the time went back, UnexpectedEvent.
+        """
+        if now < self.now:
+            raise ValueError(f"The clock went back: from {self.now} to {now}.")
+        decide = self._deciders.get(type(event))
+        if decide is None:
+            self.feed(event, now)  # type: ignore[arg-type]
+        else:
+            timer = self.core.deadline()
+            if timer is not None and timer < now:
+                self.feed(TimeReached(), now)
+            decide(event, now)
+        self.desk.settle(now)
+        self.now = now
+        out = self._out.copy()
+        self._out.clear()
+        return out
+
+    def deadline(self) -> float | None:
+        """Return when `handle(TimeReached(), …)` is due."""
+        return self.core.deadline()
+
+    def jobs_due(self) -> float | None:
+        """Return when `handle(JobsDue(), …)` is due; of what is due at one time it comes last."""
+        return self.desk.due_at()
+
+    def jobs(self) -> list[JobView]:
+        """Return the jobs that are not over, in the order in which they came."""
+        return [job.view() for job in self.desk.jobs.by_name.values()]
+
+    def image(self) -> HarvestImage:
+        """Return the whole state, but for the dice."""
+        return image.take(self.core.image(), self.desk, self.now)
+
+    def restore(self, kept: HarvestImage) -> None:
+        """Go on from an image; raises ImageUnfit if it cannot be. Nothing may have happened here before."""
+        self.core.restore(kept.core)
+        self.now = kept.now
+        image.restore(kept, self.desk)
+
+    def check_invariants(self) -> None:
+        """Raise InvariantBroken if a law does not hold."""
+        self.core.check_invariants()
+        laws.check(self.core.view(), self.desk)
+
+    # -- what the desk knows of the core ------------------------------------------------------------
+
+    def feed(self, event: Event, now: float) -> None:
+        """Hand an event to the scheduler's core, and see to what it says of jobs."""
+        for effect in self.core.handle(event, now):
+            if not self._is_of_jobs(effect, now):
+                self._out.append(effect)
+
+    def room(self, host: HostName, gpu_model: str, vram_gb: float) -> Room:
+        """Return what is idle on a host."""
+        return self.core.room(host, gpu_model, vram_gb)
+
+    def hosts(self) -> list[HostName]:
+        """Return the hosts that are up."""
+        return self.core.hosts_up()
+
+    def _is_of_jobs(self, effect: Effect, now: float) -> bool:
+        desk = self.desk
+        match effect:
+            case LeaseGranted():
+                return desk.granted(effect.lease, now)
+            case LeaseEnded():
+                return desk.lease_ended(effect.lease, effect.why, now)
+            case ReclaimLease():
+                return desk.reclaimed(effect.lease, effect.until, now)
+            case LeaseQueued() | LeaseRefused():
+                return effect.request == desk.asking
+            case UsageRecorded():
+                return effect.usage.lease in desk.jobs.of_lease
+        return False

@@ -1,0 +1,370 @@
+"""Who of the jobs runs where, with how many GPUs: in what notebooks leave idle, until a cell wants it.
+
+A job holds GPUs of one host as leases that linger, so the core asks them back as soon as a cell wants them;
+then it is saved, and goes on with fewer or waits. Laws: cells come first, always. A job asks only for GPUs
+that are idle and that nobody who waits has a claim on, never runs with a number that it does not allow, nor
+on GPUs that are wanted back, and grows only where what is left ends sooner by more than growing takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+from replkernel_scheduler.effects import EndReason
+from replkernel_scheduler.elastic.types import SIDECAR
+from replkernel_scheduler.events import (
+    Event,
+    LeaseAsked,
+    LeaseLingered,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseWithdrawn,
+)
+from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
+from replkernel_scheduler.harvest.types import (
+    HostJobs,
+    JobEnd,
+    JobEnded,
+    JobLeased,
+    JobLeaseEnded,
+    JobName,
+    JobOver,
+    JobProgress,
+    JobRefused,
+    JobRuns,
+    JobsEffect,
+    JobSpec,
+    JobStopAsked,
+    JobStopped,
+    JobSubmitted,
+    ReshapeJob,
+    StartJob,
+    StopJob,
+)
+from replkernel_scheduler.hosts import Room
+from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, LeaseRequest, RequestId
+
+LOOK_EVERY_S = 60.0
+LEASE_S = 86_400.0
+JOBS_MAX = 10_000
+SHAPES_MAX = 64
+
+
+class Leasing(Protocol):
+    """What the desk knows of who leases."""
+
+    def feed(self, event: Event, now: float) -> None:
+        """Hand an event to the core; what follows has happened when this returns."""
+        ...
+
+    def room(self, host: HostName, gpu_model: str, vram_gb: float) -> Room:
+        """Return what is idle on a host."""
+        ...
+
+    def hosts(self) -> list[HostName]:
+        """Return the hosts that are up."""
+        ...
+
+
+class Place(NamedTuple):
+    """A host for a job, and how many GPUs it would have there in all."""
+
+    host: HostName
+    gpus: int
+    model: str
+
+
+class Desk:
+    """Decides about all jobs; `tell` takes the effects."""
+
+    def __init__(self, leasing: Leasing, tell: Callable[[JobsEffect], None]) -> None:
+        """Start with no jobs."""
+        self.jobs = Jobs()
+        self.asking: RequestId | None = None
+        self.soon_at: float | None = None
+        self.look_at: float | None = None
+        self.renew_at: dict[LeaseId, float] = {}
+        """When each lease is renewed, the first one first."""
+        self._leasing, self._tell = leasing, tell
+        self._asker: JobRecord | None = None
+        self._bereft: dict[JobName, JobRecord] = {}
+
+    # -- what is said of jobs -----------------------------------------------------------------------
+
+    def submitted(self, event: JobSubmitted, now: float) -> None:
+        """Take a job in, or refuse it."""
+        spec = event.spec
+        why = self._problem(spec)
+        if why is not None:
+            self._tell(JobRefused(spec.job, why))
+            return
+        self.jobs.add(JobRecord(spec, spec.samples, counted_at=now))
+        self._look_soon(now)
+
+    def runs(self, event: JobRuns, now: float) -> None:
+        """Take note that a job trains."""
+        job = self._current(event.job, event.attempt)
+        if job is not None and job.state == "starting":
+            job.state, job.since = "running", now
+            job.left = job.left if event.left is None else event.left
+
+    def progress(self, event: JobProgress, now: float) -> None:
+        """Take note of what a job has left."""
+        job = self._current(event.job, event.attempt)
+        if job is not None and job.state == "running":
+            job.pause(now)
+            job.left = event.left
+
+    def stopped(self, event: JobStopped, now: float) -> None:
+        """Give back what is wanted back, and let the job go on with the rest."""
+        job = self._current(event.job, event.attempt)
+        if job is not None:
+            job.pause(now)
+            job.left = job.left if event.left is None else event.left
+            self._is_off(job, now)
+
+    def ended(self, event: JobEnded, now: float) -> None:
+        """Take note that a job is over."""
+        job = self._current(event.job, event.attempt)
+        if job is not None:
+            self._over(job, event.why, now)
+
+    def stop_asked(self, event: JobStopAsked, now: float) -> None:
+        """End a job that its owner does not want any more."""
+        job = self.jobs.by_name.get(event.job)
+        if job is None:
+            return
+        if job.state == "waiting":
+            self._over(job, "stopped", now)
+            return
+        job.ending = "stopped"
+        if job.state != "stopping":
+            self._stop(job, None, "asked", now)
+
+    def host_has(self, event: HostJobs, now: float) -> None:
+        """Compare what a host runs with what it should: nothing runs twice, and nothing is forgotten."""
+        host, there = event.host, set(event.jobs)
+        for name, attempt in event.jobs:
+            job = self._current(name, attempt)
+            if job is None or job.host != host:
+                self._tell(StopJob(name, attempt, host, None, "stale", saves=False))
+            elif job.state == "stopping":
+                until = min(job.back.values(), default=None)
+                self._tell(StopJob(name, attempt, host, until, "asked" if job.ending else "wanted back"))
+        for job in self.jobs.on(host):
+            if (job.spec.job, job.attempt) not in there:
+                job.pause(now)
+                self._is_off(job, now)
+
+    # -- what the core says -------------------------------------------------------------------------
+
+    def granted(self, lease: Lease, now: float) -> bool:
+        """Take note of a lease; say whether it is a job's."""
+        if lease.request == self.asking and self._asker is not None:
+            self.jobs.take(self._asker, lease, now)
+            self.renew_at[lease.lease] = now + LEASE_S / 2
+            self._tell(JobLeased(self._asker.spec.job, lease))
+            return True
+        return lease.lease in self.jobs.of_lease
+
+    def lease_ended(self, lease: Lease, why: EndReason, now: float) -> bool:
+        """Take note that GPUs are idle; say whether they were a job's."""
+        if self.jobs.by_name:
+            self._look_soon(now)
+        job = self.jobs.leave(lease, now)
+        if job is None:
+            return False
+        del self.renew_at[lease.lease]
+        self._tell(JobLeaseEnded(job.spec.job, lease, why))
+        if why != "released":
+            self._bereft[job.spec.job] = job
+        return True
+
+    def reclaimed(self, lease: Lease, until: float, now: float) -> bool:
+        """Stop the job whose GPUs a cell wants; say whether it was a job's."""
+        job = self.jobs.of_lease.get(lease.lease)
+        if job is None:
+            return False
+        job.back.setdefault(lease.lease, until)
+        if job.state in ("starting", "running"):
+            self._stop(job, until, "wanted back", now)
+        return True
+
+    def settle(self, now: float) -> None:
+        """See to the jobs that lost leases unasked, once all of that has happened."""
+        while self._bereft:
+            job = self._bereft.pop(next(iter(self._bereft)))
+            if self.jobs.by_name.get(job.spec.job) is not job:
+                continue
+            job.since = now  # What was not saved is lost.
+            if job.leases:
+                self._stop(job, None, "lease over", now, saves=False)
+            elif job.ending is not None:
+                self._over(job, job.ending, now)
+            else:
+                self._rest(job, now)
+
+    # -- when it looks ------------------------------------------------------------------------------
+
+    def due_at(self) -> float | None:
+        """Return when `due` wants to be called."""
+        times = [self.soon_at, self.look_at, next(iter(self.renew_at.values()), None)]
+        return min([at for at in times if at is not None], default=None)
+
+    def due(self, now: float) -> None:
+        """Renew leases, launch those that wait, and each minute let jobs grow unless somebody waits."""
+        for name in [name for name, at in self.renew_at.items() if at <= now]:
+            lease = self.jobs.of_lease[name].leases[name]
+            del self.renew_at[name]
+            self.renew_at[name] = now + LEASE_S / 2
+            self._leasing.feed(LeaseRenewed(lease.lease, lease.fence), now)
+        looks = self.look_at is not None and self.look_at <= now
+        if looks or (self.soon_at is not None and self.soon_at <= now):
+            self.soon_at = None
+            self._launch(now)
+        if looks:
+            self.look_at = None
+            jobs = list(self.jobs.by_name.values())
+            if all(job.leases for job in jobs):
+                for job in jobs:
+                    self._grow(job, now)
+            if jobs:
+                self._look_soon(now)
+
+    def _look_soon(self, now: float) -> None:
+        """Look at those that wait once all of this moment has happened, and at all within a minute."""
+        if self.soon_at is None:
+            self.soon_at = now
+        if self.look_at is None:
+            self.look_at = now + LOOK_EVERY_S
+
+    # -- decisions ----------------------------------------------------------------------------------
+
+    def _launch(self, now: float) -> None:
+        for job in self.jobs.waiting():
+            place = self._best(job, 0, self._leasing.hosts())
+            if place is not None and self._ask(job, place, now):
+                self._is_off(job, now)
+
+    def _grow(self, job: JobRecord, now: float) -> None:
+        if job.state != "running" or job.host is None:
+            return
+        place = self._best(job, len(job.gpus), [job.host])
+        if place is None:
+            return
+        kind, left = job.spec.type, job.left_at(now)
+        if SIDECAR.up_s + kind.run_s(left, place.gpus) >= kind.run_s(left, len(job.gpus)):
+            return
+        if place.gpus > job.held() and not self._ask(job, place, now):
+            return
+        if job.state == "running":
+            job.pause(now)
+            self._begin(job, ReshapeJob)
+
+    def _best(self, job: JobRecord, more_than: int, hosts: list[HostName]) -> Place | None:
+        """Return the host with the most idle GPUs, and the most that the job can use there."""
+        spec, held = job.spec, job.held()
+        best: tuple[int, HostName, str] | None = None
+        for host in hosts:
+            room = self._leasing.room(host, job.model or spec.gpu_model, spec.vram_gb)
+            if best is None or (room.gpus, host) > best[:2]:
+                best = (room.gpus, host, room.model)
+        if best is None:
+            return None
+        sizes = [gpus for gpus in spec.type.iteration_s if more_than < gpus <= best[0] + held]
+        return Place(best[1], max(sizes), best[2]) if sizes else None
+
+    def _ask(self, job: JobRecord, place: Place, now: float) -> bool:
+        """Ask for what is missing on a host; take the wish back if it is not there after all."""
+        spec, feed = job.spec, self._leasing.feed
+        job.asked += 1
+        request = RequestId(f"job.{spec.job}.{job.asked}")
+        missing, before = place.gpus - job.held(), set(job.leases)
+        wish = LeaseRequest(
+            request, KernelId(request), missing, LEASE_S, (place.host,), spec.owner, place.model, spec.vram_gb
+        )
+        self.asking, self._asker = request, job
+        feed(LeaseAsked(wish), now)
+        granted = [lease for name, lease in job.leases.items() if name not in before]
+        if not granted:
+            feed(LeaseWithdrawn(request), now)
+        self.asking = self._asker = None
+        for lease in granted:
+            feed(LeaseLingered(lease.lease, lease.fence), now)
+        job.model = place.model if job.leases else ""
+        return len(job.leases) > len(before)
+
+    def _is_off(self, job: JobRecord, now: float) -> None:
+        """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest."""
+        if job.ending is not None:
+            self._over(job, job.ending, now)
+            return
+        self._give_back(job, list(job.back), now)
+        self._go_on(job, now)
+
+    def _go_on(self, job: JobRecord, now: float) -> None:
+        """Start with the GPUs that there are, or wait."""
+        if job.spec.type.least <= len(job.usable()):
+            self._begin(job, StartJob)
+        else:
+            self._give_back(job, list(job.leases), now)
+            self._rest(job, now)
+
+    def _begin(self, job: JobRecord, how: type[StartJob] | type[ReshapeJob]) -> None:
+        """Start another attempt, with the most GPUs that it can use of its own."""
+        usable, host = job.usable(), job.host
+        assert host is not None
+        gpus = usable[: max([size for size in job.spec.type.iteration_s if size <= len(usable)])]
+        job.attempt += 1
+        job.state, job.gpus = "starting", gpus
+        if how is StartJob:
+            self._tell(StartJob(job.spec, job.attempt, host, gpus))
+        else:
+            self._tell(ReshapeJob(job.spec.job, job.attempt, host, gpus))
+
+    def _stop(
+        self,
+        job: JobRecord,
+        until: float | None,
+        why: Literal["wanted back", "asked", "lease over"],
+        now: float,
+        *,
+        saves: bool = True,
+    ) -> None:
+        assert job.host is not None
+        job.pause(now)
+        job.state = "stopping"
+        self._tell(StopJob(job.spec.job, job.attempt, job.host, until, why, saves))
+
+    def _rest(self, job: JobRecord, now: float) -> None:
+        """Let a job without GPUs wait."""
+        job.pause(now)
+        job.state, job.gpus, job.host, job.model = "waiting", (), None, ""
+
+    def _over(self, job: JobRecord, why: JobEnd, now: float) -> None:
+        self.jobs.remove(job)
+        self._give_back(job, list(job.leases), now)
+        job.count(now)
+        self._tell(JobOver(job.spec.job, why, job.gpu_s))
+
+    def _give_back(self, job: JobRecord, names: list[LeaseId], now: float) -> None:
+        for name in names:
+            lease = job.leases[name]
+            self._leasing.feed(LeaseReleased(lease.lease, lease.fence), now)
+
+    def _current(self, name: JobName, attempt: int) -> JobRecord | None:
+        """Return the job whose newest attempt this is, if that is not over."""
+        job = self.jobs.by_name.get(name)
+        return job if job is not None and job.attempt == attempt and job.state != "waiting" else None
+
+    def _problem(self, spec: JobSpec) -> str | None:
+        """Say why a job is not taken in."""
+        shapes = spec.type.iteration_s
+        if spec.job in self.jobs.by_name:
+            return f"Job {spec.job} is there already; give each job an id of its own."
+        if len(self.jobs.by_name) >= JOBS_MAX:
+            return f"{JOBS_MAX} jobs are there already; stop some, or wait until some are done."
+        if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:
+            return f"A job says with how many GPUs it can run, each a number from 1 to {SHAPES_MAX}."
+        return None

@@ -1,0 +1,131 @@
+"""The jobs that are not over, and whose each lease is.
+
+Law: a lease is of one job, and all leases of a job are on one host. A job without leases waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from replkernel_scheduler.harvest.types import JobEnd, JobName, JobSpec, JobState, JobView
+from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId
+
+
+class JobRecord(msgspec.Struct):
+    """A job; `gpus` are those that it runs with, `back` the leases that are wanted back.
+
+    `left` is as of `since` while it runs, `trained` what it did before that. `ending`: it ends once it is
+    stopped.
+    """
+
+    spec: JobSpec
+    left: float | None
+    state: JobState = "waiting"
+    attempt: int = 0
+    asked: int = 0
+    host: HostName | None = None
+    model: str = ""
+    gpus: tuple[GpuUuid, ...] = ()
+    leases: dict[LeaseId, Lease] = {}
+    back: dict[LeaseId, float] = {}
+    since: float = 0.0
+    trained: float = 0.0
+    ending: JobEnd | None = None
+    gpu_s: float = 0.0
+    counted_at: float = 0.0
+
+    def held(self) -> int:
+        """Return how many GPUs it holds."""
+        return sum([len(lease.gpus) for lease in self.leases.values()])
+
+    def usable(self) -> tuple[GpuUuid, ...]:
+        """Return those GPUs that nobody wants back."""
+        return tuple(
+            [gpu for lease in self.leases.values() if lease.lease not in self.back for gpu in lease.gpus]
+        )
+
+    def left_at(self, now: float) -> float:
+        """Return what it is thought to have left."""
+        done = self._done(now)
+        return self.trained + done if self.left is None else max(0.0, self.left - done)
+
+    def pause(self, now: float) -> None:
+        """Take note that it does not train any more."""
+        done = self._done(now)
+        self.trained += done
+        if self.left is not None:
+            self.left = max(0.0, self.left - done)
+        self.since = now
+
+    def count(self, now: float) -> None:
+        """Add up what it had of GPUs; called before that changes."""
+        self.gpu_s += self.held() * (now - self.counted_at)
+        self.counted_at = now
+
+    def view(self) -> JobView:
+        """Return it for others."""
+        ends_at = None
+        if self.state == "running" and self.left is not None:
+            ends_at = self.since + self.spec.type.run_s(self.left, len(self.gpus))
+        return JobView(
+            self.spec,
+            self.state,
+            self.attempt,
+            self.host,
+            self.gpus,
+            self.held(),
+            self.left,
+            ends_at,
+            self.gpu_s,
+        )
+
+    def _done(self, now: float) -> float:
+        """Return what it did since it runs: profiles say how fast it is."""
+        return (now - self.since) * self.spec.type.rate(len(self.gpus)) if self.state == "running" else 0.0
+
+
+class Jobs:
+    """All of them, in the order in which they came."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.by_name: dict[JobName, JobRecord] = {}
+        self.of_lease: dict[LeaseId, JobRecord] = {}
+
+    def add(self, job: JobRecord) -> None:
+        """Take a job in, with the leases that it has."""
+        self.by_name[job.spec.job] = job
+        for lease in job.leases:
+            self.of_lease[lease] = job
+
+    def remove(self, job: JobRecord) -> None:
+        """Forget a job."""
+        del self.by_name[job.spec.job]
+
+    def take(self, job: JobRecord, lease: Lease, now: float) -> None:
+        """Give a job a lease."""
+        job.count(now)
+        self.of_lease[lease.lease] = job
+        job.leases[lease.lease], job.host = lease, lease.host
+
+    def leave(self, lease: Lease, now: float) -> JobRecord | None:
+        """Take a lease from its job; return whose it was."""
+        job = self.of_lease.pop(lease.lease, None)
+        if job is not None:
+            job.count(now)
+            del job.leases[lease.lease]
+            job.back.pop(lease.lease, None)
+        return job
+
+    def waiting(self) -> list[JobRecord]:
+        """Return who waits, the first ones first."""
+        return sorted(
+            [job for job in self.by_name.values() if job.state == "waiting"],
+            key=lambda job: -job.spec.priority,
+        )
+
+    def on(self, host: HostName) -> Iterator[JobRecord]:
+        """Yield the jobs that have GPUs of a host."""
+        return (job for job in list(self.by_name.values()) if job.state != "waiting" and job.host == host)

@@ -1,0 +1,206 @@
+"""The vocabulary of jobs beside notebooks: what is asked for, what happens, what is to be done.
+
+Law: plain frozen structs. Each start of a job has a larger `attempt` than the one before; what is said of
+another attempt than the newest is about processes that are over, or have to be.
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import ClassVar, Literal, NewType, TypeAlias
+
+import msgspec
+
+from replkernel_scheduler.effects import Effect, EndReason
+from replkernel_scheduler.elastic.types import JobType
+from replkernel_scheduler.events import FREES, LATE, Event, SchedulerEvent
+from replkernel_scheduler.types import NOBODY, GpuUuid, HostName, Lease, UserName
+
+JobName = NewType("JobName", str)
+"""The id of a job, never used twice."""
+
+EFFICIENCY = 0.9
+"""What each doubling of a job's GPUs is thought to keep of twice the speed, before anybody measured it."""
+
+JobState: TypeAlias = Literal["waiting", "starting", "running", "stopping"]
+"""waiting: it has no GPUs. stopping: it is told to save and stop, whatever comes then."""
+JobEnd: TypeAlias = Literal["done", "failed", "stopped"]
+StopWhy: TypeAlias = Literal["wanted back", "asked", "lease over", "stale"]
+"""wanted back: cells want its GPUs. asked: its owner. lease over: it no longer has them. stale: another
+attempt took its place."""
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its owner submits it: `type` has the GPU counts that it can run with, and how fast it is then.
+
+    `samples` is how much it has to do; None: nobody knows, and it is thought to have as much left as it has
+    done. `gpu_model` and `vram_gb` are what its GPUs must be.
+    """
+
+    job: JobName
+    type: JobType
+    samples: float | None = None
+    name: str = ""
+    owner: UserName = NOBODY
+    priority: int = 0
+    gpu_model: str = ""
+    vram_gb: float = 0.0
+
+
+def type_of_shapes(name: str, shapes: tuple[int, ...]) -> JobType:
+    """Return the type of a job that says only with how many GPUs it can run: its speeds are guessed."""
+    return JobType(name, 1, {gpus: gpus / (2 * EFFICIENCY) ** log2(gpus) for gpus in sorted(shapes)})
+
+
+class JobSubmitted(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """Somebody wants a job run."""
+
+    spec: JobSpec
+
+
+class JobStopAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The owner does not want it any more: it is saved and ends."""
+
+    job: JobName
+
+
+class JobRuns(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A started or reshaped job trains now; `left` is what it has left of its samples, if it knows."""
+
+    turn: ClassVar[int] = FREES
+    job: JobName
+    attempt: int
+    left: float | None = None
+
+
+class JobProgress(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A job that trains says what it has left."""
+
+    job: JobName
+    attempt: int
+    left: float
+
+
+class JobStopped(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """All processes of a job are over, and nothing of it is on its GPUs; it goes on from `left`, if known."""
+
+    turn: ClassVar[int] = FREES
+    job: JobName
+    attempt: int
+    left: float | None = None
+
+
+class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A job has come to its end by itself, and nothing of it is on its GPUs."""
+
+    turn: ClassVar[int] = FREES
+    job: JobName
+    attempt: int
+    why: JobEnd = "done"
+
+
+class HostJobs(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """All that a host's agent has running, said when it comes, and when it comes back."""
+
+    turn: ClassVar[int] = FREES
+    host: HostName
+    jobs: tuple[tuple[JobName, int], ...]
+
+
+class JobsDue(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The driver's timer, armed for `jobs_due()`, has fired."""
+
+    turn: ClassVar[int] = LATE
+
+
+JobEvent: TypeAlias = (
+    JobSubmitted | JobStopAsked | JobRuns | JobProgress | JobStopped | JobEnded | HostJobs | JobsDue
+)
+HarvestEvent: TypeAlias = Event | JobEvent
+
+
+class JobEffect(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The base of all effects about jobs."""
+
+
+class JobRefused(JobEffect, frozen=True, tag=True, gc=False):
+    """Tell who submitted a job that it is not taken in; `why` is one sentence."""
+
+    job: JobName
+    why: str
+
+
+class JobLeased(JobEffect, frozen=True, tag=True, gc=False):
+    """Tell the host that a job has these GPUs now."""
+
+    job: JobName
+    lease: Lease
+
+
+class JobLeaseEnded(JobEffect, frozen=True, tag=True, gc=False):
+    """Tell the host that a job does not have them any more."""
+
+    job: JobName
+    lease: Lease
+    why: EndReason
+
+
+class StartJob(JobEffect, frozen=True, tag=True, gc=False):
+    """Have a job's processes started on these GPUs, from where it was saved last; JobRuns is awaited.
+
+    What runs of an older attempt there is ended first.
+    """
+
+    spec: JobSpec
+    attempt: int
+    host: HostName
+    gpus: tuple[GpuUuid, ...]
+
+
+class ReshapeJob(JobEffect, frozen=True, tag=True, gc=False):
+    """Have a job that trains saved, stopped and started again on these GPUs of its host, which are more."""
+
+    job: JobName
+    attempt: int
+    host: HostName
+    gpus: tuple[GpuUuid, ...]
+
+
+class StopJob(JobEffect, frozen=True, tag=True, gc=False):
+    """Have a job's processes stopped until `until` (None: in its time); JobStopped is awaited.
+
+    `saves`: what it did is saved first. Without, the processes are ended at once.
+    """
+
+    job: JobName
+    attempt: int
+    host: HostName
+    until: float | None
+    why: StopWhy
+    saves: bool = True
+
+
+class JobOver(JobEffect, frozen=True, tag=True, gc=False):
+    """Tell a job's owner that it is over; `gpu_s` is what it had of GPUs in all."""
+
+    job: JobName
+    why: JobEnd
+    gpu_s: float
+
+
+JobsEffect: TypeAlias = JobRefused | JobLeased | JobLeaseEnded | StartJob | ReshapeJob | StopJob | JobOver
+HarvestEffect: TypeAlias = Effect | JobsEffect
+
+
+class JobView(msgspec.Struct, frozen=True, gc=False):
+    """A job for people and programs; `ends_at` is when it is thought to be done with the GPUs that it has."""
+
+    spec: JobSpec
+    state: JobState
+    attempt: int
+    host: HostName | None
+    gpus: tuple[GpuUuid, ...]
+    held: int
+    left: float | None
+    ends_at: float | None
+    gpu_s: float

@@ -1,0 +1,252 @@
+"""Jobs beside notebooks, as a live scheduler decides: cells first, nothing twice, nothing forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecorded
+from replkernel_scheduler.elastic.types import JobType
+from replkernel_scheduler.events import HostAway, HostDown
+from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S
+from replkernel_scheduler.harvest.types import (
+    HostJobs,
+    JobEnded,
+    JobName,
+    JobOver,
+    JobProgress,
+    JobRefused,
+    JobRuns,
+    JobSpec,
+    JobStopAsked,
+    JobStopped,
+    JobSubmitted,
+    ReshapeJob,
+    StartJob,
+    StopJob,
+)
+from replkernel_scheduler.types import HostName
+
+from tests.unit.scheduler.beside import Beside, of
+
+LONG = 1e6
+
+
+@pytest.fixture
+def world() -> Beside:
+    world = Beside()
+    world.host("a", 4)
+    return world
+
+
+def test_a_job_starts_in_the_largest_shape_that_is_idle(world: Beside) -> None:
+    world.cell("c", 1)
+    world.submit("train", 1, 2, 4)
+    assert len(world.processes[JobName("train")].gpus) == 2
+    assert world.job("train").state == "starting"
+
+
+def test_a_cell_has_a_jobs_gpus_once_they_are_left_and_the_job_goes_on_with_the_rest(world: Beside) -> None:
+    world.cell("c", 2)
+    world.submit("train", 1, 2)
+    world.runs("train")
+    world.over("c")
+    world.until(world.now + LOOK_EVERY_S)
+    assert len(world.processes[JobName("train")].gpus) == 2, "it may not have four"
+
+    effects = world.cell("d", 3)
+    (stop,) = of(StopJob, effects)
+    assert (stop.why, stop.saves, stop.job) == ("wanted back", True, "train")
+    assert not of(ReclaimLease, effects), "nobody else is asked"
+    effects = world.stopped("train")
+    assert "d" in world.cells
+    assert not of(StartJob, effects), "one GPU is left, and its lease had two"
+    assert len(world.processes[JobName("train")].gpus) == 1
+
+
+def test_a_job_keeps_those_of_its_leases_that_nobody_wants(world: Beside) -> None:
+    world.cell("c", 3)
+    world.submit("train", 1, 2, 4, samples=LONG)
+    world.runs("train")
+    world.over("c")
+    world.until(world.now + LOOK_EVERY_S)
+    world.runs("train")
+    assert world.job("train").held == 4
+    world.cell("d", 1)
+    effects = world.stopped("train", 500.0)
+    assert "d" in world.cells
+    (start,) = of(StartJob, effects)
+    assert len(start.gpus) == 2
+    assert start.attempt == world.job("train").attempt == 3
+
+
+def test_a_job_grows_only_where_that_gains_and_nobody_waits(world: Beside) -> None:
+    world.cell("c", 2)
+    world.submit("long", 1, 2, 4, samples=LONG)
+    world.runs("long")
+    world.over("c")
+    world.until(world.now + LOOK_EVERY_S)
+    assert len(world.processes[JobName("long")].gpus) == 4
+    assert of(ReshapeJob, world.journal[-2][2] + world.journal[-1][2])
+
+    short = Beside()
+    short.host("a", 4)
+    short.cell("c", 2)
+    short.submit("short", 1, 2, 4, samples=30.0)
+    short.runs("short")
+    short.over("c")
+    short.until(short.now + LOOK_EVERY_S / 2)
+    assert len(short.processes[JobName("short")].gpus) == 2
+
+
+def test_a_job_of_unknown_length_grows_once_it_has_done_enough(world: Beside) -> None:
+    world.cell("c", 2)
+    world.submit("train", 1, 2, 4)
+    world.runs("train")
+    world.over("c")
+    world.until(world.now + LOOK_EVERY_S)
+    assert len(world.processes[JobName("train")].gpus) == 2, "so far it is thought to end soon"
+    world.until(world.now + 600)
+    assert len(world.processes[JobName("train")].gpus) == 4
+
+
+def test_jobs_take_nothing_of_what_somebody_waits_for(world: Beside) -> None:
+    world.cell("c", 3)
+    world.cell("d", 2)
+    world.submit("train", 1)
+    assert world.job("train").state == "waiting", "the idle GPU is half of what a cell waits for"
+    world.over("c")
+    assert "d" in world.cells
+    assert world.job("train").state == "starting"
+
+
+def test_the_higher_priority_goes_first(world: Beside) -> None:
+    world.cell("c", 4)
+    world.submit("low", 4)
+    world.submit("high", 4, priority=1)
+    world.over("c")
+    assert (world.job("high").state, world.job("low").state) == ("starting", "waiting")
+
+
+def test_what_is_said_of_an_older_attempt_changes_nothing(world: Beside) -> None:
+    world.submit("train", 1, 2, 4)
+    world.runs("train")
+    world.cell("c", 4)
+    world.stopped("train")
+    world.over("c")
+    before = world.job("train")
+    assert before.attempt == 2
+    name = JobName("train")
+    for event in (JobStopped(name, 1), JobRuns(name, 1), JobEnded(name, 1), JobProgress(name, 1, 3.0)):
+        assert world.feed(event) == []
+    assert world.job("train") == before
+
+
+def test_a_job_whose_host_is_gone_goes_on_elsewhere_and_what_comes_back_is_stopped(world: Beside) -> None:
+    world.submit("train", 2)
+    world.runs("train")
+    world.feed(HostDown(HostName("a")))
+    world.until(world.now)
+    assert world.job("train").state == "waiting"
+    world.host("b", 2)
+    world.until(world.now + LOOK_EVERY_S)
+    assert world.job("train").host == "b"
+    (stop,) = of(StopJob, world.feed(HostJobs(HostName("a"), ((JobName("train"), 1),))))
+    assert (stop.host, stop.attempt, stop.saves, stop.why) == ("a", 1, False, "stale")
+
+
+def test_a_job_goes_on_where_its_host_is_out_of_sight_for_a_while(world: Beside) -> None:
+    world.submit("train", 2)
+    world.runs("train")
+    world.feed(HostAway(HostName("a")))
+    world.host("a", 4)
+    assert world.feed(HostJobs(HostName("a"), ((JobName("train"), 1),))) == []
+    assert world.job("train").state == "running"
+
+
+def test_a_job_that_its_agent_lost_is_started_again(world: Beside) -> None:
+    world.submit("train", 2)
+    world.runs("train")
+    world.processes.clear()
+    (start,) = of(StartJob, world.feed(HostJobs(HostName("a"), ())))
+    assert start.attempt == 2
+
+
+def test_an_agent_that_missed_it_is_told_again_to_stop(world: Beside) -> None:
+    world.submit("train", 4)
+    world.runs("train")
+    world.cell("c", 1)
+    (stop,) = of(StopJob, world.feed(HostJobs(HostName("a"), ((JobName("train"), 1),))))
+    assert (stop.why, stop.saves) == ("wanted back", True)
+
+
+def test_who_does_not_leave_in_time_is_ended(world: Beside) -> None:
+    world.cell("c", 2)
+    world.submit("train", 1, 2, 4, samples=LONG)
+    world.runs("train")
+    world.over("c")
+    world.until(world.now + LOOK_EVERY_S)
+    (stop,) = of(StopJob, world.cell("d", 2))
+    assert stop.until is not None
+    world.until(stop.until)
+    assert "d" in world.cells
+    last = [stop for _, _, effects in world.journal for stop in of(StopJob, effects)][-1]
+    assert (last.why, last.saves) == ("lease over", False)
+    world.feed(JobStopped(JobName("train"), last.attempt))
+    world.until(world.now)
+    assert len(world.processes[JobName("train")].gpus) == 2
+
+
+def test_its_owner_stops_a_job_that_runs_or_waits(world: Beside) -> None:
+    world.submit("train", 4)
+    world.submit("behind", 4)
+    (over,) = of(JobOver, world.feed(JobStopAsked(JobName("behind"))))
+    assert over.why == "stopped"
+    world.runs("train")
+    (stop,) = of(StopJob, world.feed(JobStopAsked(JobName("train")), after_s=10.0))
+    assert (stop.why, stop.saves, stop.until) == ("asked", True, None)
+    (over,) = of(JobOver, world.stopped("train"))
+    assert (over.why, over.gpu_s) == ("stopped", 40.0)
+    assert world.core.jobs() == []
+    world.cell("c", 4)
+    assert "c" in world.cells
+
+
+def test_a_job_that_ends_frees_its_gpus_and_tells_what_it_had_of_them(world: Beside) -> None:
+    world.submit("train", 1, 2)
+    world.runs("train", 100.0)
+    assert world.job("train").ends_at == pytest.approx(100 / 1.8, abs=1.0)
+    world.until(world.now + 50.0)
+    (over,) = of(JobOver, world.ended("train"))
+    assert (over.why, over.gpu_s) == ("done", 100.0)
+
+
+def test_neither_rows_of_accounts_nor_grants_of_jobs_reach_those_who_serve_cells(world: Beside) -> None:
+    world.submit("train", 1, 2, 4)
+    world.runs("train")
+    world.until(LEASE_S * 2)
+    assert world.job("train").state == "running", "its lease was renewed"
+    said = [effect for _, _, effects in world.journal for effect in effects]
+    assert not of(UsageRecorded, said) + of(LeaseGranted, said)
+
+
+@pytest.mark.parametrize(
+    ("job", "speeds"),
+    [("train", {4: 1.0}), ("other", {}), ("other", {0: 1.0}), ("other", {65: 1.0}), ("other", {1: 0.0})],
+)
+def test_what_cannot_be_a_job_is_refused(world: Beside, job: str, speeds: dict[int, float]) -> None:
+    world.submit("train", 4)
+    (refused,) = world.feed(JobSubmitted(JobSpec(job=JobName(job), type=JobType("x", 1, speeds))))
+    assert isinstance(refused, JobRefused)
+    assert [each.spec.job for each in world.core.jobs()] == ["train"]
+
+
+def test_a_service_that_was_killed_goes_on_with_the_jobs_that_run(world: Beside) -> None:
+    world.cell("c", 1)
+    world.submit("train", 1, 2)
+    world.submit("behind", 4)
+    world.runs("train")
+    before = world.core.jobs()
+    world.restart()
+    assert world.core.jobs() == before
+    assert world.feed(HostJobs(HostName("a"), ((JobName("train"), 1),))) == []
+    (stop,) = of(StopJob, world.cell("d", 3))
+    assert stop.job == "train"
