@@ -341,7 +341,9 @@ def test_a_sweep_plays_each_value_with_each_and_processes_change_no_byte(
         said = capsys.readouterr()
         written.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})
     assert written[0] == written[1]
-    assert "8 of 8: notebook,limit=demand-busy hosts=2 seed=1" in said.err
+    over = [line.split(": ", 2)[:2] for line in said.err.splitlines()]
+    assert [number for number, _ in over] == [f"{number} of 8" for number in range(1, 9)]
+    assert "notebook,limit=demand-busy hosts=2 seed=1" in [title for _, title in over]
     lines = said.out.splitlines()
     assert " hosts of " not in lines[0], "which hosts stands in the rows"
     assert lines[2].split()[:3] == ["policy", "hosts", "seed"]
@@ -417,6 +419,8 @@ def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_inst
     command = [str(trace), "--policy", "notebook", "--out", str(out), *COSTS]
     assert main(command) == 0
     assert "CSV only: pip install 'replkernel[sim]' for Parquet" in capsys.readouterr().err
-    assert sorted(path.name for path in out.iterdir()) == ["notebook.csv", "report.html", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "notebook.csv", "notebook.run.json", "report.html", "summary.json",
+    ]  # fmt: skip
     assert main([*command, "--rows", "parquet"]) == 1
     assert "pip install 'replkernel[sim]', or say --rows csv" in capsys.readouterr().err

@@ -8,7 +8,8 @@ asks once, at its start.
 from __future__ import annotations
 
 import importlib.metadata
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args
 
 import msgspec
 
@@ -17,17 +18,31 @@ from replkernel_scheduler.policies.built_in import JOBS, KINDS, Kind
 from replkernel_scheduler.settings import Policies
 
 GROUP = "replkernel_scheduler.policies"
+OWN: dict[tuple[str, str], Callable[..., Any]] = {}
+"""What this process alone has been given, by kind and name; it goes before what is installed."""
 
 
 def names(kind: Kind) -> list[str]:
     """Return the names of the installed policies of a kind."""
     found = importlib.metadata.entry_points(group=GROUP)
     others = {entry.name.partition(".")[2] for entry in found if entry.name.startswith(f"{kind}.")}
-    return sorted(others | {name for own, name in JOBS if own == kind})
+    return sorted(others | {name for own, name in [*JOBS, *OWN] if own == kind})
+
+
+def register(full_name: str, maker: Callable[..., Any]) -> None:
+    """Have `<kind>.<name>` be found in this process, as if it were installed; raise PolicyUnknown."""
+    kind, _, name = full_name.partition(".")
+    if kind not in get_args(Kind) or not name or set(name) & {",", "="}:
+        raise PolicyUnknown(
+            f"{full_name!r} is not KIND.NAME, as in placement.mine; there are {', '.join(get_args(Kind))}."
+        )
+    OWN[kind, name] = maker
 
 
 def make(kind: Kind, name: str, **options: Any) -> Any:
     """Return the policy; raise PolicyUnknown with the names there are."""
+    if (kind, name) in OWN:
+        return OWN[kind, name](**options)
     if (kind, name) in JOBS:
         return JOBS[kind, name](**options)
     for entry in importlib.metadata.entry_points(group=GROUP, name=f"{kind}.{name}"):

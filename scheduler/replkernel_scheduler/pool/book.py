@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, TypeAlias
 
-from replkernel_scheduler.pool.types import PoolWanted
+from replkernel_scheduler.policies.protocol import Rank
+from replkernel_scheduler.pool.types import PoolLook, PoolWanted
 
 State: TypeAlias = Literal["waiting", "deferred", "promised", "loading", "running", "pausing"]
 
@@ -22,11 +23,22 @@ State: TypeAlias = Literal["waiting", "deferred", "promised", "loading", "runnin
 class PoolJob:
     """One; `locked`: a deferral has claimed it, so no other arrival stops it."""
 
-    __slots__ = ("ends", "has", "left_s", "locked", "number", "since", "state", "waits_since", "wanted")
+    __slots__ = (
+        "came",
+        "ends",
+        "has",
+        "left_s",
+        "locked",
+        "number",
+        "since",
+        "state",
+        "waits_since",
+        "wanted",
+    )
 
-    def __init__(self, wanted: PoolWanted, number: int) -> None:
+    def __init__(self, wanted: PoolWanted, number: int, came: float = 0.0) -> None:
         """Start as waiting."""
-        self.wanted, self.number = wanted, number
+        self.wanted, self.number, self.came = wanted, number, came
         self.state: State = "waiting"
         self.left_s = wanted.run_s
         self.since = self.ends = self.waits_since = 0.0
@@ -36,6 +48,12 @@ class PoolJob:
     def remaining_s(self, now: float) -> float:
         """Return T': what it has yet to compute."""
         return max(0.0, self.left_s - (now - self.since)) if self.state == "running" else self.left_s
+
+    def look(self, now: float) -> PoolLook:
+        """Return it as policies see it."""
+        wanted = self.wanted
+        done_s = wanted.run_s - self.remaining_s(now)
+        return PoolLook(wanted.job, wanted.gpus, wanted.run_s, done_s, self.came)
 
 
 Entry: TypeAlias = tuple[float, int, PoolJob]
@@ -107,6 +125,15 @@ class PoolBook:
                 heapreplace(heads, (queues[number][place + 1], number, place + 1))
             else:
                 heappop(heads)
+
+    def ranked(self, rank: Callable[[PoolLook, float], Rank], gpus: int, now: float) -> Iterator[PoolJob]:
+        """Yield jobs in the order of `rank`, of those that run and wait, that fit into `gpus` together."""
+        jobs = [job for _, _, job in self.by_end]
+        jobs += [job for queue in self.waiting.values() for _, _, job in queue]
+        for job in sorted(jobs, key=lambda job: (rank(job.look(now), now), job.number)):
+            if job.wanted.gpus <= gpus:
+                gpus -= job.wanted.gpus
+                yield job
 
     def promise(self, job: PoolJob) -> None:
         """Promise a job its GPUs: it gets what is free now, and what comes free."""

@@ -90,7 +90,7 @@ class PoolCore:
             return [RefusePoolJob(wanted.job, f"the pool has {book.gpus} GPUs")]
         self._arrivals.saw(wanted, book.free, now)
         self._number += 1
-        job = book.jobs[wanted.job] = PoolJob(wanted, self._number)
+        job = book.jobs[wanted.job] = PoolJob(wanted, self._number, now)
         if policy.every_s is not None:
             book.wait(job, now)
             self._changed = True
@@ -195,8 +195,9 @@ class PoolCore:
         return effects
 
     def _pass(self, now: float) -> list[PoolEffect]:
-        """Look at all jobs: those with the least left that fit together go on, the others stop."""
-        if not self._changed:
+        """Look at all jobs: those with the least left (or first by rank) that fit together go on."""
+        policy = self._policy
+        if not self._changed and not policy.ranks:
             return []
         self._changed = False
         book = self.book
@@ -206,7 +207,7 @@ class PoolCore:
         stopping -= sum(job.has for _, _, job in running)
         lacking = sum(job.wanted.gpus - job.has for job in book.promises)
         left = book.free + sum(job.has for _, _, job in running) - max(0, lacking - stopping)
-        chosen = list(book.shortest(running, left))
+        chosen = list(book.ranked(policy.rank, left, now) if policy.ranks else book.shortest(running, left))
         going_on = {job.number for job in chosen}
         stops = [job for _, _, job in running if job.number not in going_on]
         effects: list[PoolEffect] = []

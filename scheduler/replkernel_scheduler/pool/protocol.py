@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from replkernel_scheduler.pool.types import Context, Deferral
+from replkernel_scheduler.policies.protocol import Rank
+from replkernel_scheduler.pool.types import Context, Deferral, PoolLook
 
 
 class Dice(Protocol):
@@ -40,6 +41,15 @@ class Preempting(Protocol):
     @property
     def patience_s(self) -> float | None:
         """Return how long longer jobs may pass one for want of room; None: without end."""
+        ...
+
+    @property
+    def ranks(self) -> bool:
+        """Say whether `rank` orders jobs at each interval; else who has the least left goes first."""
+        ...
+
+    def rank(self, look: PoolLook, now: float) -> Rank:
+        """Return the rank of a job that runs or waits; among equals who came first goes first."""
         ...
 
     def defer_s(self, context: Context, dice: Dice) -> float:

@@ -5,7 +5,7 @@ Law: plain frozen structs; times are seconds of the driver's clock.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -66,6 +66,16 @@ class RefusePoolJob(msgspec.Struct, frozen=True, gc=False):
 
 
 PoolEffect: TypeAlias = LoadJob | PauseJob | RefusePoolJob
+
+
+class PoolLook(NamedTuple):
+    """A job as the order of a pass sees it: it came at `came`, and has computed `done_s` of its `run_s`."""
+
+    job: str
+    gpus: int
+    run_s: float
+    done_s: float
+    came: float
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from replkernel_scheduler.sim.cluster import Cluster
 from replkernel_scheduler.sim.costs import Costs, LogNormal, Normal, Uniform
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
-from replkernel_scheduler.sim.laboratory import simulate, sweep
+from replkernel_scheduler.sim.laboratory import policy, simulate, sweep
 from replkernel_scheduler.sim.plan import Prices
 from replkernel_scheduler.sim.results import Result, Results
 from replkernel_scheduler.sim.row_table import RowTable
@@ -29,6 +29,7 @@ __all__ = [
     "SimulationError",
     "Trace",
     "Uniform",
+    "policy",
     "simulate",
     "sweep",
 ]

@@ -15,14 +15,14 @@ from multiprocessing import cpu_count
 
 from replkernel_scheduler.sim.cases import Case, cases
 from replkernel_scheduler.sim.command_end import exit_code
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.experiment import play_all
-from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms
+from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms, source_of
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.playing import any_way_named
 from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.table import table, too_few
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.workers import Source
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def _simulate(options: argparse.Namespace) -> int:
     plan = plan_of(options)
     made = cases(options.policy or DEFAULT_POLICIES, plan, options.sweep)
     output = _output(options)
-    source = Source(tuple(options.traces), options.form, options.skip_bad, options.gpu_mix)
+    source = source_of(options)
     progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     processes = options.jobs or (cpu_count() if options.sweep else 1)
     played = play_all(source, made, plan, output, progress, processes)
@@ -51,11 +51,13 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _output(options: argparse.Namespace) -> Output:
     if options.out is None:
+        if options.resume:
+            raise SimulationError("--resume goes on with what is in a directory: name it with --out.")
         return Output(None, ())
     forms = row_forms(options.rows)
     if options.rows is None and forms == ("csv",):
         print("Rows are written as CSV only: pip install 'replkernel[sim]' for Parquet.", file=sys.stderr)
-    return Output(options.out, forms)
+    return Output(options.out, forms, resume=options.resume)
 
 
 def _tell_of_files(output: Output, made: list[Case]) -> None:

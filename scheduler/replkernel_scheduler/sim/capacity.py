@@ -19,7 +19,6 @@ from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cluster import HOSTS_MAX
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.options import read_at_least, read_mix
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.playing import any_way_named, play
@@ -27,8 +26,8 @@ from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import AnyWay, RunSummary
 from replkernel_scheduler.sim.table import counted, too_few
-from replkernel_scheduler.sim.trace_file import TraceFile
 from replkernel_scheduler.sim.way import Way
+from replkernel_scheduler.sim.workers import Source
 
 UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DESCRIPTION = """\
@@ -88,9 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _capacity(options: argparse.Namespace) -> int:
     progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     way = any_way_named(options.policy)
-    files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
-    records = remixed(forms.read_all(files, options.form), options.gpu_mix, options.seed)
-    with Spool(progress.reading(records)) as spool:
+    source = Source(tuple(options.traces), options.form, options.skip_bad, options.gpu_mix)
+    with source.spool(options.seed, reading=progress.reading) as spool:
         _check(options, spool, way)
         progress.clear()
         print(f"{options.policy}, hosts of {counted(options.gpus, 'GPU')}:", flush=True)

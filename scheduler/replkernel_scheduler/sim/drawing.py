@@ -13,6 +13,7 @@ from typing import Any
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.oracle_simulation import NAME as ORACLE
 from replkernel_scheduler.sim.picture import QUANTILES, Picture
+from replkernel_scheduler.sim.seeds import Interval
 from replkernel_scheduler.sim.summary import MoneyFigures
 
 STYLE = {
@@ -120,6 +121,35 @@ def draw_use(axes: Any, pictures: Pictures) -> Any:
     axes.set(xlabel="hours", ylabel="GPUs", ylim=(0, None))
     axes.legend(**ABOVE)
     return axes
+
+
+def draw_against(axes: Any, lines: Mapping[str, Sequence[tuple[str, Interval]]], key: str, what: str) -> Any:
+    """Draw means against swept values, with their intervals; numbers stand where they belong."""
+    values = list(dict.fromkeys(value for points in lines.values() for value, _ in points))
+    numbers = [_number(value) for value in values]
+    ordered = None not in numbers
+    places = dict(zip(values, numbers if ordered else range(len(values)), strict=True))
+    for name, points in lines.items():
+        points = sorted(points, key=lambda point: places[point[0]])  # type: ignore[arg-type,return-value]
+        across = [places[value] for value, _ in points]
+        line = axes.plot(
+            across, [found.mean for _, found in points], "o-", label=name, linewidth=1, markersize=3
+        )
+        low = [found.mean if found.low is None else found.low for _, found in points]
+        high = [found.mean if found.high is None else found.high for _, found in points]
+        axes.fill_between(across, low, high, color=line[0].get_color(), alpha=0.2, linewidth=0)
+    if not ordered:
+        axes.set_xticks(list(places.values()), values)
+    axes.set(xlabel=key, ylabel=what)
+    axes.legend(**ABOVE)
+    return axes
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def subscription_over_time(pictures: Pictures) -> str:

@@ -23,6 +23,8 @@ class Driver:
         """Start at nothing."""
         self.now = 0.0
         self.events = self.played = 0
+        self.event: object = None
+        """What the core was told last."""
         self._watch = watch
 
     def _count(self, now: float) -> None:

@@ -41,6 +41,7 @@ class ElasticRun(ElasticSimulation):
         self.figures.gpus.add(plan.hosts * plan.gpus_per_host, 0.0)
         self.events = self.played = 0
         self._watch = watch
+        self.event: object = None
         self._tasks: dict[str, Task] = {}
         arrivals = [self._arrival(record, origin, way, plan) for record in records]
         super().__init__(arrivals, (plan.gpus_per_host,) * plan.hosts, way.costs, way.policy, plan.seed)
@@ -70,6 +71,7 @@ class ElasticRun(ElasticSimulation):
         self.events += 1
         if self._watch is not None and not self.events % WATCH_EVERY:
             self._watch(self.events, self.played)
+        self.event = event
         try:
             super()._feed(event, now)
         except SchedulerError as error:

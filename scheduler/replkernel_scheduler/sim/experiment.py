@@ -6,21 +6,24 @@ changes no byte.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from replkernel_scheduler.sim import forms, summary
+import msgspec
+
+from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.oracle_simulation import OracleWay
-from replkernel_scheduler.sim.output import Output
+from replkernel_scheduler.sim.output import Kept, Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.playing import play
 from replkernel_scheduler.sim.progress import Progress
 from replkernel_scheduler.sim.reclamation import saved_gpu_hours
 from replkernel_scheduler.sim.report import report
+from replkernel_scheduler.sim.seeds import tables_of
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import Summary
 from replkernel_scheduler.sim.trace_file import TraceFile
@@ -41,9 +44,9 @@ def play_all(
     """Play all cases; raise SimulationError. `plan` is what they have in common."""
     files = source.files()
     output.begin(source.paths, made)
+    shown: dict[int, Shown] = {}
     try:
-        records = remixed(forms.read_all(files, source.form), source.mix, plan.seed)
-        with Spool(progress.reading(records)) as spool:
+        with source.spool(plan.seed, files=files, reading=progress.reading) as spool:
             if not len(spool):
                 traces = ", ".join(map(str, source.paths))
                 raise SimulationError(f"{traces}: there is nothing in it that has work.")
@@ -55,17 +58,24 @@ def play_all(
                 made[0].plan if len(made) == 1 else plan,
                 (),
             )
-            shown = _played(source, made, output, progress, processes, spool, document)
-            document = document.with_runs(run.summary for run in shown)
+            _play_each(source, made, output, progress, processes, spool, document, shown)
+            runs = [shown[place] for place in range(len(made))]
+            document = document.with_runs(run.summary for run in runs)
             if output.directory is not None:
-                output.write_report(_report(spool, document, made, shown))
+                output.write_summary(document)
+                output.write_tables(tables_of(document.runs) if len(made) > 1 else {})
+                output.write_report(_report(spool, document, made, runs))
+    except BaseException:
+        if output.directory is not None and shown:
+            progress.stopped(len(shown), len(made), str(output.directory))
+        raise
     finally:
         progress.clear()
         output.discard(made)
-    return Played(files, document, shown)
+    return Played(files, document, runs)
 
 
-def _played(
+def _play_each(
     source: Source,
     made: Sequence[Case],
     output: Output,
@@ -73,34 +83,53 @@ def _played(
     processes: int,
     spool: Spool,
     document: Summary,
-) -> list[Shown]:
-    """Play the cases, and keep each as soon as it is over."""
-    shown: list[Shown] = []
-    for case, run in zip(made, _runs(source, made, output, progress, processes, spool), strict=True):
-        shown.append(run)
-        output.keep(case)
-        output.write_summary(document.with_runs(one.summary for one in shown))
-    return shown
+    shown: dict[int, Shown],
+) -> None:
+    """Play the cases into `shown` by their place, and keep each as soon as it is over."""
+    marks = [] if output.directory is None else _marks(source, made)
+    for place, mark in enumerate(marks):
+        if (kept := output.kept_of(made[place], mark)) is not None:
+            shown[place] = Shown(kept.run, kept.picture)
+    left = [place for place in range(len(made)) if place not in shown]
+    for place, run in _runs(source, made, left, output, progress, processes, spool):
+        shown[place] = run
+        if marks:
+            assert run.picture is not None
+            output.keep(made[place], Kept(marks[place], run.summary, run.picture))
+            output.write_summary(document.with_runs(shown[one].summary for one in sorted(shown)))
+
+
+def _marks(source: Source, made: Sequence[Case]) -> list[str]:
+    """Return, for each case, a digest of all that its run hangs on: traces, policy, plan."""
+    digests = []
+    for path in source.paths:
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    about = (digests, msgspec.structs.replace(source, paths=()))
+    return [hashlib.sha256(msgspec.json.encode((about, case))).hexdigest() for case in made]
 
 
 def _runs(
     source: Source,
     made: Sequence[Case],
+    left: Sequence[int],
     output: Output,
     progress: Progress,
     processes: int,
     spool: Spool,
-) -> Iterator[Shown]:
-    if min(processes, len(made)) > 1 or _draws_anew(source, made):
-        watch = progress.playing_all(len(made))
-        together = play_side_by_side(source, made, output, min(processes, len(made)), watch)
-        for number, run in enumerate(together, 1):
-            progress.one_of(made[number - 1].title, run.summary.events, number, len(made))
-            yield run
+) -> Iterator[tuple[int, Shown]]:
+    """Play those that are left, and yield their places and runs as they come."""
+    cases = [made[place] for place in left]
+    if min(processes, len(left)) > 1 or (left and _draws_anew(source, made)):
+        watch = progress.playing_all(len(left))
+        together = play_side_by_side(source, cases, output, min(processes, len(left)), watch)
+        for number, (place, run) in enumerate(together, 1):
+            progress.one_of(cases[place].title, run.summary.events, number, len(left))
+            yield left[place], run
         return
-    for case in made:
+    for place, case in zip(left, cases, strict=True):
         watched = progress.playing(case.title, len(spool))
-        yield play_case(spool, case, output, watch=watched, played=progress.played)
+        yield place, play_case(spool, case, output, watch=watched, played=progress.played)
 
 
 def _draws_anew(source: Source, made: Sequence[Case]) -> bool:

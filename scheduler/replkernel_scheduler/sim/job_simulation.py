@@ -98,6 +98,7 @@ class JobSimulation(Driver):
         )
 
     def _feed(self, event: JobEvent, now: float) -> None:
+        self.event = event
         try:
             effects = self.core.handle(event, now)
         except SchedulerError as error:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing import cpu_count
 from pathlib import Path
+from typing import Any, TypeVar
 
+from replkernel_scheduler.errors import PolicyUnknown
+from replkernel_scheduler.policies.installed import OWN, register
 from replkernel_scheduler.sim.cases import Case, Sweep, cases
 from replkernel_scheduler.sim.cluster import Cluster
 from replkernel_scheduler.sim.costs import Costs
@@ -24,6 +27,8 @@ from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.progress import Progress, Told, screen_for
 from replkernel_scheduler.sim.results import Result, Results
 from replkernel_scheduler.sim.trace import Trace
+
+Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 def simulate(
@@ -62,22 +67,41 @@ def sweep(
     prices: Prices | None = None,
     rows: bool = False,
     out: str | Path | None = None,
+    resume: bool = False,
     processes: int | None = None,
     progress: bool | Told | None = None,
 ) -> Results:
     """Play each policy with each combination of values, side by side, and return all runs.
 
     `over` has the values by key, as `--sweep` does: `{"hosts": [10, 20], "seed": range(5), "limit":
-    ["static", "demand-busy"]}`. With `out` the files of the command are written there too. `processes`: as
-    many as there are cores, unless said otherwise; one where nothing is swept.
+    ["static", "demand-busy"]}`. With `out` the files of the command are written there too, each run's as
+    soon as it is over; with `resume`, runs that an earlier call has left there are not played again.
+    `processes`: as many as there are cores, unless said otherwise; one where nothing is swept.
     The rest is as with `simulate`; raise SimulationError.
     """
     plan = _plan(trace, cluster, seed, costs, faults, prices)
     made = cases([policies] if isinstance(policies, str) else list(policies), plan, _sweeps(over or {}))
     directory = None if out is None else Path(out)
-    output = Output(directory, row_forms(None) if directory else (), kept=rows)
-    beside = cpu_count() if over else 1
-    return _results(trace, made, plan, output, processes or beside, progress)
+    output = Output(directory, row_forms(None) if directory else (), kept=rows, resume=resume)
+    beside = processes or (cpu_count() if over else 1)
+    return _results(trace, made, plan, output, 1 if OWN else beside, progress)
+
+
+def policy(name: str) -> Callable[[Made], Made]:
+    """Have a class be a policy of this process: `@policy("placement.fullest")`.
+
+    `simulate(trace, "notebook,placement=fullest")` then plays it. Other processes do not know it, so a sweep
+    with it is played in this one. Raise SimulationError if there is no such kind.
+    """
+
+    def given(made: Made) -> Made:
+        try:
+            register(name, made)
+        except PolicyUnknown as error:
+            raise SimulationError(str(error)) from error
+        return made
+
+    return given
 
 
 def _plan(

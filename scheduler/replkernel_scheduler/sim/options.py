@@ -15,12 +15,16 @@ from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
 from replkernel_scheduler.sim.cluster import GPUS_MAX, HOSTS_MAX, Cluster
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.loaders.own_csv import checked_columns
 from replkernel_scheduler.sim.mix import Mix, mix_named
 from replkernel_scheduler.sim.parquet_rows import can_be_written
 from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.window import Window
+from replkernel_scheduler.sim.workers import Source
 
 DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
 SWEPT_MAX = 100
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 DESCRIPTION = """\
 Play recorded work on the scheduler's core, with the policies of your choice, and show what users would have
@@ -53,6 +57,7 @@ Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs a
 Jobs on one pool of GPUs that may be stopped for shorter ones:
   sjf, srtf                    nobody is stopped; a shorter newcomer stops others at once
   periodic,every=60            all jobs are looked at each 60 s, and between nobody starts
+  pool,preempt=NAME            with a policy of your own, which may rank jobs at each interval (every=60)
   lazer                        as srtf, after a deferral that is learned (pip install 'replkernel[sim]')
 
 Training jobs whose GPUs change while they run, each on one host (column seconds_with of csv, or a guess):
@@ -68,7 +73,8 @@ How many hosts, and with which limit? Each value with each:
   replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
 
 It writes DIR/report.html (plots), DIR/summary.json (all figures), and DIR/<policy>.csv and .parquet (a row
-for each cell or job). The same traces, options and seed give the same bytes.
+for each cell or job), each run's as soon as it is over: if you end it, --resume plays the others. The
+same traces, options and seed give the same bytes.
 """
 
 
@@ -98,7 +104,30 @@ def build_parser() -> argparse.ArgumentParser:
         "--seed", type=read_at_least(0), default=0, metavar="N", help="seed of all dice (default: 0)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and rows of tasks there")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="play only what an earlier command with the same traces and options has not finished in DIR",
+    )
     parser.add_argument("--form", choices=tuple(forms.FORMS), help="the traces' form, where it is not found")
+    parser.add_argument(
+        "--columns",
+        type=_columns,
+        default=(),
+        metavar="OURS=THEIRS,…",
+        help="what columns of a CSV file are called there: "
+        "job=pod,arrival_s=created,duration_s=deleted-created,gpus=num_gpu "
+        "(- is a difference, # the number of the line)",
+    )
+    parser.add_argument(
+        "--from", type=_time, default=0.0, dest="begin", metavar="TIME", help="leave out what is earlier: 2d"
+    )
+    parser.add_argument(
+        "--until", type=_time, metavar="TIME", help="leave out what comes then or later: 90m, 12h, 7d"
+    )
+    parser.add_argument(
+        "--load", type=_above_zero, default=1.0, metavar="X", help="have it come X times as fast (1.2)"
+    )
     parser.add_argument("--skip-bad", action="store_true", help="leave out and count rows that cannot be")
     parser.add_argument(
         "--sweep",
@@ -172,6 +201,16 @@ def plan_of(options: argparse.Namespace) -> Plan:
     )
 
 
+def source_of(options: argparse.Namespace) -> Source:
+    """Return what the options say of the traces."""
+    if options.until is not None and options.until <= options.begin:
+        raise SimulationError("--until is not after --from: nothing would be left.")
+    window = Window(options.begin, options.until, options.load)
+    return Source(
+        tuple(options.traces), options.form, options.skip_bad, options.gpu_mix, window, options.columns
+    )
+
+
 def row_forms(wanted: str | None) -> tuple[str, ...]:
     """Return the forms of rows; without a word of the user's those that can be written."""
     if wanted is None and not can_be_written():
@@ -195,6 +234,21 @@ def read_at_least(low: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def _columns(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    try:
+        return checked_columns((ours, theirs) for ours, _, theirs in pairs)
+    except SimulationError as error:
+        raise argparse.ArgumentTypeError(str(error).removesuffix(".")) from error
+
+
+def _time(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from the trace's beginning: 90m, 12h or 7d")
+    return float(found[1]) * UNITS_S[found[2]]
 
 
 def _above_zero(text: str) -> float:

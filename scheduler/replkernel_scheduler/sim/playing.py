@@ -5,6 +5,7 @@ Law: it chooses the driver by the kind of way, and nothing else.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 
 from replkernel_scheduler.policies.installed import names
@@ -36,6 +37,8 @@ from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import AnyWay, RunSummary
 from replkernel_scheduler.sim.way import way_named
+
+EVENT_MAX = 400
 
 
 def any_way_named(text: str) -> AnyWay:
@@ -89,9 +92,24 @@ def play(
         simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     else:
         simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
-    figures = simulation.run()
+    try:
+        figures = simulation.run()
+    except SimulationError:
+        raise
+    except Exception as error:
+        raise SimulationError(_fault(way.name, simulation.event, simulation.now, error)) from error
     if played is not None:
         played(way.name, simulation.events)
     if pictured is not None:
         pictured(picture_of(figures, simulation.now, way))
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)
+
+
+def _fault(name: str, event: object, now: float, error: Exception) -> str:
+    """Say where somebody's policy (or this program) failed, and over which event."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    about = "" if event is None else f", with {event!r}"[:EVENT_MAX]
+    return (
+        f"{name}: {type(error).__name__}: {error} ({place.filename}, line {place.lineno}), "
+        f"at {now:,.3f} s{about}."
+    )

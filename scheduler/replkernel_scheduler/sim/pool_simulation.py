@@ -119,6 +119,7 @@ class PoolSimulation(Driver):
         self._feed(wanted, now)
 
     def _feed(self, event: PoolEvent, now: float) -> None:
+        self.event = event
         self._count(now)
         try:
             effects = self.core.handle(event, now)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel_scheduler.policies.installed import make
+from replkernel_scheduler.policies.installed import make, names
 from replkernel_scheduler.pool.protocol import Preempting
 from replkernel_scheduler.sim.errors import SimulationError
 
-POLICIES = {"sjf": "never", "srtf": "shortest", "periodic": "periodic", "lazer": "deferred"}
+POLICIES = {"sjf": "never", "srtf": "shortest", "periodic": "periodic", "lazer": "deferred", "pool": ""}
+"""The preemption policy of each; that of `pool` is named in its options."""
 PREDICTORS = ("bayes", "random", "grid")
 EVERY_MAX_S = 86_400.0
 PATIENCE_MAX_H = 8760.0
@@ -46,25 +47,40 @@ def is_pool_way(text: str) -> bool:
 
 
 def pool_way_named(text: str) -> PoolWay:
-    """Return the way `NAME[,every=SECONDS][,by=PREDICTOR][,patience=HOURS]`; raise SimulationError."""
+    """Return the way `NAME[,every=SECONDS][,by=PREDICTOR][,patience=HOURS]`; raise SimulationError.
+
+    `pool,preempt=NAME[,every=SECONDS]` is one with another installed policy.
+    """
     base, *pairs = text.split(",")
+    policy_name = POLICIES[base]
     every: float | None = None
     by: str | None = None
     patience: float | None = None
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if (base, name) == ("periodic", "every") and _is_up_to(value, EVERY_MAX_S):
+        if (base, name) == ("pool", "preempt"):
+            policy_name = value
+        elif base in ("periodic", "pool") and name == "every" and _is_up_to(value, EVERY_MAX_S):
             every = float(value)
         elif (base, name) == ("lazer", "by") and value in PREDICTORS:
             by = value
-        elif base != "periodic" and name == "patience" and (value == "0" or _is_up_to(value, PATIENCE_MAX_H)):
+        elif (
+            base not in ("periodic", "pool")
+            and name == "patience"
+            and (value == "0" or _is_up_to(value, PATIENCE_MAX_H))
+        ):
             patience = float(value)
         else:
             raise SimulationError(
                 f"--policy {text}: {pair!r} cannot be. There are periodic,every=SECONDS (up to a day), "
-                f"lazer,by={'|'.join(PREDICTORS)}, patience=HOURS (0: without end) of lazer, sjf and srtf."
+                f"lazer,by={'|'.join(PREDICTORS)}, pool,preempt=NAME, patience=HOURS (0: without end) of "
+                "lazer, sjf and srtf."
             )
-    return PoolWay(text, POLICIES[base], every, by, patience)
+    if policy_name not in names("preempt"):
+        raise SimulationError(
+            f"--policy {text}: pool,preempt=NAME takes one of {', '.join(names('preempt'))}."
+        )
+    return PoolWay(text, policy_name, every, by, patience)
 
 
 def _is_up_to(text: str, most: float) -> bool:

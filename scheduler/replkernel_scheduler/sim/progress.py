@@ -179,6 +179,12 @@ class Progress:
         self.clear()
         self._screen.over(f"{done} of {total}: {name}: {events:,} events")
 
+    def stopped(self, over: int, total: int, where: str) -> None:
+        """Tell what stays of runs that do not all come to their end."""
+        self.clear()
+        runs = "1 run is" if over == 1 else f"{over} runs are"
+        self._screen.over(f"{runs} over, of {total}, and kept in {where}: --resume plays the others.")
+
     def clear(self) -> None:
         """Take away what is shown."""
         self._screen.clear()

@@ -5,35 +5,18 @@ Law: it computes nothing anew. A figure's name is its path in `summary.json`, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, overload
-
-import msgspec
+from typing import overload
 
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.picture import Picture
-from replkernel_scheduler.sim.plots import Plots
+from replkernel_scheduler.sim.plots import Plots, SweepPlots
 from replkernel_scheduler.sim.row_table import RowsInMemory, RowTable
+from replkernel_scheduler.sim.seeds import figures_of, long_form, over_seeds
 from replkernel_scheduler.sim.summary import RunSummary, Summary
 from replkernel_scheduler.sim.table import COLUMNS as SHOWN
 from replkernel_scheduler.sim.table import table
-
-TEXTS = ("policy", "setting", "whys")
-"""What a summary has beside figures."""
-
-
-def figures_of(run: RunSummary) -> dict[str, float]:
-    """Return a run's figures by name; what it does not have is left out."""
-    return dict(_flat("", {k: v for k, v in msgspec.to_builtins(run).items() if k not in TEXTS}))
-
-
-def _flat(before: str, parts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in parts.items():
-        if isinstance(value, dict):
-            yield from _flat(f"{before}{name}.", value)
-        elif value is not None:
-            yield f"{before}{name}", value
 
 
 class Result:
@@ -83,7 +66,15 @@ class Results(Sequence[Result]):
     def __init__(self, document: Summary, runs: Sequence[Result]) -> None:
         """Keep the runs, and the document that has them all."""
         self.document, self._runs = document, tuple(runs)
-        self.plot = Plots({run.title: run for run in runs})
+        self.plot = SweepPlots({run.title: run for run in runs})
+
+    def table(self) -> RowTable:
+        """Return a row for each figure of each run: policy, what was swept, figure, value."""
+        return long_form(self.document.runs)
+
+    def over_seeds(self) -> RowTable:
+        """Return each figure's mean over the seeds, and its 95 % interval (`low95` to `high95`)."""
+        return over_seeds(self.document.runs)
 
     @overload
     def __getitem__(self, which: int | str) -> Result: ...

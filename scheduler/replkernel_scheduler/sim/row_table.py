@@ -12,7 +12,7 @@ from typing import Any
 
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.parquet_rows import arrow_table
-from replkernel_scheduler.sim.rows import COLUMNS, Value, values_of
+from replkernel_scheduler.sim.rows import COLUMNS, Value, line, values_of
 from replkernel_scheduler.sim.task import Outcome, Task
 
 SHOWN_ROWS = 10
@@ -61,6 +61,12 @@ class RowTable(Mapping[str, Sequence[Value]]):
             if all(row[name] == value for name, value in wanted.items()):
                 found.add(list(row.values()))
         return found
+
+    def to_csv(self) -> Iterator[str]:
+        """Yield its lines as CSV."""
+        yield line(self._columns)
+        for values in zip(*self._lists, strict=True):
+            yield line(values)
 
     def to_arrow(self) -> Any:
         """Return a `pyarrow.Table`; raise SimulationError where pyarrow is not installed."""

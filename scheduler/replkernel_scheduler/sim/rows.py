@@ -6,6 +6,7 @@ run, with six decimals, so the same run gives the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -55,7 +56,12 @@ class Rows:
 
     def __call__(self, task: Task, outcome: Outcome) -> None:
         """Write a row."""
-        self._file.write(",".join([_text(value) for value in values_of(task, outcome)]) + "\n")
+        self._file.write(line(values_of(task, outcome)))
+
+
+def line(values: Iterable[Value]) -> str:
+    """Return a row as CSV."""
+    return ",".join([_text(value) for value in values]) + "\n"
 
 
 def _text(value: Value) -> str:

@@ -162,6 +162,7 @@ class Simulation(Driver):
 
     def _feed(self, event: HarvestEvent, now: float) -> None:
         """Hand one event to the core, and see to what follows."""
+        self.event = event
         self._count(now)
         for effect in self.core.handle(event, now):
             answer = self._answers.get(type(effect))

@@ -6,6 +6,7 @@ trace's own, which goes with it, so all ways to a trace are one, also for proces
 
 from __future__ import annotations
 
+import copy
 import csv
 import shutil
 import tempfile
@@ -18,8 +19,9 @@ import msgspec
 
 from replkernel_scheduler.sim import forms, summary, workload_file
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.loaders.own_csv import checked_columns
 from replkernel_scheduler.sim.mix import Mix, mix_named
-from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.window import Window
 from replkernel_scheduler.sim.workers import Source
 from replkernel_scheduler.sim.workload import PLANS
 
@@ -31,16 +33,41 @@ class Trace:
     `gpu_mix` draws the GPUs of each session: `"1=50,4=30,8=20"`, or `"template"`.
     """
 
+    _whole: Trace | None = None
+    """What this is a window of: its files are there as long as that is."""
+
     def __init__(
-        self, *paths: str | Path, form: str | None = None, skip_bad: bool = False, gpu_mix: str | None = None
+        self,
+        *paths: str | Path,
+        form: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        skip_bad: bool = False,
+        gpu_mix: str | None = None,
     ) -> None:
-        """Take files of recorded work; several are merged."""
+        """Take files of recorded work; several are merged.
+
+        `columns` says what the columns of a CSV file are called there, such as `{"arrival_s": "submitted",
+        "duration_s": "ended-submitted", "job": "#"}`: `-` is a difference, `#` the number of the line.
+        """
         if not paths:
             raise SimulationError("A trace is of one file or more: Trace('cells.csv').")
         if form is not None and form not in forms.FORMS:
             raise SimulationError(f"There is no form {form!r}: there are {', '.join(forms.FORMS)}.")
         mix = None if gpu_mix is None else _mix(gpu_mix)
-        self.source = Source(tuple(map(Path, paths)), form, skip_bad, mix)
+        named = checked_columns((columns or {}).items())
+        self.source = Source(tuple(map(Path, paths)), form, skip_bad, mix, columns=named)
+
+    def window(self, from_s: float = 0.0, until_s: float | None = None, load: float = 1.0) -> Trace:
+        """Return the part from `from_s` up to `until_s` after its first record.
+
+        With `load=1.2` it comes 1.2 times as fast; what each task takes stays as it is.
+        """
+        if from_s < 0 or not load > 0 or (until_s is not None and until_s <= from_s):
+            raise SimulationError("A window begins at 0 or later, ends after that, and its load is above 0.")
+        part = copy.copy(self)
+        part.source = msgspec.structs.replace(self.source, window=Window(from_s, until_s, load))
+        part._whole = self
+        return part
 
     @classmethod
     def of_rows(cls, rows: Any, *, gpu_mix: str | None = None) -> Trace:
@@ -90,7 +117,7 @@ class Trace:
 
     def figures(self) -> dict[str, float]:
         """Read it, and return what is in it: sessions, cells, jobs, span, and the GPU-hours of its work."""
-        with Spool(forms.read_all(self.source.files(), self.source.form)) as spool:
+        with self.source.spool(0) as spool:
             made: dict[str, float] = msgspec.to_builtins(summary.of_trace(spool))
             return made
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
@@ -26,9 +26,14 @@ Made = TypeVar("Made")
 class TraceFile:
     """A file and what was read of it: `rows` taken, `bad` ones that cannot be, `empty` ones without work."""
 
-    def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
-        """Read `path`; raise at the first bad row unless `skip_bad`."""
-        self.path, self.skip_bad = path, skip_bad
+    def __init__(
+        self, path: Path, *, skip_bad: bool = False, columns: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Read `path`; raise at the first bad row unless `skip_bad`.
+
+        `columns` says of columns of a CSV file what they are called there.
+        """
+        self.path, self.skip_bad, self.columns = path, skip_bad, tuple(columns)
         self.line = self.rows = self.bad = self.empty = 0
         self.bad_rows: list[str] = []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
@@ -27,10 +27,12 @@ from replkernel_scheduler.sim.mix import Mix, remixed
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.records import Record
 from replkernel_scheduler.sim.row_table import RowsInMemory
 from replkernel_scheduler.sim.spool import Spool, temporary_directory
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.window import Window
 
 LOOK_EVERY_S = 0.2
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -45,15 +47,31 @@ class Source(msgspec.Struct, frozen=True):
     form: str | None
     skip_bad: bool
     mix: Mix | None
+    window: Window = Window()
+    columns: tuple[tuple[str, str], ...] = ()
+    """Of columns of CSV files: ours, and what it is there."""
 
     def files(self) -> list[TraceFile]:
         """Return the files, not read yet."""
-        return [TraceFile(path, skip_bad=self.skip_bad) for path in self.paths]
+        return [TraceFile(path, skip_bad=self.skip_bad, columns=self.columns) for path in self.paths]
 
-    def spool(self, seed: int, within: Path) -> Spool:
-        """Read them, with what sessions draw with this seed; what is sorted on the disk lies in `within`."""
-        records = remixed(forms.read_all(self.files(), self.form), self.mix, seed)
-        return Spool(records, within=within)
+    def spool(
+        self,
+        seed: int,
+        within: Path | None = None,
+        files: Sequence[TraceFile] | None = None,
+        reading: Callable[[Iterator[Record]], Iterator[Record]] = iter,
+    ) -> Spool:
+        """Read them, with what sessions draw with this seed; what is sorted on the disk lies in `within`.
+
+        `files` count their rows, `reading` sees the records go by.
+        """
+        records = forms.read_all(self.files() if files is None else files, self.form)
+        spool = Spool(reading(remixed(records, self.mix, seed)), within=within)
+        if self.window == Window():
+            return spool
+        with spool:
+            return Spool(self.window.of(spool, spool.first), within=within)
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -95,8 +113,8 @@ def play_side_by_side(
     output: Output,
     processes: int,
     watch: Callable[[float, float], None] | None = None,
-) -> Iterator[Shown]:
-    """Yield the runs of all cases in their order, as they come; raise SimulationError.
+) -> Iterator[tuple[int, Shown]]:
+    """Yield each case's place and its run, as soon as it is over; raise SimulationError.
 
     `watch` is told now and then of the events of all runs, and of how many runs that is in all, in parts.
     """
@@ -109,12 +127,13 @@ def play_side_by_side(
         )  # fmt: skip
         with _ending(pool):
             with _signals_later():
-                runs = [pool.submit(_play, number, case) for number, case in enumerate(made)]
-            for run in runs:
-                while not wait([run], LOOK_EVERY_S).done:
-                    if watch is not None:
-                        watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
-                yield run.result()
+                runs = {pool.submit(_play, number, case): number for number, case in enumerate(made)}
+            while runs:
+                over = wait(runs, LOOK_EVERY_S, FIRST_COMPLETED).done
+                if watch is not None and not over:
+                    watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
+                for run in sorted(over, key=runs.__getitem__):
+                    yield runs.pop(run), run.result()
 
 
 @contextmanager

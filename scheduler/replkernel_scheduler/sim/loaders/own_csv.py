@@ -9,16 +9,20 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from replkernel_scheduler.sim.csv_rows import header_of, rows
-from replkernel_scheduler.sim.errors import TraceUnreadable
+from replkernel_scheduler.sim.errors import SimulationError, TraceUnreadable
 from replkernel_scheduler.sim.records import AHEAD_S, Cell, Job, Record, Session
 from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 
 CELLS = frozenset({"session", "start_s", "duration_s", "num_gpu"})
 JOBS = frozenset({"job", "arrival_s", "duration_s", "gpus"})
+KNOWN = CELLS | JOBS | {
+    "session_start_s", "session_end_s", "user", "nodes", "requested_s", "memory_gb", "queue", "state",
+    "seconds_with",
+}  # fmt: skip
 COLUMNS = "a CSV file with the columns session,start_s,duration_s,num_gpu or job,arrival_s,duration_s,gpus"
 SESSIONS_MAX = 200_000
 COUNT_MAX = 64
@@ -44,6 +48,17 @@ def nearly(header: list[str]) -> str:
     return ""
 
 
+def checked_columns(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return what columns are called in a file; raise SimulationError for one that this form has not."""
+    made = tuple(pairs)
+    for ours, theirs in made:
+        if ours not in KNOWN or not theirs:
+            raise SimulationError(
+                f"{ours}={theirs} names no column of ours: there are {', '.join(sorted(KNOWN))}."
+            )
+    return made
+
+
 def records(file: TraceFile) -> Iterator[Record]:
     """Yield all sessions and then the cells, or the jobs."""
     header = header_of(file)
@@ -62,7 +77,7 @@ def records(file: TraceFile) -> Iterator[Record]:
 
 def _sessions(file: TraceFile, header: list[str]) -> Iterator[Session]:
     """Read the file once for the bounds of its sessions; bad rows are told of when cells are read."""
-    first = TraceFile(file.path, skip_bad=True)
+    first = TraceFile(file.path, skip_bad=True, columns=file.columns)
     found: dict[str, Session] = {}
     for row in rows(first, header):
         cell = first.take(partial(_cell, row))
