@@ -48,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser."""
     parser = argparse.ArgumentParser(
         "replkernel mcp", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     parser.add_argument("--url", default="", help=f"the Jupyter Server's address ({URL})")
     parser.add_argument("--token-file", metavar="FILE", default="", help="a file of mode 0600 with the token")
