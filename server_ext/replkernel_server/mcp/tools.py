@@ -76,7 +76,10 @@ class Tools:
             return _result(words.unreachable(str(error)))
 
     async def end_notebook(self, notebook: Notebook) -> CallToolResult:
-        """End a notebook's kernel for good: its variables, cells and history are deleted."""
+        """End a notebook's kernel for good: its variables, cells and history are deleted.
+
+        Only what you have started yourself: others may work in a notebook that you found open.
+        """
         try:
             answer = await self._jupyter.call("GET", "api/sessions")
             session = words.session_of(answer.body, notebook)

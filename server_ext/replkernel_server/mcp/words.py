@@ -20,8 +20,8 @@ REASON_CHARS_MAX = 2_000
 
 NO_NOTEBOOK = "No notebook of this name is open on the server; open_notebook begins one without variables."
 TOO_MANY = (
-    "{found} replicated kernels run on the server, and agents start none where {most} do: end one with "
-    "end_notebook, or have a person raise REPLKERNEL_MCP_KERNELS."
+    "{found} replicated kernels run on the server, and agents start none where {most} do: end one "
+    "that you started with end_notebook, or have a person raise REPLKERNEL_MCP_KERNELS."
 )
 AWAY = (
     "The Jupyter Server does not answer ({why}). Its kernels go on without it: ask again in some seconds. A "
