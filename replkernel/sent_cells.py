@@ -17,7 +17,7 @@ from replkernel.progress import Execution
 from replkernel.router.contents import Content
 
 ID_CHARS_MAX = 64
-CODE_CHARS_MAX = 262_144
+CODE_CHARS_MAX = 200_000
 CHARS, CHARS_MAX = 20_000, 1_000_000
 IMAGE_BYTES, IMAGE_BYTES_MAX = 1_048_576, 16_777_216
 WAIT_S_MAX = 60.0

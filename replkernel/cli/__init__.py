@@ -63,6 +63,11 @@ PASSED_ON = (
         "play sessions of people against a live server, and report what they feel",
         "Play a session pattern through the Jupyter Server API. See `replkernel loadtest --help`.",
     ),
+    (
+        "mcp",
+        "let an agent use notebooks' kernels, by the Model Context Protocol",
+        "Offer a Jupyter Server's notebooks to an agent. See `replkernel mcp --help`.",
+    ),
 )
 """Commands that read their own arguments: name, what they do, and in a sentence."""
 

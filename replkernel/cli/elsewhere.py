@@ -31,6 +31,7 @@ PROGRAMS = {
     "capacity": Program("replkernel_scheduler.sim.capacity", "scheduler", _ONE_THREAD),
     "workload": Program("replkernel_scheduler.sim.workload_command", "scheduler", _ONE_THREAD),
     "loadtest": Program("replkernel_server.loadtest", "load test"),
+    "mcp": Program("replkernel_server.mcp", "MCP server"),
 }
 KUBERNETES_DOCTOR = Program("replkernel_server.launchers.kubernetes_doctor", "launcher of Kubernetes")
 

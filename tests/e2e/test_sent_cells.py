@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,16 @@ def test_what_goes_wrong_is_told_as_data(sent: Sent) -> None:
     assert sent.ask("POST", "cells", {"code": "x = 1", "cell": "../../x"})[0] == 400
     assert sent.ask("POST", "cells", {"code": "#" * 300_000})[0] == 400
     assert sent.ask("GET", "cells/never?wait_s=1000")[0] == 400
+
+
+def test_nobody_is_answered_without_a_token(sent: Sent) -> None:
+    for method, way in (("GET", "cells"), ("POST", "cells"), ("GET", "cells/once"), ("GET", "variables")):
+        body = b"{}" if method == "POST" else None
+        request = urllib.request.Request(sent.life.server.url + sent.at + way, data=body, method=method)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        refused.value.close()
+        assert refused.value.code == 403
 
 
 def test_a_cell_is_looked_at_and_interrupted_while_it_runs(sent: Sent) -> None:

@@ -34,6 +34,8 @@ NOT_FOR_PEOPLE = {
     "replkernel/router/mid_cell.py": "what a cell's own line says",
     "replkernel_server/handlers/": "answers of the REST API, each with its status",
     "replkernel_server/loadtest/": "a command's own answer",
+    "replkernel_server/mcp/__main__.py": "a command's own answer",
+    "replkernel_server/mcp/tools.py": "what an agent's model reads of the tools",
     "replkernel_server/scheduling/desk": "refusals of the scheduler's channel, which routers and agents read",
     "replkernel_server/scheduling/router_desk": "refusals of the scheduler's channel, which routers read",
     "replkernel_server/scheduling/metrics.py": "help of metrics",
