@@ -68,6 +68,7 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     MigrationId,
+    RequestId,
     ReservationId,
     UserName,
 )
@@ -173,6 +174,11 @@ class SchedulerCore:
         """Return, for a host that is being drained, how many replicas and leases it has still, by reason."""
         found = self._parts.hosts.by_name.get(host)
         return {} if found is None else self._hosts.awaits(found)
+
+    def estimate_s(self, request: RequestId) -> float | None:
+        """Guess how long a request waits from now on; None if it waits no more, or too little is known."""
+        waiting = self._parts.queue.by_request.get(request)
+        return None if waiting is None else self._serving.asking.estimate_s(waiting)
 
     def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
         """Return the request that a lease in force was granted for."""
