@@ -140,7 +140,10 @@ class KernelStatus(Section, frozen=True):
 
 
 class LeaseStatus(Section, frozen=True):
-    """One GPU lease in force: whose, whether that is the asker, and the path of the kernel's notebook."""
+    """One GPU lease in force: whose, whether that is the asker, and the path of the kernel's notebook.
+
+    `held_s` is None where the scheduler does not tell, as with the other times.
+    """
 
     lease: str
     kernel_id: str = ""
@@ -150,10 +153,14 @@ class LeaseStatus(Section, frozen=True):
     user: str = ""
     notebook: str = ""
     yours: bool = True
+    held_s: float | None = None
 
 
 class WaitingStatus(Section, frozen=True):
-    """One cell that waits for GPUs, and for what, in a clause; empty: the scheduler does not tell."""
+    """One cell that waits for GPUs, and for what, in a clause; empty: the scheduler does not tell.
+
+    Its place (0: not told), for how long it has waited, and a guess how long it still does.
+    """
 
     request: str
     kernel_id: str = ""
@@ -162,6 +169,9 @@ class WaitingStatus(Section, frozen=True):
     user: str = ""
     notebook: str = ""
     yours: bool = True
+    position: int = 0
+    waited_s: float | None = None
+    estimate_s: float | None = None
 
 
 class ComingStatus(Section, frozen=True):

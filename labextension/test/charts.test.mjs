@@ -33,6 +33,10 @@ test('each chart says in words what it shows', () => {
   assert.equal(of('gpus', past()).sentence, 'Now: 3 of 8 GPUs in use, 1 kept between cells.');
   assert.equal(of('queue', past()).sentence, 'Now: 1 cell waits.');
   assert.equal(of('waits', past()).sentence, 'No cell with GPUs has ended yet.');
+  assert.equal(
+    of('waits', past({ delays: [2] })).sentence,
+    'The last cell with GPUs was in the queue for 2.0 s.'
+  );
   const delays = [4, 0.1, 2, 1];
   assert.equal(
     of('waits', past({ delays })).sentence,
@@ -41,9 +45,9 @@ test('each chart says in words what it shows', () => {
 });
 
 test('demand is told in GPUs, and a queue that took no time is not called one of 0 ms', () => {
-  assert.equal(of('ratio', past()).sentence, 'Demand: 4 of 8 GPUs requested');
+  assert.equal(of('ratio', past()).sentence, 'Demand: 4 of 8 GPUs requested for every cell of a notebook');
   const none = past({ points: [point(1, { provisioned: 2, ratio: 0 })] });
-  assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested');
+  assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested for every cell of a notebook');
   assert.match(
     of('waits', past({ delays: [0, 0.0004] })).sentence,
     /for at most 10 ms, 95 % for at most 10 ms/

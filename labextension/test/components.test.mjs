@@ -298,5 +298,5 @@ test('a step that is under way says so in words, and its bar stands where it beg
     text(Timeline, { steps: [steps[0], none, steps[1]] }),
     'Queue 1.0 s Run 3.0 s so far Less than 1 ms: Route'
   );
-  assert.match(html(Timeline, { steps }), /margin-left:25\.00%;width:75\.00%/);
+  assert.match(html(Timeline, { steps }), /margin-inline-start:25\.00%;width:75\.00%/);
 });

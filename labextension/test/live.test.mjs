@@ -156,6 +156,8 @@ test('a notebook is called durable only when every newest execution of its cells
     'its cell was deleted'
   );
   assert.equal(mark([safe('a', 'durable')], 'asleep'), '');
+  const runs = run('mb', 'b', { state: 'running' });
+  assert.equal(mark([safe('a', 'durable'), runs]), '', 'the cell that runs is not durable');
   assert.equal(mark([]), '');
   assert.equal(kernelMark(new LiveStore(), 'k', same), '');
 });

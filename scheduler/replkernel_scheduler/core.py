@@ -69,6 +69,7 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     MigrationId,
+    RequestId,
     ReservationId,
     UserName,
 )
@@ -183,6 +184,11 @@ class SchedulerCore:
         """Return what idles on a host that could be leased now, before anybody who waits."""
         found = self._parts.hosts.by_name.get(host)
         return NO_ROOM if found is None else found.room(gpu_model, vram_gb)
+
+    def estimate_s(self, request: RequestId) -> float | None:
+        """Guess how long a request waits from now on; None if it waits no more, or too little is known."""
+        waiting = self._parts.queue.by_request.get(request)
+        return None if waiting is None else self._serving.asking.estimate_s(waiting)
 
     def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
         """Return the request that a lease in force was granted for."""

@@ -133,6 +133,8 @@ async def test_notebook_and_user_of_leases_and_waiting_cells_are_named_to_who_ma
         seen[token] = [
             (one["user"], one["notebook"], one["yours"]) for one in (*status["leases"], *status["queue"])
         ]
+        assert all(one["held_s"] > 0 for one in status["leases"])
+        assert all((one["position"], one["waited_s"] > 0) == (1, True) for one in status["queue"])
         kernels = (await world.call(token, "GET", "kernels"))[1]["kernels"]
         assert [(one["user"], one["notebook"]) for one in kernels] == [one[:2] for one in seen[token]]
     alice, bob = ("alice", "/home/alice/work/train.ipynb"), ("bob", "b\N{REPLACEMENT CHARACTER}[31m.ipynb")

@@ -10,6 +10,8 @@ pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
 TAB = '.lm-TabBar-tab[data-id="jp-running-sessions"]'
+HEAD = "#jp-running-sessions .lm-AccordionPanel-title"
+ALL = '[data-jp-item-name="shutdown-all"] jp-button'
 SECTION = "#jp-running-sessions .jp-RunningSessions-section"
 
 
@@ -53,6 +55,11 @@ def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Brows
     browser.do("hover", "a", query=item, text="Idle")
     browser.do("press", "a", query=f'{item} [title="Hibernate"]')
     browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
+    browser.do("press", "a", query=f"{HEAD}:has-text('Hibernated Kernels') {ALL}")
+    browser.wait("a", lambda: "for good" in " ".join(browser.do("text", "a", query=".jp-Dialog")))
+    browser.do("press", "a", query=".jp-Dialog button.jp-mod-reject")
+    browser.wait("a", lambda: browser.do("text", "a", query=".jp-Dialog") == [])
+    assert browser.do("text", "a", query=resume) == ["a.ipynb Resume"], "it was asked, and not told"
     browser.do("hover", "a", query=resume)
     browser.do("press", "a", query='.jp-RunningSessions-item:has(.jp-replkernel-resting) [title="Delete"]')
     browser.wait("a", lambda: "for good" in " ".join(browser.do("text", "a", query=".jp-Dialog")))

@@ -4,8 +4,10 @@ import * as React from 'react';
 import type { IAccount, IWaiting } from '../generated/live';
 import type { GpuUse, NameKernel } from '../models/cluster';
 import { count, countsInWords, LETTERS, useInWords, whose } from '../models/cluster';
+import { formatHours } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
+import { waitsNow } from '../models/usage';
 import type { IHolder } from './gpuGrid';
 import { GpuGrid } from './gpuGrid';
 import { StateIcon } from './icons';
@@ -14,21 +16,25 @@ const QUEUE_SHOWN_MAX = 20;
 const LEGEND: GpuUse[] = ['used', 'kept', 'asked', 'away'];
 
 function Queue(props: {
-  queue: readonly IWaiting[];
+  store: LiveStore;
+  now: number;
   name: NameKernel;
   trans: ITranslate;
 }): React.JSX.Element {
-  const { queue, name, trans } = props;
+  const { store, now, name, trans } = props;
+  const { queue } = store;
   const more = queue.length - QUEUE_SHOWN_MAX;
   return (
     <>
       <h3>{queue.every(one => one.yours) ? trans('Your cells that wait') : trans('Cells that wait')}</h3>
       <ol className="jp-replkernel-queue">
-        {queue.slice(0, QUEUE_SHOWN_MAX).map(one => (
-          <li key={one.request}>
-            {whose(one, name, trans)}: {one.gpus} {one.gpus === 1 ? trans('GPU') : trans('GPUs')}
-          </li>
-        ))}
+        {waitsNow(store, now, name, trans)
+          .slice(0, QUEUE_SHOWN_MAX)
+          .map(({ key, who, gpus, place }) => (
+            <li key={key}>
+              {who}: {[gpus, place].filter(part => part !== '').join(' · ')}
+            </li>
+          ))}
       </ol>
       {more > 0 && <p>{trans('and %1 more', more)}</p>}
     </>
@@ -53,6 +59,8 @@ export function ClusterSection(props: {
   store: LiveStore;
   /** The kernel of the notebook in front; empty without. */
   inFront?: string;
+  /** The server's Unix time. */
+  now?: number;
   name: NameKernel;
   trans: ITranslate;
 }): React.JSX.Element {
@@ -99,7 +107,7 @@ export function ClusterSection(props: {
         </p>
       )}
       {scheduler.waiting !== null && <p>{waitingInWords(allWaiting(scheduler.waiting, queue), trans)}</p>}
-      {queue.length > 0 && <Queue queue={queue} name={name} trans={trans} />}
+      {queue.length > 0 && <Queue store={store} now={props.now ?? Infinity} name={name} trans={trans} />}
     </section>
   );
 }
@@ -107,7 +115,6 @@ export function ClusterSection(props: {
 /** What the user has used, saved and may have. */
 export function AccountSection(props: { account: IAccount; trans: ITranslate }): React.JSX.Element {
   const { account, trans } = props;
-  const hours = (value: number): string => (value >= 100 ? value.toFixed(0) : value.toFixed(2));
   const of = (value: string, limit: number | null): string =>
     limit === null ? value : trans('%1 of %2', value, limit);
   const full = (used: number, limit: number | null): React.JSX.Element | null =>
@@ -122,7 +129,7 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
       <h2 id="jp-replkernel-account">{trans('You')}</h2>
       <dl>
         <dt>{trans('GPU-hours used')}</dt>
-        <dd>{hours(account.gpu_hours)}</dd>
+        <dd>{formatHours(account.gpu_hours)}</dd>
         <dt
           title={trans(
             'In GPU-hours: what keeping the GPUs from the first to the last cell would have cost on top'
@@ -130,10 +137,10 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
         >
           {trans('Saved compared with holding a GPU all session')}
         </dt>
-        <dd>{hours(account.saved_gpu_hours)}</dd>
+        <dd>{formatHours(account.saved_gpu_hours)}</dd>
         <dt>{trans('This month')}</dt>
         <dd>
-          {of(hours(account.gpu_hours_month), account.gpu_hours_month_quota)}{' '}
+          {of(formatHours(account.gpu_hours_month), account.gpu_hours_month_quota)}{' '}
           {full(account.gpu_hours_month, account.gpu_hours_month_quota)}
         </dd>
         <dt>{trans('GPUs now')}</dt>

@@ -1,20 +1,24 @@
 // The dashboard: the cluster's last day as charts, drawn by the Vega that JupyterLab carries. It asks only while it
-// is seen, and draws anew only what has changed. What charts show is in a sentence each, too.
+// is seen, and draws anew only what has changed. Above them: who holds GPUs now, and who waits for some. What charts show is in a sentence each, too.
 import { URLExt } from '@jupyterlab/coreutils';
 import { MimeModel } from '@jupyterlab/rendermime';
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ServerConnection } from '@jupyterlab/services';
+import { ReactWidget } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import { Poll } from '@lumino/polling';
 import { Panel, Widget } from '@lumino/widgets';
+import * as React from 'react';
 
 import type { IPast } from '../generated/live';
 import { charts, nowOf } from '../models/charts';
 import type { IChart, IInk } from '../models/charts';
+import type { NameKernel } from '../models/cluster';
 import type { LiveConnection } from '../models/connection';
 import type { ITranslate } from '../models/line';
-import type { ITouched } from '../models/live';
+import type { ITouched, LiveStore } from '../models/live';
+import { NowTables } from './nowTables';
 
 const VEGA = 'application/vnd.vegalite.v5+json';
 const PATH = 'replkernel/api/past';
@@ -78,9 +82,27 @@ class ChartCard extends Panel {
   }
 }
 
+/** What holds now, in tables. */
+class Now extends ReactWidget {
+  constructor(
+    private readonly _store: LiveStore,
+    private readonly _name: NameKernel,
+    private readonly _trans: ITranslate
+  ) {
+    super();
+    this.addClass('jp-replkernel-tables');
+  }
+
+  protected override render(): React.JSX.Element {
+    const now = this._store.serverTime(Date.now() / 1000);
+    return React.createElement(NowTables, { store: this._store, now, name: this._name, trans: this._trans });
+  }
+}
+
 /** The tab. */
 export class Dashboard extends Panel {
   private readonly _note = element('p');
+  private readonly _tables: Now;
   private readonly _cards = new Map<string, ChartCard>();
   private readonly _poll: Poll;
   private _past: IPast | null = null;
@@ -92,14 +114,18 @@ export class Dashboard extends Panel {
     private readonly _settings: ServerConnection.ISettings,
     private readonly _rendermime: IRenderMimeRegistry,
     private readonly _live: LiveConnection,
+    name: NameKernel,
     private readonly _trans: ITranslate
   ) {
     super();
     this.addClass('jp-replkernel-dashboard');
     _live.changed.connect(this._onChanged, this);
+    _live.interrupted.connect(this._showNow, this);
+    this._tables = new Now(_live.store, name, _trans);
     this.node.setAttribute('role', 'region');
     this._note.node.setAttribute('role', 'status');
     this.addWidget(this._note);
+    this.addWidget(this._tables);
     this._poll = new Poll({
       name: 'replkernel:past',
       auto: false,
@@ -127,6 +153,7 @@ export class Dashboard extends Panel {
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this._release ??= this._live.want();
+    this._showNow();
     void this._poll.start();
     void this._poll.refresh();
   }
@@ -140,12 +167,20 @@ export class Dashboard extends Panel {
 
   /** What holds now is told as the panel tells it, not when the past is asked for next. */
   private _onChanged(_: unknown, touched: ITouched): void {
+    this._showNow();
     if (touched.cluster && this._past !== null && this._release !== null) {
       void this._draw(this._past);
     }
   }
 
+  private _showNow(): void {
+    if (this._release !== null) {
+      this._tables.update();
+    }
+  }
+
   private async _ask(): Promise<void> {
+    this._showNow(); // What is held costs more by and by.
     const url = URLExt.join(this._settings.baseUrl, PATH);
     const answer = await ServerConnection.makeRequest(url, {}, this._settings);
     if (!answer.ok) {

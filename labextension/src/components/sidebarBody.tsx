@@ -32,6 +32,7 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
   const { store } = connection;
   const front = props.source.notebook();
   const kernel = front === null ? null : store.kernel(front.kernelId);
+  const now = store.serverTime(Date.now() / 1000);
   if (!store.told) {
     return <p role="status">{trans('Connecting to the server …')}</p>;
   }
@@ -57,11 +58,17 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
           cell={front.cell}
           history={front.history ?? null}
           nameKernel={nameKernel}
-          now={store.serverTime(Date.now() / 1000)}
+          now={now}
           trans={trans}
         />
       )}
-      <ClusterSection store={store} inFront={kernel?.kernel_id ?? ''} name={nameKernel} trans={trans} />
+      <ClusterSection
+        store={store}
+        inFront={kernel?.kernel_id ?? ''}
+        now={now}
+        name={nameKernel}
+        trans={trans}
+      />
       {store.account !== null && <AccountSection account={store.account} trans={trans} />}
     </>
   );

@@ -29,7 +29,7 @@ export function Timeline(props: { steps: readonly IStep[]; trans: ITranslate }):
             <span className="jp-replkernel-step-track" aria-hidden="true">
               <span
                 className={`jp-replkernel-step-bar jp-mod-${step.name}`}
-                style={{ marginLeft: share(step.from), width: share(step.seconds) }}
+                style={{ marginInlineStart: share(step.from), width: share(step.seconds) }}
               />
             </span>
           </li>

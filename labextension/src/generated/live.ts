@@ -176,7 +176,7 @@ export interface IKernel {
   move: IMove | null;
 }
 
-/** One lease that this user may see: his own, an administrator's everybody's. */
+/** One lease that this user may see: his own, an administrator's everybody's; `since` 0 is not told. */
 export interface ILease {
   lease: string;
   kernel_id: string;
@@ -185,6 +185,7 @@ export interface ILease {
   user: string;
   notebook: string;
   yours: boolean;
+  since: number;
 }
 
 /** What cannot come back: a variable, and its type. */
@@ -265,7 +266,7 @@ export interface ISnapshot {
   account: IAccount | null;
 }
 
-/** One request that waits, and that this user may see. */
+/** One request that waits, and that this user may see; of a `position` or `since` of 0 nothing is told. */
 export interface IWaiting {
   request: string;
   kernel_id: string;
@@ -273,6 +274,9 @@ export interface IWaiting {
   user: string;
   notebook: string;
   yours: boolean;
+  position: number;
+  since: number;
+  estimate_s: number | null;
 }
 
 /** One message. */

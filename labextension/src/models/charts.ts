@@ -227,7 +227,7 @@ function ratio(past: IPast, last: IPoint, now: INow, ink: IInk, trans: ITranslat
     name: 'ratio',
     title: trans('Demand'),
     sentence: trans(
-      'Demand: %1 of %2 GPUs requested',
+      'Demand: %1 of %2 GPUs requested for every cell of a notebook',
       Math.round(last.ratio * Math.max(last.provisioned, now.gpus)),
       Math.max(last.provisioned, now.gpus)
     ),
@@ -257,12 +257,14 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
     sentence:
       median === undefined || late === undefined
         ? trans('No cell with GPUs has ended yet.')
-        : trans(
-            'The last %1 cells with GPUs: half were in the queue for at most %2, 95 % for at most %3.',
-            sorted.length,
-            queuedInWords(median),
-            queuedInWords(late)
-          ),
+        : sorted.length === 1
+          ? trans('The last cell with GPUs was in the queue for %1.', queuedInWords(median))
+          : trans(
+              'The last %1 cells with GPUs: half were in the queue for at most %2, 95 % for at most %3.',
+              sorted.length,
+              queuedInWords(median),
+              queuedInWords(late)
+            ),
     spec: dressed(ink, {
       data: { values },
       mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, color: ink.lines[0] },

@@ -69,7 +69,8 @@ export function holder(store: LiveStore, kernelId: string, name: NameKernel, tra
   return names.join(trans(' and '));
 }
 
-function isStrangers(host: IHost, gpu: IGpu): boolean {
+/** Tell whether a GPU is held by somebody of whom one may see nothing. */
+export function isStrangers(host: IHost, gpu: IGpu): boolean {
   return gpu.lease === '' && ['used', 'kept', 'asked'].includes(useOf(host, gpu));
 }
 

@@ -69,6 +69,11 @@ export function formatSeconds(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
 }
 
+/** Write GPU-hours. */
+export function formatHours(hours: number): string {
+  return hours >= 100 ? hours.toFixed(0) : hours.toFixed(2);
+}
+
 /** Write for how long something has been there, in its greatest unit. */
 export function formatAge(seconds: number, trans: Translate): string {
   const minutes = Math.floor(seconds / 60);

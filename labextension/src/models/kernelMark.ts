@@ -36,7 +36,8 @@ function lastMark(
   has: (cellId: string) => boolean,
   trans: Translate
 ): string {
-  const over = [...store.cells(kernel.kernel_id).values()].filter(execution => execution.state === 'done');
+  const all = [...store.cells(kernel.kernel_id).values()];
+  const over = all.filter(execution => execution.state === 'done');
   const durable = over.filter(execution => execution.safety === 'durable');
   const newest = Math.max(-Infinity, ...durable.map(execution => execution.ended_at ?? -Infinity));
   const lost = over.filter(one => one.safety === 'lost' && has(one.cell_id) && !isPast(one, newest)).length;
@@ -47,8 +48,8 @@ function lastMark(
   if (pending > 0) {
     return `● ${pending} ${trans('not durable yet')}`;
   }
-  if (durable.length === 0) {
-    return '';
+  if (durable.length === 0 || over.length < all.length) {
+    return ''; // Beside "Running" it would be read as said of the cell that runs.
   }
   const pinned = new Set(kernel.replicas.flatMap(replica => replica.pins.map(pin => pin.name))).size;
   const rest = pinned === 0 ? '' : `, ${trans('but for what is pinned')} (${pinned})`;

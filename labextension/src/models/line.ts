@@ -142,27 +142,39 @@ function doneMark(execution: IExecution, trans: ITranslate): IMark {
  * A guess that `now` has outlived is no longer told.
  */
 export function waitingText(execution: IExecution, holder: string, now: number, trans: ITranslate): string {
-  const waited = between(execution.wished_at, now) ?? 0;
   const count = execution.wanted;
   const model = execution.model === '' ? '' : `${execution.model} `;
   const what = `${count} ${model}${count === 1 ? trans('GPU') : trans('GPUs')}`;
   const parts = [trans('Waiting for %1', what)];
   if (execution.trouble !== '') {
     parts.push(trans('no scheduler answers'));
-  } else if (execution.position === 0) {
-    parts.push(trans('its host is getting ready'));
   } else if (execution.position !== null) {
-    parts.push(
-      execution.position === 1 ? trans('next in line') : trans('number %1 in line', execution.position)
-    );
-    if (execution.estimate_s !== null && execution.estimate_s > waited) {
-      parts.push(trans('about %1', formatEstimate(execution.estimate_s)));
-    }
-    if (holder !== '') {
+    parts.push(placeInWords(execution, now, trans));
+    if (execution.position > 0 && holder !== '') {
       parts.push(trans('held by %1', holder));
     }
   }
   return parts.join(' · ');
+}
+
+/** Write a place in the queue, and how long that may take; empty where nobody tells. */
+export function placeInWords(
+  waiting: Pick<IExecution, 'position' | 'estimate_s' | 'wished_at'>,
+  now: number,
+  trans: ITranslate
+): string {
+  const { position, estimate_s: estimate } = waiting;
+  if (position === null) {
+    return '';
+  }
+  if (position === 0) {
+    return trans('its host is getting ready');
+  }
+  const place = position === 1 ? trans('next in line') : trans('number %1 in line', position);
+  const waited = between(waiting.wished_at, now) ?? 0;
+  return estimate !== null && estimate > waited
+    ? `${place} · ${trans('about %1', formatEstimate(estimate))}`
+    : place;
 }
 
 /** Write how long something may take, roughly. */

@@ -8,6 +8,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Dashboard } from '../components/dashboard';
 import { gpuIcon } from '../components/panelIcon';
+import { nameBySession } from '../models/replicated';
 import { ILive } from '../tokens';
 
 /** The command that shows the dashboard. */
@@ -29,8 +30,12 @@ function activate(
   const tracker = new WidgetTracker<MainAreaWidget<Dashboard>>({ namespace: NAMESPACE });
 
   const make = (): MainAreaWidget<Dashboard> => {
-    const content = new Dashboard(app.serviceManager.serverSettings, rendermime, live, (message, ...values) =>
-      trans.__(message, ...values)
+    const content = new Dashboard(
+      app.serviceManager.serverSettings,
+      rendermime,
+      live,
+      nameBySession(app.serviceManager),
+      (message, ...values) => trans.__(message, ...values)
     );
     const widget = new MainAreaWidget({ content });
     content.node.tabIndex = 0; // It scrolls: by keys, too.
@@ -45,7 +50,7 @@ function activate(
 
   app.commands.addCommand(SHOW_DASHBOARD, {
     label: trans.__('GPU cluster'),
-    caption: trans.__('See which GPUs are free now, and how all were used in the last day'),
+    caption: trans.__('See who holds GPUs now, who waits, and how all were used in the last day'),
     icon: gpuIcon,
     describedBy: { args: { type: 'object', properties: {} } },
     execute: async () => {
@@ -74,7 +79,7 @@ function activate(
 /** The tab. */
 export const dashboardPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:dashboard',
-  description: 'A tab with charts of how the cluster’s GPUs were used.',
+  description: 'A tab that tells who holds the cluster’s GPUs, and how they were used.',
   autoStart: true,
   requires: [ILive, IRenderMimeRegistry],
   optional: [ILauncher, ICommandPalette, IThemeManager, ILayoutRestorer, ITranslator],

@@ -71,6 +71,9 @@ from replkernel_server.scheduling.documents import (
     check_id,
 )
 
+ESTIMATED_MAX = 100
+"""So many of those in line hear how long they may wait still: a guess looks at all who are before one."""
+
 
 class EffectHandler(SchedulerHandler):
     """Answers with what followed from an event; `nothing` is said where nothing did."""
@@ -127,7 +130,7 @@ class EffectHandler(SchedulerHandler):
         counting = self.channel.desk.counting
         return lease if counting is None else counting.translated(lease)
 
-    def lease_answer(self, lease: Lease) -> LeaseAnswer:
+    def lease_answer(self, lease: Lease, granted_at: float | None = None) -> LeaseAnswer:
         """Write a lease with the seconds that are left instead of a time on our clock."""
         lease = self.as_counted(lease)
         left_s = self.driver.clock.left_s(lease.expires_at)
@@ -143,7 +146,11 @@ class EffectHandler(SchedulerHandler):
             lease.user,
             self.channel.desk.kernels.notebook_of(lease.kernel_id),
             lease.user == self.identity.user,
+            0.0 if granted_at is None else self._ago_s(granted_at),
         )
+
+    def _ago_s(self, at: float) -> float:
+        return round(max(0.0, self.driver.clock.now() - at), 3)
 
 
 class StatusHandler(EffectHandler):
@@ -169,7 +176,11 @@ class StatusHandler(EffectHandler):
                     holder.update(dict.fromkeys(self.as_counted(entry.lease).gpus, entry))
         await self.answer_lists(
             hosts=(self._host(host, holder, others.get(host.name, [])) for host in view.hosts),
-            leases=(self.lease_answer(held.lease) for held in view.leases if self._may_see(held.lease.user)),
+            leases=(
+                self.lease_answer(held.lease, held.granted_at)
+                for held in view.leases
+                if self._may_see(held.lease.user)
+            ),
             queue=(self._waits(entry) for entry in view.waiting if self._may_see(entry.request.user)),
             counts=self.past.newest(waiting=len(view.waiting)),
             coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
@@ -185,6 +196,9 @@ class StatusHandler(EffectHandler):
             wish.user,
             self.channel.desk.kernels.notebook_of(wish.kernel_id),
             wish.user == self.identity.user,
+            entry.position,
+            self._ago_s(entry.asked_at),
+            self.driver.core.estimate_s(wish.request) if entry.position <= ESTIMATED_MAX else None,
         )
 
     def _may_see(self, user: UserName) -> bool:

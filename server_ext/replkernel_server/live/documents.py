@@ -141,7 +141,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One lease that this user may see: his own, an administrator's everybody's."""
+    """One lease that this user may see: his own, an administrator's everybody's; `since` 0 is not told."""
 
     lease: str
     kernel_id: str
@@ -150,10 +150,11 @@ class Lease(msgspec.Struct, frozen=True):
     user: str
     notebook: str
     yours: bool
+    since: float
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One request that waits, and that this user may see."""
+    """One request that waits, and that this user may see; of a `position` or `since` of 0 nothing is told."""
 
     request: str
     kernel_id: str
@@ -161,6 +162,9 @@ class Waiting(msgspec.Struct, frozen=True):
     user: str
     notebook: str
     yours: bool
+    position: int
+    since: float
+    estimate_s: float | None
 
 
 class Scheduler(msgspec.Struct, frozen=True):

@@ -212,7 +212,7 @@ class Feed:
         """Ask the agents, and the scheduler wherever it is."""
         try:
             document = await asyncio.to_thread(self._document)
-            self._state.agents_told(document, self._served())
+            self._state.agents_told(document, self._served(), time.time())
             self._agents_at = time.monotonic()
             refused = document.scheduler is not None and document.scheduler.refused
             if self._agents_at >= self._account_at + ACCOUNT_S and not refused:

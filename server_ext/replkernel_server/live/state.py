@@ -14,7 +14,7 @@ import msgspec
 
 from replkernel.progress import TOLD_MAX, ProgressAnswer
 from replkernel.progress import Execution as TellsExecution
-from replkernel.status import HostStatus, KernelStatus, StatusDocument
+from replkernel.status import HostStatus, KernelStatus, LeaseStatus, StatusDocument, WaitingStatus
 from replkernel_server.live import documents as told
 from replkernel_server.live.documents import Changes, Gone, Snapshot
 
@@ -81,11 +81,13 @@ class LiveState:
         self._served: frozenset[str] = frozenset()
         self._document = StatusDocument()
         self._of_kernel: dict[str, dict[str, None]] = {}
+        self._since: dict[str, float] = {}
+        """Since when a lease is held or a request waits, as first heard: hearing of it again is no change."""
 
     # -- what is heard ----------------------------------------------------------------------------------
 
-    def agents_told(self, document: StatusDocument, served: Iterable[str]) -> None:
-        """Take the hosts, with their GPUs and leases, and the kernels; `served` are this server's own."""
+    def agents_told(self, document: StatusDocument, served: Iterable[str], wall: float = 0.0) -> None:
+        """Take what was told at the Unix time `wall`; `served` are this server's own kernels."""
         self._hosts.only({host.name: _host(host) for host in document.hosts[: told.HOSTS_MAX]})
         self._document = document
         self._statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
@@ -96,18 +98,14 @@ class LiveState:
             self._forget(name)
         for name in alive:
             self._show(name)
-        leases = [
-            told.Lease(one.lease, one.kernel_id, one.host, list(one.gpus), one.user, one.notebook, one.yours)
-            for one in document.leases[: told.LEASES_MAX]
-        ]
+        leases = document.leases[: told.LEASES_MAX]
         waiting = document.waiting[: told.QUEUE_MAX]
-        self._set("leases", leases)
+        since = {one.lease: _at(one.held_s, wall) for one in leases}
+        since.update((one.request, _at(one.waited_s, wall)) for one in waiting)
+        self._since = {name: self._since.get(name) or at for name, at in since.items()}
+        self._set("leases", [_lease(one, self._since[one.lease]) for one in leases])
         self._set("account", self._with_held(self._single["account"], document))
-        queue = [
-            told.Waiting(one.request, one.kernel_id, one.gpus, one.user, one.notebook, one.yours)
-            for one in waiting
-        ]
-        self._set("queue", queue)
+        self._set("queue", [_waiting(one, self._since[one.request]) for one in waiting])
         asked = document.scheduler
         scheduler = (
             NO_SCHEDULER
@@ -245,6 +243,29 @@ class LiveState:
 
 def _placed(answer: ProgressAnswer) -> tuple[Any, ...]:
     return answer.rest, answer.holdings, answer.move
+
+
+def _at(ago_s: float | None, wall: float) -> float:
+    return 0.0 if ago_s is None else round(wall - ago_s, 1)
+
+
+def _lease(one: LeaseStatus, since: float) -> told.Lease:
+    gpus = list(one.gpus)
+    return told.Lease(one.lease, one.kernel_id, one.host, gpus, one.user, one.notebook, one.yours, since)
+
+
+def _waiting(one: WaitingStatus, since: float) -> told.Waiting:
+    return told.Waiting(
+        request=one.request,
+        kernel_id=one.kernel_id,
+        gpus=one.gpus,
+        user=one.user,
+        notebook=one.notebook,
+        yours=one.yours,
+        position=one.position,
+        since=since,
+        estimate_s=None if one.estimate_s is None else round(one.estimate_s),
+    )
 
 
 def _host(host: HostStatus) -> told.Host:

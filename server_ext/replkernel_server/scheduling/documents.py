@@ -96,7 +96,7 @@ class LeaseAnswer(msgspec.Struct):
     """A lease, with the seconds that are left of it.
 
     `user` is whose it is by the token, `yours` whether that is who asks; `notebook` is the path that the
-    kernel's router tells, empty where none does.
+    kernel's router tells, empty where none does. `held_s`: how long it has been held.
     """
 
     lease: str
@@ -110,6 +110,7 @@ class LeaseAnswer(msgspec.Struct):
     user: str = ""
     notebook: str = ""
     yours: bool = True
+    held_s: float = 0.0
 
 
 class Granted(msgspec.Struct):
@@ -168,7 +169,10 @@ class HostAnswer(msgspec.Struct):
 
 
 class WaitingAnswer(msgspec.Struct):
-    """A request that waits, and for what, in a clause; `user`, `notebook`, `yours` as with a lease."""
+    """A request that waits, and for what, in a clause; `user`, `notebook`, `yours` as with a lease.
+
+    `position` 1 is served next; `estimate_s` guesses how long it still waits, null where nothing is known.
+    """
 
     request: str
     kernel_id: str
@@ -177,6 +181,9 @@ class WaitingAnswer(msgspec.Struct):
     user: str = ""
     notebook: str = ""
     yours: bool = True
+    position: int = 0
+    waited_s: float = 0.0
+    estimate_s: float | None = None
 
 
 class ComingAnswer(msgspec.Struct):

@@ -145,6 +145,20 @@ def test_hosts_leases_and_queue_are_told_when_they_change() -> None:
     assert (changes.gone.hosts, changes.hosts, changes.queue, changes.leases) == (["h2"], [], [], None)
 
 
+def test_since_when_a_lease_is_held_and_a_cell_waits_does_not_change_while_it_does() -> None:
+    state = LiveState()
+    for wall, ago_s in ((1_000.0, 5.0), (1_002.0, 7.03)):
+        lease = LeaseStatus("l", "k", "h1", ("g0",), held_s=ago_s)
+        wish = WaitingStatus("w", "k2", 2, position=1, waited_s=ago_s, estimate_s=29.6)
+        state.agents_told(StatusDocument(leases=(lease,), waiting=(wish,)), [], wall)
+        told = state.snapshot(0)
+        assert (told.leases[0].since, told.queue[0].since) == (995.0, 995.0)
+        assert (told.queue[0].position, told.queue[0].estimate_s) == (1, 30)
+    assert state.flush(0) is not None and state.flush(0) is None
+    state.agents_told(StatusDocument(leases=(LeaseStatus("other"),)), [], 1_004.0)
+    assert state.snapshot(0).leases[0].since == 0.0, "an older scheduler does not tell"
+
+
 def test_a_move_of_a_replica_is_told_and_others_are_asked_when_it_begins_and_ends() -> None:
     state = LiveState()
     state.kernel_told("k", answer(), 0)

@@ -112,6 +112,8 @@ def test_whoever_moves_up_is_told_and_gets_an_estimate_once_leases_have_ended() 
     (told,) = of(LeaseQueued, effects)
     assert (told.request, told.position) == ("three", 1)
     assert told.estimate_s == 12.0, "as long as the one lease so far was held"
+    assert cluster.core.estimate_s(RequestId("three")) == 12.0
+    assert cluster.core.estimate_s(RequestId("two")) is None, "it waits no more"
 
 
 def test_an_event_tells_a_bounded_number_of_those_who_wait() -> None:

@@ -1,0 +1,80 @@
+// Who holds GPUs now, and who waits, as panel and dashboard say it. Run by `npm test` on compiled code.
+import assert from 'node:assert/strict';
+import { register } from 'node:module';
+import { test } from 'node:test';
+
+import * as React from 'react';
+import { renderToStaticMarkup } from 'react-dom/server';
+
+register('./endings.mjs', import.meta.url);
+const { NowTables } = await import('../lib/components/nowTables.js');
+const { LiveStore } = await import('../lib/models/live.js');
+const { heldNow, waitsNow } = await import('../lib/models/usage.js');
+const { notebookState } = await import('../lib/models/notebookState.js');
+
+const trans = (message, ...values) =>
+  values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
+const name = id => (id === 'k' ? 'mine.ipynb' : '');
+const gpu = (uuid, state, lease = '') => ({ uuid, model: 'H100', state, lease });
+const own = { user: 'ann', notebook: 'mine.ipynb', yours: true };
+const alices = { user: 'alice', notebook: 'work/train.ipynb', yours: false };
+const scheduler = { url: 'u', trouble: '', waiting: 2, subscription_ratio: 1 };
+const store = (more = {}) => {
+  const made = new LiveStore();
+  const nothing = { kernels: [], executions: [], hosts: [], leases: [], queue: [], account: null };
+  made.apply({ type: 'snapshot', seq: 0, now: 0, scheduler, ...nothing, ...more }, 0);
+  return made;
+};
+const gpus = [gpu('a', 'active', 'l'), gpu('b', 'lingering', 'm'), gpu('c', 'active'), gpu('d', 'active')];
+const hosts = [{ name: 'h1', state: 'up', gpus }];
+const leases = [
+  { lease: 'l', kernel_id: 'x', host: 'h1', gpus: ['a'], since: 100, ...alices },
+  { lease: 'm', kernel_id: 'k', host: 'h1', gpus: ['b'], since: 3700, ...own },
+  { lease: 'n', kernel_id: 'y', host: 'h1', gpus: [], since: 0, ...own }
+];
+
+test('who holds GPUs is told with what they do and cost, of strangers only how many', () => {
+  const rows = heldNow(store({ hosts, leases }), 7300, name, trans);
+  assert.deepEqual(
+    rows.map(({ who, gpus: some, host, use, gpuHours }) => [who, some, host, use, gpuHours]),
+    [
+      ['mine.ipynb', '1 × H100', 'h1', 'kept between cells', 1],
+      ['train.ipynb of alice', '1 × H100', 'h1', 'in use', 2],
+      ['another user', '2 × H100', 'h1', 'in use', null]
+    ]
+  );
+});
+
+test('a cell that waits has the place and the guess of its own line', () => {
+  const waiting = { request: 'q', kernel_id: 'k', gpus: 1, position: 3, since: 5, estimate_s: 90, ...own };
+  const others = { ...waiting, request: 'r', kernel_id: 'x', position: 4, estimate_s: 120, ...alices };
+  const cell = {
+    ...{ kernel_id: 'k', msg_id: 'e', cell_id: 'c', state: 'waiting', wanted: 1, model: '', gpus: [] },
+    ...{ position: 1, estimate_s: 30, trouble: '', wished_at: 6, accepted_at: 5 }
+  };
+  const kernel = { kernel_id: 'k', answers: true, rest: 'awake', state: 'idle', replicas: [], holdings: [] };
+  const made = store({ executions: [cell], kernels: [kernel], queue: [waiting, others] });
+  const rows = waitsNow(made, 10, name, trans);
+  assert.deepEqual(
+    rows.map(({ who, gpus: some, place, since }) => [who, some, place, since]),
+    [
+      ['mine.ipynb', '1 GPU', 'next in line · about 30 s', 6],
+      ['train.ipynb of alice', '1 GPU', 'number 4 in line · about 2 min', 5]
+    ]
+  );
+  assert.ok(notebookState(made, 'k', name, trans, 10).text.includes(rows[0].place));
+  const [older] = waitsNow(store({ queue: [{ ...others, position: 0, estimate_s: null }] }), 10, name, trans);
+  assert.equal(older.place, '', 'an older scheduler tells no place');
+});
+
+test('the tables say so where nobody holds a GPU, and count what they leave out', () => {
+  const text = made =>
+    renderToStaticMarkup(React.createElement(NowTables, { store: made, now: 10, name, trans }));
+  assert.match(text(store()), /Nobody holds a GPU\..*No cell waits for GPUs\./);
+  assert.equal(text(new LiveStore()), '');
+  const many = Array.from({ length: 120 }, (_, at) => ({ ...leases[0], lease: String(at) }));
+  assert.match(text(store({ leases: many })), /and 20 more/);
+  const away = store({ hosts, leases });
+  away.interrupted();
+  assert.match(text(away), /Reconnecting…/);
+});
