@@ -42,61 +42,84 @@ def play_all(
     source: Source, made: Sequence[Case], plan: Plan, output: Output, progress: Progress, processes: int = 1
 ) -> Played:
     """Play all cases; raise SimulationError. `plan` is what they have in common."""
-    files = source.files()
-    output.begin(source.paths, made)
-    shown: dict[int, Shown] = {}
-    try:
-        with source.spool(plan.seed, files=files, reading=progress.reading) as spool:
-            if not len(spool):
-                traces = ", ".join(map(str, source.paths))
-                raise SimulationError(f"{traces}: there is nothing in it that has work.")
-            document = Summary(
-                tuple(path.name for path in source.paths),
-                sum(file.bad for file in files),
-                sum(file.empty for file in files),
-                summary.of_trace(spool),
-                made[0].plan if len(made) == 1 else plan,
-                (),
-            )
-            _play_each(source, made, output, progress, processes, spool, document, shown)
-            runs = [shown[place] for place in range(len(made))]
-            document = document.with_runs(run.summary for run in runs)
-            if output.directory is not None:
-                output.write_summary(document)
-                output.write_tables(tables_of(document.runs) if len(made) > 1 else {})
-                output.write_report(_report(spool, document, made, runs))
-    except BaseException:
-        if output.directory is not None and shown:
-            progress.stopped(len(shown), len(made), str(output.directory))
-        raise
-    finally:
-        progress.clear()
-        output.discard(made)
-    return Played(files, document, runs)
+    return _Experiment(source, made, output, progress).play(plan, processes)
 
 
-def _play_each(
-    source: Source,
-    made: Sequence[Case],
-    output: Output,
-    progress: Progress,
-    processes: int,
-    spool: Spool,
-    document: Summary,
-    shown: dict[int, Shown],
-) -> None:
-    """Play the cases into `shown` by their place, and keep each as soon as it is over."""
-    marks = [] if output.directory is None else _marks(source, made)
-    for place, mark in enumerate(marks):
-        if (kept := output.kept_of(made[place], mark)) is not None:
-            shown[place] = Shown(kept.run, kept.picture)
-    left = [place for place in range(len(made)) if place not in shown]
-    for place, run in _runs(source, made, left, output, progress, processes, spool):
-        shown[place] = run
-        if marks:
-            assert run.picture is not None
-            output.keep(made[place], Kept(marks[place], run.summary, run.picture))
-            output.write_summary(document.with_runs(shown[one].summary for one in sorted(shown)))
+class _Experiment:
+    """The cases on one trace; `shown` has what was played so far, by the cases' places."""
+
+    def __init__(self, source: Source, made: Sequence[Case], output: Output, progress: Progress) -> None:
+        self.source, self.made, self.output, self.progress = source, made, output, progress
+        self.shown: dict[int, Shown] = {}
+
+    def play(self, plan: Plan, processes: int) -> Played:
+        source, made, output = self.source, self.made, self.output
+        files = source.files()
+        output.begin(source.paths, made)
+        try:
+            with source.spool(plan.seed, files=files, reading=self.progress.reading) as spool:
+                document = _without_runs(source, files, spool, made[0].plan if len(made) == 1 else plan)
+                self._play_each(spool, document, processes)
+                runs = [self.shown[place] for place in range(len(made))]
+                document = document.with_runs(run.summary for run in runs)
+                if output.directory is not None:
+                    output.write_summary(document)
+                    output.write_tables(tables_of(document.runs) if len(made) > 1 else {})
+                    output.write_report(_report(spool, document, made, runs))
+        except BaseException:
+            if output.directory is not None and self.shown:
+                self.progress.stopped(len(self.shown), len(made), str(output.directory))
+            raise
+        finally:
+            self.progress.clear()
+            output.discard(made)
+        return Played(files, document, runs)
+
+    def _play_each(self, spool: Spool, document: Summary, processes: int) -> None:
+        """Play the cases that no earlier command has, and keep each as soon as it is over."""
+        made, output, shown = self.made, self.output, self.shown
+        marks = [] if output.directory is None else _marks(self.source, made)
+        for place, mark in enumerate(marks):
+            if (kept := output.kept_of(made[place], mark)) is not None:
+                shown[place] = Shown(kept.run, kept.picture)
+        left = [place for place in range(len(made)) if place not in shown]
+        for place, run in self._runs(spool, left, processes):
+            shown[place] = run
+            if marks:
+                assert run.picture is not None
+                output.keep(made[place], Kept(marks[place], run.summary, run.picture))
+                output.write_summary(document.with_runs(shown[one].summary for one in sorted(shown)))
+
+    def _runs(self, spool: Spool, left: Sequence[int], processes: int) -> Iterator[tuple[int, Shown]]:
+        """Play those that are left, and yield their places and runs as they come."""
+        output, progress = self.output, self.progress
+        cases = [self.made[place] for place in left]
+        beside = min(processes, len(left))
+        if beside > 1 or (left and _draws_anew(self.source, self.made)):
+            watch = progress.playing_all(len(left))
+            together = play_side_by_side(self.source, cases, output, beside, watch)
+            for number, (place, run) in enumerate(together, 1):
+                progress.one_of(cases[place].title, run.summary.events, number, len(left))
+                yield left[place], run
+            return
+        for place, case in zip(left, cases, strict=True):
+            watched = progress.playing(case.title, len(spool))
+            yield place, play_case(spool, case, output, watch=watched, played=progress.played)
+
+
+def _without_runs(source: Source, files: Sequence[TraceFile], spool: Spool, plan: Plan) -> Summary:
+    """Return what is known before anything is played; raise SimulationError if there is nothing to play."""
+    if not len(spool):
+        traces = ", ".join(map(str, source.paths))
+        raise SimulationError(f"{traces}: there is nothing in it that has work.")
+    return Summary(
+        tuple(path.name for path in source.paths),
+        sum(file.bad for file in files),
+        sum(file.empty for file in files),
+        summary.of_trace(spool),
+        plan,
+        (),
+    )
 
 
 def _marks(source: Source, made: Sequence[Case]) -> list[str]:
@@ -107,29 +130,6 @@ def _marks(source: Source, made: Sequence[Case]) -> list[str]:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     about = (digests, msgspec.structs.replace(source, paths=()))
     return [hashlib.sha256(msgspec.json.encode((about, case))).hexdigest() for case in made]
-
-
-def _runs(
-    source: Source,
-    made: Sequence[Case],
-    left: Sequence[int],
-    output: Output,
-    progress: Progress,
-    processes: int,
-    spool: Spool,
-) -> Iterator[tuple[int, Shown]]:
-    """Play those that are left, and yield their places and runs as they come."""
-    cases = [made[place] for place in left]
-    if min(processes, len(left)) > 1 or (left and _draws_anew(source, made)):
-        watch = progress.playing_all(len(left))
-        together = play_side_by_side(source, cases, output, min(processes, len(left)), watch)
-        for number, (place, run) in enumerate(together, 1):
-            progress.one_of(cases[place].title, run.summary.events, number, len(left))
-            yield left[place], run
-        return
-    for place, case in zip(left, cases, strict=True):
-        watched = progress.playing(case.title, len(spool))
-        yield place, play_case(spool, case, output, watch=watched, played=progress.played)
 
 
 def _draws_anew(source: Source, made: Sequence[Case]) -> bool:
