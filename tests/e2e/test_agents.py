@@ -21,7 +21,7 @@ from tests.support.shared_place import _kernel_in_reach as _kernel_in_reach
 from tests.support.shared_place import _own_directories as _own_directories
 from tests.support.shared_place import place as place
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
 
 NOTEBOOK = "training.ipynb"
 BEGIN = """
