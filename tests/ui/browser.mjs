@@ -211,18 +211,6 @@ const commands = {
   async direction({ page: name, to }) {
     await pages.get(name).page.evaluate(now => (document.documentElement.dir = now), to);
   },
-  /** Zoom: a window of the same size then has room for so much less. */
-  async zoom({ page: name, by, width = 1280, height = 800 }) {
-    const { page } = pages.get(name);
-    const devtools = await page.context().newCDPSession(page);
-    await devtools.send('Emulation.setDeviceMetricsOverride', {
-      width: Math.round(width / by),
-      height: Math.round(height / by),
-      deviceScaleFactor: by,
-      mobile: false
-    });
-    await page.waitForTimeout(500);
-  },
   /** What moves by itself in what is ours. */
   async moving({ page: name }) {
     return pages.get(name).page.evaluate(() =>
