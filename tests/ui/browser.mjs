@@ -202,6 +202,33 @@ const commands = {
   async media({ page: name, ...media }) {
     await pages.get(name).page.emulateMedia(media);
   },
+  /** Have the page read from right to left, or from left to right. */
+  async direction({ page: name, to }) {
+    await pages.get(name).page.evaluate(now => (document.documentElement.dir = now), to);
+  },
+  /** What moves by itself in what is ours. */
+  async moving({ page: name }) {
+    return pages.get(name).page.evaluate(() =>
+      document
+        .getAnimations()
+        .map(one => [one.effect, one.effect?.getComputedTiming().duration])
+        .filter(([effect, lasts]) => effect?.target?.closest('[class*="jp-replkernel"]') && lasts > 0)
+        .map(([effect]) => effect.target.className)
+    );
+  },
+  /** What a screen reader reads of a part of the page, in its order: roles with their names. */
+  async tree({ page: name, query }) {
+    const { page } = pages.get(name);
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send('Accessibility.enable');
+    const { root } = await devtools.send('DOM.getDocument', { depth: 0 });
+    const { nodeId } = await devtools.send('DOM.querySelector', { nodeId: root.nodeId, selector: query });
+    const { nodes } = await devtools.send('Accessibility.queryAXTree', { nodeId });
+    await devtools.detach();
+    return nodes
+      .filter(node => !node.ignored && !['generic', 'InlineTextBox'].includes(node.role?.value))
+      .map(node => [node.role?.value ?? '', node.name?.value ?? '']);
+  },
   async hover({ page: name, query, text }) {
     const { page } = pages.get(name);
     await page

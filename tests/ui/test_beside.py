@@ -1,14 +1,12 @@
-"""The extension in Notebook 7, and in a JupyterLab that has other people's extensions as well."""
+"""The extension in a JupyterLab that has other people's extensions as well."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, lab_in_browser, panel, write_notebook
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, panel, write_notebook
 
 pytestmark = IN_BROWSER
 
@@ -16,34 +14,6 @@ REPLICATED = "Python 3 (replicated)"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 OTHERS = ("jupyter_collaboration", "jupyterlab_execute_time", "jupyterlab_nvdashboard")
 SLOW = "import time\nfor number in range(20):\n    print(number, flush=True)\n    time.sleep(0.5)"
-
-
-@pytest.fixture
-def notebook(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path, "-m", "notebook") as (lab, browser):
-        yield lab, browser
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("notebook") is None, reason="Notebook 7 is not installed: pip install notebook"
-)
-def test_notebook_7_has_the_line_and_the_panel(notebook: tuple[Lab, Browser]) -> None:
-    lab, browser = notebook
-    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)")
-    browser.do("open", "a", url=lab.url("notebooks/a.ipynb"), cells=2, height=800)
-    browser.wait("a", lambda: [one["execution_state"] for one in lab.call("GET", "api/kernels")] == ["idle"])
-    browser.do("run", "a", cell=1)
-    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
-    browser.do("command", "a", id="replkernel:show-panel", text="Replicated kernel: show GPUs")
-    browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
-    browser.do("run", "a", cell=2)
-    browser.wait("a", lambda: browser.text("a", 2) == "42\n" and browser.line("a", 2).endswith(" durable"))
-    assert browser.do("axe", "a", query=PANEL) == []
-    assert browser.do("clipped", "a") == []
-    browser.do("screenshot", "a", path=str(SHOTS / "notebook7-light.png"))
-    # Notebook 7 has an error of its own at its start, on stock kernels too.
-    assert [error for error in browser.do("state", "a")["errors"] if "@replkernel" in error] == []
 
 
 @pytest.mark.skipif(
