@@ -200,7 +200,7 @@ export interface IMove {
   trouble: string;
 }
 
-/** Why nothing was done. `reason`: `busy`, `hibernated`, `confirm`, `moved` or `refused`. */
+/** Why nothing was done. `reason` is one word: `busy`, `hibernated`, `confirm`, `moved`, `refused`, or of */
 export interface INotDone {
   message: string;
   reason: string;
