@@ -1,5 +1,7 @@
-"""polars' expressions and lazy frames with the functions in them, and series and frames of Python objects.
+"""polars' series, frames, lazy frames and expressions.
 
+An ordinary frame goes by polars' own pickle (`reduce_frame`); those of Python objects are taken apart, and so
+are functions in expressions and lazy frames.
 Law: imported only when polars is; what holds a function that polars would copy with the values of its
 globals is refused by name.
 """
