@@ -134,7 +134,11 @@ def _taken(line: KernelLine, cell: str) -> Row:
     deadline = time.monotonic() + TAKEN_LIMIT_S
     while (row := _row(line, cell, outputs=False)) is None:
         if time.monotonic() > deadline:
-            raise Refused("unheard", f"The kernel has not taken cell {cell} yet: send it again by this id.")
+            why = (
+                f"The kernel has not taken cell {cell} yet. If you have sent it before, it may have run and "
+                "be forgotten: look at the variables. Otherwise send it again by this id."
+            )
+            raise Refused("unheard", why)
         time.sleep(LOOK_S)
     return row
 

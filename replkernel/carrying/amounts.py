@@ -53,9 +53,9 @@ def _as_long_as_its_bytes(arguments: Sequence[Any], sizes: Sequence[int], length
     claimed = _count(shape) * _item_bytes(dtype)
     if data[0] == "i":
         return bool(0 <= data[1] < len(sizes) and sizes[data[1]] == claimed)
-    if data[0] == "y" and isinstance(data[1], bytes):
-        return len(data[1]) == claimed
-    return claimed <= UNMEASURED_BYTES_MAX
+    if data[0] != "y":
+        return False
+    return len(data[1]) == claimed if isinstance(data[1], bytes) else claimed <= UNMEASURED_BYTES_MAX
 
 
 def _as_many_as_are_written(arguments: Sequence[Any], sizes: Sequence[int], length: int) -> bool:

@@ -54,7 +54,8 @@ def described(
     found = {
         name: value
         for name, value in list(namespace.items())
-        if not name.startswith("_")
+        if type(name) is str
+        and not name.startswith("_")
         and not issubclass(type(value), ModuleType)
         and (name not in hidden or hidden[name] is not value)
     }
@@ -90,6 +91,8 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 
 def _dtype(value: Any) -> str:
+    if not any("dtype" in vars(base) for base in type(value).__mro__):
+        return ""  # It is a column of a frame that is called so.
     try:
         return str(value.dtype)[:TEXT_CHARS_MAX]
     except Exception:

@@ -208,6 +208,8 @@ class BlobCache:
         Chunks are then mapped there, copy on write, where they can be: all processes of the host share them.
         """
         self._check_size(ref)
+        if ref.size != target.nbytes:
+            raise self._files.damaged("a blob that is not as long as the memory that it is for")
         base = own_map if own_map is not None and _in_pages(ref) else None
         ends = list(itertools.accumulate(chunk.size for chunk in ref.chunks))
         jobs = [(chunk, target[end - chunk.size : end]) for chunk, end in zip(ref.chunks, ends, strict=True)]

@@ -116,6 +116,7 @@ class History:
                 named=named[-NAMES_MAX:],
                 unnamed=unnamed[-NAMES_MAX:],
                 branch=note.branch or before.branch,
+                looks=note.looks and before.looks,
             )
         self.state.pending = note
 

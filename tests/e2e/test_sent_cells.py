@@ -105,7 +105,7 @@ def test_a_cell_is_looked_at_and_interrupted_while_it_runs(sent: Sent) -> None:
     assert sent.ask("POST", f"cells/{cell}/interrupt")[0] == 200
     told = sent.wait(cell)
     assert (told["status"], told["reason"][:17]) == ("error", "KeyboardInterrupt")
-    assert sent.wait(behind)["status"] in ("ok", "error")
+    assert sent.wait(behind)["status"] == "ok", "what waits goes on"
 
 
 def test_outputs_are_bounded_and_say_so(sent: Sent) -> None:

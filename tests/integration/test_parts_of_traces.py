@@ -38,6 +38,8 @@ def test_a_window_is_counted_from_the_first_record_and_its_end_is_left_out() -> 
     }  # fmt: skip
     assert started(trace.window(30.0, load=0.5)) == {"j130": 0.0, "j160": 60.0, "j200": 140.0, "j260": 260.0}
     assert len(started(trace)) == 5, "the trace itself is as it was"
+    with pytest.raises(SimulationError, match="a part of a trace already"):
+        trace.window(until_s=100.0).window(load=2.0)
 
 
 def test_a_window_keeps_rows_in_memory_alive() -> None:

@@ -121,8 +121,7 @@ def test_who_has_the_key_is_answered_beside_silent_and_greedy_ones(listener: Lis
 
 def test_silent_connections_are_few_and_end(listener: Listener) -> None:
     with silent(listener.endpoint, 100) as strangers:
-        eventually(lambda: sum(not _closed(each) for each in strangers) <= 32, "few are kept")
-        assert not all(_closed(each) for each in strangers)
+        eventually(lambda: 0 < sum(not _closed(each) for each in strangers) <= 32, "few are kept")
         eventually(lambda: all(_closed(each) for each in strangers), "they end")
 
 

@@ -341,9 +341,9 @@ class CapturePickler(pickle.Pickler):
                 raise
             return self.bury(obj, "It is nested too deeply.")
         except Exception as error:
-            return self._by_dill(obj, error) or self.bury(obj, reducers.in_words(error, type(obj)))
+            return self._by_dill(obj) or self.bury(obj, reducers.in_words(error, type(obj)))
 
-    def _by_dill(self, obj: Any, error: Exception) -> Reduced | None:
+    def _by_dill(self, obj: Any) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
         try:
             found = by_dill.reduction_registered(obj)
@@ -351,8 +351,6 @@ class CapturePickler(pickle.Pickler):
             told = f"{type(raised).__name__}: {raised}"[:TOLD_CHARS_MAX]
             name = qualname_of(type(obj))
             return self.bury(obj, f"What was registered with dill for a {name} failed ({told}).")
-        if found is None and not isinstance(error, CannotTravel):
-            found = by_dill.reduction_by_name(obj)
         return None if found is None else self.checked(obj, found)
 
     def _plan(self, kind: type) -> Reducer:

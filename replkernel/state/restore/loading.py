@@ -134,7 +134,9 @@ def take_buffer(data: bytes | int) -> Any:
 
 def fill_from(data: bytes | int, target: memoryview, own_map: int | None = None) -> None:
     """Fill memory with in-band bytes or an out-of-band buffer; `own_map` as `BlobCache.fill` says."""
-    if isinstance(data, int):
+    if not isinstance(data, int):
+        target[:] = data
+    elif type(data) is int:
         _stack[-1].buffers.fill(data, target, own_map)
     else:
-        target[:] = data
+        raise TypeError("a truth is no buffer's number")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import msgspec
@@ -95,16 +96,18 @@ class _Experiment:
         output, progress = self.output, self.progress
         cases = [self.made[place] for place in left]
         beside = min(processes, len(left))
-        if beside > 1 or (left and _draws_anew(self.source, self.made)):
+        if beside > 1:
             watch = progress.playing_all(len(left))
             together = play_side_by_side(self.source, cases, output, beside, watch)
             for number, (place, run) in enumerate(together, 1):
                 progress.one_of(cases[place].title, run.summary.events, number, len(left))
                 yield left[place], run
             return
+        anew = _draws_anew(self.source, self.made)
         for place, case in zip(left, cases, strict=True):
             watched = progress.playing(case.title, len(spool))
-            yield place, play_case(spool, case, output, watch=watched, played=progress.played)
+            with self.source.spool(case.plan.seed) if anew else nullcontext(spool) as drawn:
+                yield place, play_case(drawn, case, output, watch=watched, played=progress.played)
 
 
 def _without_runs(source: Source, files: Sequence[TraceFile], spool: Spool, plan: Plan) -> Summary:

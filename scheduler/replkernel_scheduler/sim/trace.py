@@ -64,6 +64,8 @@ class Trace:
         """
         if from_s < 0 or not load > 0 or (until_s is not None and until_s <= from_s):
             raise SimulationError("A window begins at 0 or later, ends after that, and its load is above 0.")
+        if self.source.window != Window():
+            raise SimulationError("This is a part of a trace already: take the window of the whole one.")
         part = copy.copy(self)
         part.source = msgspec.structs.replace(self.source, window=Window(from_s, until_s, load))
         part._whole = self
@@ -133,6 +135,14 @@ def _mix(text: str) -> Mix:
     return mix
 
 
+def _is_missing(value: Any) -> bool:
+    """Tell NaN, NaT and pandas' NA, which is neither like itself nor not."""
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
 def _rows(rows: Any) -> list[Mapping[str, Any]]:
     """Return a table's rows as mappings, whichever library it is of."""
     for name in ("to_pylist", "to_dicts"):  # Arrow's, Polars'
@@ -141,7 +151,7 @@ def _rows(rows: Any) -> list[Mapping[str, Any]]:
             return found
     if hasattr(rows, "to_dict"):  # pandas'
         return [
-            {name: None if value != value else value for name, value in row.items()}
+            {name: None if _is_missing(value) else value for name, value in row.items()}
             for row in rows.to_dict("records")
         ]
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):

@@ -1,7 +1,7 @@
 """/replkernel/api/kernels/KERNEL/cells…, …/variables: cells that programs send and leave.
 
 Law: with the rights that Jupyter's own kernels need, and for kernels of this server's user alone; a request
-waits for a cell no longer than it says, and never in a thread.
+waits for a cell as long as it says, and for the kernel's word beyond that; between looks it holds no thread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,6 +28,8 @@ LOOK_S, LOOK_S_MAX = 0.1, 1.0
 WAITERS_MAX = 64
 """So many requests wait for cells at once; what comes on top is answered with how its cell stands now."""
 WAITING = "replkernel_cells_waited_for"
+_lookers = ThreadPoolExecutor(4, "replkernel-cells")
+"""Their own threads: a kernel that does not answer holds up nobody but those who wait for cells."""
 
 
 class CellsHandler(PastStateHandler):
@@ -99,7 +103,8 @@ class CellHandler(PastStateHandler):
         deadline, pause_s = time.monotonic() + wait_s, LOOK_S
         try:
             while (left := deadline - time.monotonic()) > 0:
-                seen = await asyncio.to_thread(look, kernel_id, dict(os.environ), cell, outputs=False)
+                looks = partial(look, kernel_id, dict(os.environ), cell, outputs=False)
+                seen = await asyncio.get_running_loop().run_in_executor(_lookers, looks)
                 if seen.over:
                     return
                 await asyncio.sleep(min(pause_s, left))

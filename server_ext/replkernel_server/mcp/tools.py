@@ -42,7 +42,7 @@ ImageBytes = Annotated[int, Field(ge=0, le=IMAGE_BYTES_MAX, description="Bytes o
 Seconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX)]
 
 _LOOKS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_RUNS = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=True)
+_RUNS = ToolAnnotations(destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 _ADDS = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _CHANGES = ToolAnnotations(destructive_hint=True, idempotent_hint=False, open_world_hint=False)
 

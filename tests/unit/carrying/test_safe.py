@@ -100,6 +100,9 @@ HOSTILE = {
     "a buffer that is too long": payload(
         pickle.BINBYTES + struct.pack("<I", 70_000), b".", head=Head(FORMAT_VERSION, ("x",), cuts=((5, 0),))
     ),
+    "a truth for a buffer's number": payload(
+        named("replkernel.loaders", "numpy:make_array"), b"(\x88", text("|u1"), b"K\x01\x85", b"NNNtR."
+    ),
     "no end": payload(b"N"),
     "nothing": b"",
     "a deep stack": payload(b"(" * 10_000, b"."),

@@ -51,6 +51,12 @@ def test_types_shapes_and_plain_values_are_told(value: Any, told: Variable) -> N
     assert one(value) == told
 
 
+def test_a_column_that_is_called_dtype_is_none() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert one(pandas.DataFrame({"dtype": [1, 2]})).dtype == ""
+    assert [each.name for each in described({"x": 1, 5: 2}, {}, []).variables] == ["x"]  # type: ignore[dict-item]
+
+
 def test_no_code_of_the_users_runs_for_it() -> None:
     value = Watched()
     ASKED.clear()

@@ -21,6 +21,7 @@ from replkernel.records import (
     Payload,
     ReplicaId,
     Seq,
+    Unaudited,
 )
 from replkernel.replication.components import TableState
 from replkernel.replication.entries import split_delta
@@ -221,6 +222,19 @@ def test_a_variable_that_was_only_looked_at_makes_no_point() -> None:
     made = book.run(component("other", b"1"), note=looked)
     assert book.machine.timeline().points[-1].mark == made
     book.machine.check_invariants()
+
+
+def test_a_change_that_is_checked_behind_a_look_is_a_step() -> None:
+    book = Notebook()
+    first = book.run(component("df", b"1"))
+    book.seq += 1
+    left = (Unaudited("df", 0, R1),)
+    book._apply(
+        Delta(Seq(book.seq), Fence(1), R1, book.seq, order=("df",), unaudited=left, note=Note(at=2.0))
+    )
+    looked = Note(at=3.0, looks=True, limits=MANY)
+    changed = book.run(component("df", b"2", also=("_replkernel_out_3",)), note=looked)
+    assert [point.mark for point in book.machine.timeline().points] == [first, changed]
 
 
 def test_a_cells_number_is_refused_where_its_point_is_not_kept_any_more() -> None:

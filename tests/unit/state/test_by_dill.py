@@ -1,4 +1,4 @@
-"""What only dill knows a way for, and what was registered with it, travels; what it would change stays."""
+"""What somebody registered with dill travels as that says; what dill alone would change stays."""
 
 from __future__ import annotations
 
@@ -49,14 +49,6 @@ def registered_with_dill() -> Iterator[None]:
 
 def refused(one: Notebook, code: str) -> list[str]:
     return [pin.reason for record in one.run(code, 1).components for pin in record.pins]
-
-
-def test_a_descriptor_of_pythons_own_classes_is_found_again_by_its_name() -> None:
-    one, two = pair()
-    two.take(one.run("made = vars(dict)['fromkeys']; seen = [made]", 1))
-    assert two["made"] is vars(dict)["fromkeys"]
-    assert two["seen"] == [two["made"]]
-    assert one.state.unfaithful == two.state.unfaithful == ()
 
 
 def test_a_type_registered_with_dill_is_copied_as_that_says_and_shared_as_before() -> None:

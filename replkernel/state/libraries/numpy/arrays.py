@@ -271,10 +271,11 @@ def reduce_memory(pickler: CapturePickler, memory: Memory) -> Any:
 @loader("numpy:make_array")
 def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write: bool, cls: Any) -> Any:
     """Return an array that owns its memory (called by payloads)."""
-    with in_own_map(math.prod(shape) * np.dtype(dtype).itemsize):
+    with in_own_map(math.prod(shape) * np.dtype(dtype).itemsize) as may_be_mapped:
         values = new_array(cls, shape, dtype, order=order)
     if values.nbytes:
-        loading.fill_from(data, memoryview(flat_bytes(values)), own_map_of(values))
+        own_map = own_map_of(values) if may_be_mapped else None
+        loading.fill_from(data, memoryview(flat_bytes(values)), own_map)
     if not may_write:
         values.flags.writeable = False
     return values

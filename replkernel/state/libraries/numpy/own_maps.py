@@ -90,23 +90,26 @@ def _ways() -> _Ways | None:
 
 
 @contextlib.contextmanager
-def in_own_map(size: int) -> Iterator[None]:
-    """Give arrays of this size that are made meanwhile a mapping of their own, if they are large enough."""
+def in_own_map(size: int) -> Iterator[bool]:
+    """Give arrays of this size that are made meanwhile a mapping of their own; yield whether that is so."""
     ways = _ways() if size >= WORTH_BYTES else None
     if ways is None or not ways.are_free():
-        yield
+        yield False
         return
     before = ways.set(ways.pages)
     try:
-        yield
+        yield True
     finally:
         ways.set(before)
 
 
 def own_map_of(values: Any) -> int | None:
-    """Return the address of an array that was made so, if its memory is a mapping of its own."""
+    """Return the address of an array that was made so, if its memory is a mapping of its own.
+
+    Only of such an array may this be asked: what stands before its memory is read.
+    """
     start = address(values)
-    if values.nbytes < WORTH_BYTES or start % PAGE or not values.flags.owndata or _ways() is None:
+    if values.nbytes < WORTH_BYTES or start % PAGE or not values.flags.owndata:
         return None
     # What glibc writes before memory that it mapped: how far back the mapping begins, its size and flags.
     before, size = (ctypes.c_size_t.from_address(start - back).value for back in (16, 8))
