@@ -99,7 +99,7 @@ def interrupt(kernel_id: str, env: Mapping[str, str], cell: str) -> SentCell:
         if row is not None and not row.over:
             if row.started is None and any(not each.over and each.started for each in rows):
                 raise Refused("not-running", f"Cell {cell} waits behind another one: interrupt that first.")
-            line.control("interrupt_request", {}, LOOK_LIMIT_S)
+            line.control("interrupt_request", {"msg_id": cell}, LOOK_LIMIT_S)
             row = _row(line, cell, outputs=False)
         return told(cell, row, None if row is None else _execution(line, cell), NOTHING)
 

@@ -35,6 +35,12 @@ class ExecuteOptions(Content, frozen=True):
         return hashlib.sha256(self.code.encode("utf-8", "replace")).hexdigest()
 
 
+class InterruptOptions(Content, frozen=True):
+    """Of an interrupt_request. With a `msg_id` it is meant for that execution, and for no other."""
+
+    msg_id: str = ""
+
+
 class ExecuteOutcome(Content, frozen=True):
     """Of an execute_reply or an execute_input."""
 
@@ -125,6 +131,7 @@ _decoders: dict[type[Content], msgspec.json.Decoder[Any]] = {
         ExecuteFault,
         ExecuteOptions,
         ExecuteOutcome,
+        InterruptOptions,
         ReplyMetadata,
         CommContent,
         CommInfoContent,

@@ -18,7 +18,7 @@ from replkernel.router import answers
 from replkernel.router.answers import Fault
 from replkernel.router.cell_end import CellEnds
 from replkernel.router.comms import COMM_TYPES
-from replkernel.router.contents import ExecuteOptions, ExecuteOutcome, ReplyMetadata, read
+from replkernel.router.contents import ExecuteOptions, ExecuteOutcome, InterruptOptions, ReplyMetadata, read
 from replkernel.router.doubts import said_of
 from replkernel.router.events import (
     Accepted,
@@ -502,11 +502,14 @@ class Shell:
         """Cancel the execution that waits to be started, with those behind it; else interrupt what runs.
 
         The channels of a client may overtake each other: a `request` that it made before it sent the cell is
-        not meant for that.
+        not meant for that, nor is one that names another execution.
         """
         first = next(iter(self._queue.executions), None)
         meant = first.request if self.running is None and first is not None else self.begun
         if request is not None and meant is not None and made_before(request, meant):
+            return []
+        target = "" if request is None else read(InterruptOptions, request.content).msg_id
+        if target and (meant is None or meant.header.msg_id != target):
             return []
         if self.running is not None or first is None:
             return self.interrupts.ask(self.running, self._parts.succession.designated(), now)

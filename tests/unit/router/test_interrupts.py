@@ -70,6 +70,16 @@ def test_sigint_reaches_the_running_cell_and_is_ignored_at_rest() -> None:
     assert signals(world) == [("r1", SIGINT)]
 
 
+def test_an_interrupt_that_names_a_cell_interrupts_no_other() -> None:
+    world = World().up()
+    cell = world.execute()
+    asked = world.request("interrupt_request", {"msg_id": "one that is over"}, channel="control")
+    assert signals(world) == []
+    assert world.seen(asked) == ["busy", "interrupt_reply:ok", "idle"]
+    world.request("interrupt_request", {"msg_id": cell}, channel="control")
+    assert signals(world) == [("r1", SIGINT)]
+
+
 def test_a_cell_that_goes_on_is_told_once_what_another_interrupt_does() -> None:
     world = World().up()
     cell = world.execute()
