@@ -24,7 +24,7 @@ LARGE_BYTES = 2 * 2**20
 """Smaller buffers are cleared when they are made: that costs less than not to."""
 
 WORTH_BYTES = 32 * 2**20
-"""Less is read. glibc gives what is at least so large a mapping of its own, whatever was freed before."""
+"""Less is read. glibc gives what is at least so large a mapping of its own, unless it has as much free."""
 
 _LOCAL_DISKS = frozenset({
     0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E,

@@ -58,6 +58,10 @@ def as_of(live: Live) -> str:
 
 def test_a_kept_variable_is_durable_now_and_then_and_a_crash_goes_back_to_that(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
+        eventually(
+            lambda: live.value("%replkernel status").count("standby on") == 2,
+            "both standbys: one that joins has the state settled",
+        )
         pid = int(live.value(TRAINING))
         eventually(lambda: " yes " in as_of(live), "a first version of the model")
         live.run("step()")

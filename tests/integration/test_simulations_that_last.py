@@ -104,6 +104,7 @@ def test_who_ends_a_command_keeps_what_is_over(processes: str, tmp_path: Path) -
     playing = subprocess.Popen(
         [sys.executable, "-m", "replkernel_scheduler.sim", str(trace), *options, "--out", str(out)],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # Else a background job's are deaf.
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (out / "summary.json").exists():

@@ -23,6 +23,13 @@ def test_each_cell_runs_on_another_machine_and_sees_the_same_variables(site: Sit
     site.start_server(executor="rotate")
     with site.page(site.open_notebook()) as page:
         page.run("import socket, numpy; rows = []; view = numpy.zeros(400_000)")
+        ran_on: set[str] = set()
+
+        def all_run() -> bool:
+            ran_on.add(page.run("print(socket.gethostname())").strip())
+            return ran_on == set(site.hosts)
+
+        wait_until(all_run, 60, "a replica that runs cells on each machine")
         cell = "rows.append({0}); view[{0}] = 1; print(socket.gethostname(), view.sum())"
         seen = [page.run(cell.format(turn)).split() for turn in range(6)]
         assert [total for _, total in seen] == [f"{turn}.0" for turn in range(1, 7)]

@@ -226,12 +226,11 @@ def test_a_damaged_reducer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numpy")
     one, two = pair()
     delta = one.run("import numpy\na=numpy.arange(20_000); b=[1]", 1)
-    whole = loading.take_buffer
 
-    def damaged(data: Any) -> Any:
-        return bytes(len(whole(data)))
+    def damaged(data: Any, target: memoryview, own_map: int | None = None) -> None:
+        target[:] = bytes(len(target))
 
-    monkeypatch.setattr(loading, "take_buffer", damaged)
+    monkeypatch.setattr(loading, "fill_from", damaged)
     two.take(delta)
     assert pins(two) == [("a", "numpy.ndarray", "r1")]
     assert two["b"] == [1]
