@@ -9,11 +9,9 @@ BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
-# Tests run in one process more than there are cores, at most 4, for they wait half of the time; those in a
-# browser, which wait less, in two. A file's tests stay together, in order.
-PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 3 ? n + 1 : 4)))
+# Tests run in as many processes as there are cores, at most 4; a file's tests stay together, in order.
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
-BROWSERS := $(if $(filter 0 1,$(PROCESSES)),,-n 2 --dist loadfile)
 TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
 # What Python has compiled is kept, whatever the shell says: to compile the tests anew takes as long as to run them.
@@ -135,7 +133,7 @@ soak: $(STAMP) ## a day of a notebook in minutes, beside a stock kernel: faults,
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 ui: $(STAMP) lab ## JupyterLab in a real browser, but for what is slow (needs node and chromium)
-	$(PYTEST) $(BROWSERS) tests/ui -m "not slow"
+	$(PYTEST) $(BESIDE) tests/ui -m "not slow"
 
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
 	$(BIN)/python -m tests.ui.pictures
