@@ -59,6 +59,16 @@ test('a process that died is told once: what, that the state is safe, and why', 
   assert.deepEqual(tell(6, { kernels: [kernel({ replicas: whole })] }), [], 'one notice, not two');
 });
 
+test('one that is no executor any more before its end is told has died as well', () => {
+  const { tell } = page();
+  tell(0);
+  const idle = more => [replica('r1', 'standby', more), replica('r2', 'standby'), replica('r3', 'standby')];
+  assert.deepEqual(tell(1, { kernels: [kernel({ replicas: idle({}) })] }), []);
+  assert.deepEqual(tell(2, { kernels: [kernel({ replicas: idle({ ...killed, pid: 0 }) })] }), []);
+  assert.equal(tell(5)[0][0], 'executorLost');
+  assert.deepEqual(tell(9, { kernels: [kernel({ replicas: idle({ ...killed, pid: 9 }) })] }), []);
+});
+
 test('a cell that was cut short can be run again, and lost changes are not called safe', () => {
   const { tell, store, news } = page();
   tell(0);

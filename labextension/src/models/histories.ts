@@ -12,6 +12,7 @@ import type { ITouched } from './live';
 const PATH = 'replkernel/api/kernels';
 /** Cells that follow one another quickly are followed by one question. */
 const SOON_MS = 300;
+const AGAIN_MS = 5000;
 
 /** Asks a person whether a notebook goes on without what cannot come back. */
 export type Confirm = (lost: readonly ILost[]) => Promise<boolean>;
@@ -184,6 +185,7 @@ export class Histories {
     } catch (error) {
       known.trouble = error instanceof Error ? error.message : String(error);
       this._changed.emit(kernelId);
+      this._soon(kernelId, AGAIN_MS);
     }
   }
 }

@@ -98,7 +98,7 @@ export class News {
     const before = this._seen.get(id);
     const well = kernel.replicas.filter(isWell).length;
     const resting = kernel.rest !== 'awake' && kernel.rest !== '';
-    const executor = kernel.replicas.find(one => one.role === 'executor') ?? null;
+    const executor = kernel.replicas.find(one => one.role === 'executor') ?? stillThere(kernel, before);
     this._seen.set(id, { executor, count: kernel.execution_count, resting });
     if (before !== undefined) {
       this._resumed(kernel, before, well, resting, notices);
@@ -232,4 +232,11 @@ export function hoursUsedUp(account: IAccount, trans: ITranslate): string {
 
 function cut(text: string): string {
   return text.length <= MESSAGE_MAX ? text : `${text.slice(0, MESSAGE_MAX - 1)}…`;
+}
+
+/** The executor of before, as long as nothing has happened to it: one that dies while it is asked something loses its role before its end is told. */
+function stillThere(kernel: IKernel, before: ISeen | undefined): IKernel['replicas'][number] | null {
+  const was = before?.executor ?? null;
+  const now = kernel.replicas.find(one => one.replica === was?.replica);
+  return now !== undefined && now.pid === was?.pid && now.last_death === was.last_death ? now : null;
 }
