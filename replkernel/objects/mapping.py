@@ -116,15 +116,9 @@ def _running_since() -> bytes:
 
 def note_whole(file: int) -> None:
     """Note with an open file that its bytes were seen to be what its name says, if its disk takes notes."""
-    if not hasattr(os, "setxattr") or not _running_since():
-        return
-    with contextlib.suppress(OSError):
-        mode = stat.S_IMODE(os.fstat(file).st_mode)
-        os.fchmod(file, mode | stat.S_IWUSR)  # Only who may write a file may make a note with it.
-        try:
+    if hasattr(os, "setxattr") and _running_since():
+        with contextlib.suppress(OSError):  # Of a file that is stored (0400) only root can note it.
             os.setxattr(file, _WHOLE, _running_since())
-        finally:
-            os.fchmod(file, mode & ~stat.S_IWUSR)
 
 
 def is_whole(file: int) -> bool:
