@@ -7,7 +7,6 @@ remembers it, whoever ends meanwhile.
 
 from __future__ import annotations
 
-import hashlib
 import time
 import uuid
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from replkernel.history_asking import LOOK_LIMIT_S, Refused
 from replkernel.kernel_record import KernelRecord, router_lives
 from replkernel.progress import REQUEST as PROGRESS
 from replkernel.progress import Execution, ProgressAnswer
-from replkernel.router.contents import Content
+from replkernel.router.contents import Content, ExecuteOptions
 from replkernel.router.replay import DETACHED
 from replkernel.sent_cells import (
     CELLS_TOLD_MAX,
@@ -67,18 +66,23 @@ def send(kernel_id: str, env: Mapping[str, str], wanted: NewCell) -> SentCell:
                 raise Refused("full", why)
             _post(line, cell, wanted)
             row = _taken(line, cell)
-        if row.code_digest != hashlib.sha256(wanted.code.encode("utf-8", "replace")).hexdigest():
+        if row.code_digest != ExecuteOptions(code=wanted.code).code_digest:
             raise Refused("taken", f"Another cell has the id {cell}: give this one an id of its own.")
         return told(cell, row, _execution(line, cell), NOTHING)
 
 
-def look(
-    kernel_id: str, env: Mapping[str, str], cell: str, bounds: Bounds = NOTHING, *, outputs: bool = True
-) -> SentCell:
+def look(kernel_id: str, env: Mapping[str, str], cell: str, bounds: Bounds = NOTHING) -> SentCell:
     """Return how a cell stands, with its outputs; one that the kernel does not know is `lost`."""
     with KernelLine(_served(kernel_id, env)) as line:
-        row = _row(line, cell, outputs=outputs)
+        row = _row(line, cell, outputs=True)
         return told(cell, row, None if row is None else _execution(line, cell), bounds)
+
+
+def is_over(kernel_id: str, env: Mapping[str, str], cell: str) -> bool:
+    """Tell whether nothing more is to be waited for: a cell has been answered, or is not known."""
+    with KernelLine(_served(kernel_id, env)) as line:
+        row = _row(line, cell, outputs=False)
+        return row is None or row.over
 
 
 def listed(kernel_id: str, env: Mapping[str, str]) -> SentCells:

@@ -11,6 +11,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.capture.registered import in_short
+from replkernel.state.python.class_registry import qualname_of
+
 Reduction = tuple[Any, ...]
 
 
@@ -38,12 +42,17 @@ class _Recorder:
 def reduction_registered(value: object) -> Reduction | None:
     """Return the reduction by a function that somebody registered for the type with `dill.register`, or None.
 
-    Raises what that function raises.
+    Raises CannotTravel where that function fails.
     """
     dill: Any = sys.modules.get("dill._dill")
     save = None if dill is None else dict.get(dill.Pickler.dispatch, type(value))
     if save is None or str(getattr(save, "__module__", "")).partition(".")[0] in ("dill", "pickle"):
         return None
     recorder = _Recorder()
-    save(recorder, value)
+    try:
+        save(recorder, value)
+    except Exception as error:
+        name = qualname_of(type(value))
+        told = in_short(error)
+        raise CannotTravel(f"What was registered with dill for a {name} failed ({told}).") from error
     return recorder.said[0] if len(recorder.said) == 1 else None

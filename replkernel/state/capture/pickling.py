@@ -30,7 +30,7 @@ from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_n
 from replkernel.state.format.shared_values import Value, memo_with
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.python import paths
-from replkernel.state.python.class_registry import module_of, qualname_of
+from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.deep import run_deep
 from replkernel.state.python.kinds import entry_of, kind_of
 from replkernel.state.seeds import SEED_TOKENS
@@ -51,7 +51,6 @@ Reduced = Any
 """What `reducer_override` may return: a reduce tuple, a global's name, or NotImplemented."""
 
 
-TOLD_CHARS_MAX = 200
 _MRO = type.__dict__["__mro__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
 """What the C pickler looks up by its name."""
@@ -347,10 +346,8 @@ class CapturePickler(pickle.Pickler):
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
         try:
             found = by_dill.reduction_registered(obj)
-        except Exception as raised:
-            told = f"{type(raised).__name__}: {raised}"[:TOLD_CHARS_MAX]
-            name = qualname_of(type(obj))
-            return self.bury(obj, f"What was registered with dill for a {name} failed ({told}).")
+        except CannotTravel as told:
+            return self.bury(obj, str(told))
         return None if found is None else self.checked(obj, found)
 
     def _plan(self, kind: type) -> Reducer:

@@ -98,7 +98,7 @@ def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, who
     except (Exception, *_ENDS) as error:
         if type(error) is RuntimeError and not pickler.careful:
             raise
-        raise CannotTravel(f"{whose} failed ({_in_short(error)}). {mend}") from None
+        raise CannotTravel(f"{whose} failed ({in_short(error)}). {mend}") from None
     if state is value:
         raise CannotTravel(f"{whose} returned the object itself. {_SIMPLER}")
     if id(state) in asked:
@@ -121,7 +121,7 @@ def _holds_itself(whose: str) -> str:
     return f"What {whose.replace('The r', 'the r', 1)} returned holds the object itself. {_SIMPLER}"
 
 
-def _in_short(error: BaseException) -> str:
+def in_short(error: BaseException) -> str:
     """Return what an error is and says, in one line of bounded length."""
     text = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
     return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"

@@ -17,7 +17,7 @@ import msgspec
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from replkernel.cell_asking import interrupt, listed, look, send, variables
+from replkernel.cell_asking import interrupt, is_over, listed, look, send, variables
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.sent_cells import WAIT_S_MAX, Bounds, NewCell, SentCell, SentCells
 from replkernel.variables import VariablesDocument
@@ -103,9 +103,8 @@ class CellHandler(PastStateHandler):
         deadline, pause_s = time.monotonic() + wait_s, LOOK_S
         try:
             while (left := deadline - time.monotonic()) > 0:
-                looks = partial(look, kernel_id, dict(os.environ), cell, outputs=False)
-                seen = await asyncio.get_running_loop().run_in_executor(_lookers, looks)
-                if seen.over:
+                asked = partial(is_over, kernel_id, dict(os.environ), cell)
+                if await asyncio.get_running_loop().run_in_executor(_lookers, asked):
                     return
                 await asyncio.sleep(min(pause_s, left))
                 pause_s = min(pause_s * 1.5, LOOK_S_MAX)

@@ -41,11 +41,12 @@ class OwnKernelHandler(ExtensionHandlerMixin, APIHandler):
         """Return a kernel's record, once one of ours that has just been started has it; raises 404."""
         manager: Any = self.kernel_manager
         deadline = time.monotonic() + RECORD_LIMIT_S
-        while read_record(data_dir(os.environ), kernel_id) is None and time.monotonic() < deadline:
-            if kernel_id not in manager or not replicated(manager.get_kernel(kernel_id)):
-                break
+        while (record := read_record(data_dir(os.environ), kernel_id)) is None:
+            ours = kernel_id in manager and replicated(manager.get_kernel(kernel_id))
+            if not ours or time.monotonic() > deadline:
+                return self.record_of(kernel_id)
             await asyncio.sleep(RECORD_LOOK_S)
-        return self.record_of(kernel_id)
+        return record
 
     def body(self, shape: type[Shape]) -> Shape:
         """Return the body; raises 400."""
