@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from msgspec import UNSET
+
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.types import CellUsage, KernelId, Usage, UserName
 
@@ -21,12 +23,12 @@ KERNELS_MAX = 200_000
 class Sums:
     """What a kernel or a user has used."""
 
-    __slots__ = ("busy_s", "cells", "gpu_s", "leased_s", "queued_s", "reserved_gpu_s")
+    __slots__ = ("busy_s", "cells", "cost", "gpu_s", "leased_s", "queued_s", "reserved_gpu_s")
 
     def __init__(self) -> None:
         """Start at nothing."""
         self.cells = 0
-        self.queued_s = self.leased_s = self.busy_s = self.gpu_s = self.reserved_gpu_s = 0.0
+        self.queued_s = self.leased_s = self.busy_s = self.gpu_s = self.reserved_gpu_s = self.cost = 0.0
 
     def add(self, row: CellUsage) -> None:
         """Add one row."""
@@ -35,6 +37,8 @@ class Sums:
         self.leased_s += row.leased_s
         self.busy_s += row.busy_s
         self.gpu_s += row.leased_s * row.gpus
+        if row.cost is not UNSET:
+            self.cost += row.cost
 
     def usage(self, reserved_gpu_s: float = 0.0) -> Usage:
         """Return the sums, with what reservations still running have cost so far."""
@@ -45,6 +49,7 @@ class Sums:
             self.busy_s,
             self.gpu_s,
             self.reserved_gpu_s + reserved_gpu_s,
+            self.cost or UNSET,
         )
 
 
@@ -103,7 +108,9 @@ class Accounts:
                 self._settle(sums, now)
             sums.live, sums.began, sums.since, sums.gpus = False, None, None, 0
 
-    def close(self, record: LeaseRecord, busy_s: float | None, now: float) -> CellUsage:
+    def close(
+        self, record: LeaseRecord, busy_s: float | None, now: float, cost: float | None = None
+    ) -> CellUsage:
         """Account for a lease whose use ends now, and return its row."""
         lease = record.lease
         leased_s = now - record.granted_at
@@ -118,6 +125,7 @@ class Accounts:
             record.granted_at - record.asked_at,
             leased_s,
             leased_s if busy_s is None else min(leased_s, max(0.0, busy_s)),
+            UNSET if cost is None else cost,
         )
         kernel = self.kernels.get(lease.kernel_id)
         if kernel is not None:

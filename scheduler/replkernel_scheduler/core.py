@@ -40,6 +40,7 @@ from replkernel_scheduler.events import (
     MoveAsked,
     Prewarmed,
     PrewarmFailed,
+    PricesSet,
     QuotaSet,
     ReplicaFailed,
     ReplicaLost,
@@ -69,6 +70,7 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     MigrationId,
+    Prices,
     RequestId,
     ReservationId,
     UserName,
@@ -195,6 +197,11 @@ class SchedulerCore:
         record = self._parts.leases.by_id.get(lease)
         return None if record is None else record.wish
 
+    @property
+    def prices(self) -> Prices | None:
+        """Return what is charged; None: nothing is."""
+        return self._parts.ledger.prices
+
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
         laws.check(self._parts)
@@ -212,7 +219,13 @@ class SchedulerCore:
         parts = self._parts
 
         def quota_set(event: QuotaSet) -> None:
-            parts.users.get(event.user).quota = event.quota
+            user = parts.users.get(event.user)
+            user.quota = event.quota
+            parts.ledger.belongs(user)
+
+        def month_began(_: MonthBegan) -> None:
+            parts.users.month_began(parts.now)
+            parts.ledger.month_began()
 
         def host_up(event: HostUp) -> None:
             self._scaling.begin()
@@ -243,7 +256,8 @@ class SchedulerCore:
             Prewarmed: self._warming.answered,
             PrewarmFailed: self._warming.answered,
             QuotaSet: quota_set,
-            MonthBegan: lambda _: parts.users.month_began(parts.now),
+            PricesSet: lambda event: parts.ledger.set_prices(event.prices),
+            MonthBegan: month_began,
             Resumed: self._leases.resume,
             TimeReached: lambda _: None,
         }

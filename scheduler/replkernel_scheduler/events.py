@@ -19,6 +19,7 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     MigrationId,
+    Prices,
     RequestId,
     ReservationId,
     UserName,
@@ -233,6 +234,12 @@ class QuotaSet(SchedulerEvent, frozen=True, tag=True, gc=False):
     quota: UserQuota
 
 
+class PricesSet(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """What hosts and GPUs cost from now on; None: nothing is charged."""
+
+    prices: Prices | None
+
+
 class MonthBegan(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A month begins: everybody's `gpu_hours_month` counts from nothing."""
 
@@ -288,6 +295,7 @@ Event: TypeAlias = (
     | Prewarmed
     | PrewarmFailed
     | QuotaSet
+    | PricesSet
     | MonthBegan
     | Resumed
     | TimeReached

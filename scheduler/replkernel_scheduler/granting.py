@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from replkernel_scheduler import wishes
 from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
@@ -46,7 +48,7 @@ class Granting:
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        why = why or user.problem(wish.gpus, parts.now)
+        why = why or user.problem(wish.gpus, parts.now) or parts.ledger.problem(user, wish.gpus)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return
@@ -99,6 +101,7 @@ class Granting:
             wish.ttl_s,
             parts.now + wish.ttl_s,
             wish.user,
+            parts.ledger.price_of(pool, wish.gpus) or UNSET,
         )
         record = LeaseRecord(lease, pool, wish, phase)
         record.asked_at, record.granted_at, record.estimate = waiting.asked_at, parts.now, waiting.estimate
@@ -119,6 +122,7 @@ class Granting:
         kernel = parts.kernels.by_id.get(lease.kernel_id)
         if kernel is not None and lease.gpus:
             kernel.last = lease.host
+        parts.ledger.started(record)
         if parts.policies.executor.anywhere:
             record.warm = self.warming.use(record.host)
         parts.timers.set(("lease", lease.lease), lease.expires_at)

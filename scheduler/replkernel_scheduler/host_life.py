@@ -105,6 +105,7 @@ class HostLife:
         for gpu in event.gpus:
             parts.hosts.owner[gpu.uuid] = host.name
         parts.hosts.index(host)
+        parts.ledger.host_offers(host)
         for waiting in [w for w in parts.queue.by_request.values() if host.name in w.wish.hosts]:
             self.granting.serving.stand_at(
                 waiting, self.granting.choosing.hosts_for(waiting.wish, None) or []
@@ -145,6 +146,7 @@ class HostLife:
                 record.pool.lingering += len(lease.gpus)
             elif record.phase == "reclaiming":
                 record.pool.reclaiming += len(lease.gpus)
+        parts.ledger.host_offers(host)
         if was_up:
             parts.hosts.index(host)
         self._reconsider(host)
@@ -206,6 +208,7 @@ class HostLife:
                 self.kernel_life.lose(kernel, host)
         for gpu in host.offered:
             del parts.hosts.owner[gpu.uuid]
+        parts.ledger.host_gone(host)
         del parts.hosts.by_name[host.name]
         parts.timers.cancel(("prewarm", host.name))
         self._reconsider(host)

@@ -23,10 +23,12 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     MigrationId,
+    UserName,
 )
 
 if TYPE_CHECKING:
     from replkernel_scheduler.leases import LeaseRecord
+    from replkernel_scheduler.ledger import Ledger
     from replkernel_scheduler.migrations import Migration
     from replkernel_scheduler.queue import Line
 
@@ -117,8 +119,10 @@ class Host:
         "offered",
         "pools",
         "prewarmed",
+        "rate",
         "released",
         "replicas",
+        "standing",
         "state",
         "subscribed",
         "warming",
@@ -136,6 +140,9 @@ class Host:
         self.replicas: dict[KernelId, KernelSpec] = {}
         self.hoped: dict[MigrationId, Migration] = {}
         """Those who look for a host, and for whom GPUs of this one are asked back."""
+        self.standing: dict[KernelId, tuple[UserName, int]] = {}
+        """The replicas that are charged for as standing by, whom, and how much; `rate` is the host's own."""
+        self.rate = 0
         self.line: Line = []
         self.claims: Line = []
         self.cpu_milli = self.memory_milli = self.cpu_free = self.memory_free = 0
@@ -229,6 +236,8 @@ class Hosts:
         """Those that are out of sight, of all that are known."""
         self.owner: dict[GpuUuid, HostName] = {}
         self.gpus = self.subscribed = 0
+        self.ledger: Ledger | None = None
+        """Who counts what replicas cost, once there is one."""
         self._index = LoadIndex(placement)
         self._stale: dict[Pool, None] = {}
         """Those that may have another load than the index knows."""
@@ -325,6 +334,8 @@ class Hosts:
             host.subscribed += sign * spec.gpus
             for pool in host.pools:
                 self.moved(pool)
+        if self.ledger is not None:
+            self.ledger.look(host, spec.kernel_id)
 
     def find(self, passes: Callable[[Load], bool]) -> Iterator[Pool]:
         """Return pools whose load passes, in the placement policy's order."""

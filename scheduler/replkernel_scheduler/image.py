@@ -27,6 +27,7 @@ from replkernel_scheduler.types import (
     LeasePhase,
     LeaseRequest,
     MigrationId,
+    Prices,
     RequestId,
     UserName,
     UserQuota,
@@ -139,6 +140,8 @@ class UserImage(Image, frozen=True, array_like=True, gc=False):
     since: float
     tag: float
     last_tag: float
+    money: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What was charged, until when that is counted, and what of it was before this month."""
 
 
 class SumsImage(Image, frozen=True, array_like=True, gc=False):
@@ -150,6 +153,7 @@ class SumsImage(Image, frozen=True, array_like=True, gc=False):
     busy_s: float
     gpu_s: float
     reserved_gpu_s: float
+    cost: float = 0.0
 
 
 class KernelSumsImage(Image, frozen=True, array_like=True, gc=False):
@@ -215,3 +219,6 @@ class CoreImage(Image, frozen=True, array_like=True, gc=False):
     timers: tuple[TimerImage, ...]
     timers_set: int
     history: tuple[tuple[float, Event], ...]
+    prices: Prices | None = None
+    provider: tuple[float, float] = (0.0, 0.0)
+    """What the hosts have cost, and until when that is counted."""

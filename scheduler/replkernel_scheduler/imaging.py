@@ -62,6 +62,8 @@ def take(parts: Parts) -> CoreImage:
         timers=tuple([TimerImage(*key, *due) for key, due in parts.timers.all()]),
         timers_set=parts.timers.number,
         history=tuple(parts.history.events()),
+        prices=parts.ledger.prices,
+        provider=(parts.ledger.provider.amount, parts.ledger.provider.since),
     )
 
 
@@ -145,6 +147,7 @@ def _users(parts: Parts) -> tuple[UserImage, ...]:
                 user.since,
                 user.tag,
                 user.last_tag,
+                (user.money.amount, user.money.since, user.money.before),
             )
             for user in parts.users.by_name.values()
         ]
@@ -161,7 +164,9 @@ def _kernel_sums(parts: Parts) -> tuple[KernelSumsImage, ...]:
 
 
 def _sums(sums: Sums) -> SumsImage:
-    return SumsImage(sums.cells, sums.queued_s, sums.leased_s, sums.busy_s, sums.gpu_s, sums.reserved_gpu_s)
+    return SumsImage(
+        sums.cells, sums.queued_s, sums.leased_s, sums.busy_s, sums.gpu_s, sums.reserved_gpu_s, sums.cost
+    )
 
 
 def _demand(parts: Parts) -> DemandImage:

@@ -26,6 +26,7 @@ def check(parts: Parts) -> None:
     _queue(parts)
     _users(parts)
     _migrations(parts)
+    _money(parts)
 
 
 def _require(holds: bool, law: str) -> None:
@@ -208,6 +209,26 @@ def _users(parts: Parts) -> None:
         _require(user.waited == waited, "what a user waits for is miscounted")
     committed = sum(len(record.lease.gpus) for record in records)
     _require(parts.demand.committed == committed, "the GPUs that compute are miscounted")
+
+
+def _money(parts: Parts) -> None:
+    """What is charged a second follows from what there is, whatever came before."""
+    ledger = parts.ledger
+    owed: dict[str, int] = {}
+    for host in parts.hosts.by_name.values():
+        active = [record for record in host.leases.values() if record.phase == "active"]
+        for record in host.leases.values():
+            due = ledger.rate_of(record.pool, len(record.lease.gpus)) if record in active else 0
+            _require(record.rate == due, "a lease is charged at another price")
+            owed[record.lease.user] = owed.get(record.lease.user, 0) + due
+        idle = set(host.replicas) - {record.lease.kernel_id for record in active}
+        _require(set(host.standing) == (idle if ledger.prices else set()), "a standby is not charged as one")
+        for charged, fee in host.standing.values():
+            owed[charged] = owed.get(charged, 0) + fee
+    for name, user in parts.users.by_name.items():
+        _require(user.money.rate == owed.get(name, 0), "a user is charged for what there is not")
+    rates = sum(host.rate for host in parts.hosts.by_name.values())
+    _require(ledger.provider.rate == rates, "hosts cost what they do not")
 
 
 def _looking(parts: Parts) -> None:

@@ -164,7 +164,7 @@ class LeaseLife:
 
     def _account(self, record: LeaseRecord, busy_s: float | None) -> None:
         parts = self.parts
-        row = parts.accounts.close(record, busy_s, parts.now)
+        row = parts.accounts.close(record, busy_s, parts.now, parts.ledger.closed(record))
         parts.users.get(row.user).tag += row.leased_s * row.gpus - record.estimate
         self._uncount(record)
         parts.kernels.answered(row.kernel_id, row.request)

@@ -37,6 +37,7 @@ class LeaseRecord:
         "lease",
         "phase",
         "pool",
+        "rate",
         "rested_at",
         "wanted_at",
         "warm",
@@ -50,6 +51,8 @@ class LeaseRecord:
         self.asked_at = self.granted_at = self.estimate = 0.0
         self.rested_at = self.wanted_at = self.held_gb = 0.0
         self.home: LeaseId | None = None
+        self.rate = 0
+        """What its user is charged while a cell uses it."""
         self.warm = False
         self.kept = False
         """Whether its kernel's state cannot leave its GPUs; told anew with each renewal, so never stored."""
@@ -177,6 +180,7 @@ def with_gpus(lease: Lease, gpus: tuple[GpuUuid, ...]) -> Lease:
         lease.ttl_s,
         lease.expires_at,
         lease.user,
+        lease.price,
     )
 
 
@@ -192,4 +196,5 @@ def until(lease: Lease, expires_at: float) -> Lease:
         lease.ttl_s,
         expires_at,
         lease.user,
+        lease.price,
     )

@@ -12,6 +12,7 @@ from replkernel_scheduler.history import History
 from replkernel_scheduler.hosts import Hosts
 from replkernel_scheduler.kernels import Kernels
 from replkernel_scheduler.leases import Leases
+from replkernel_scheduler.ledger import Ledger
 from replkernel_scheduler.migrations import Migrations
 from replkernel_scheduler.policies.protocol import Dice
 from replkernel_scheduler.prewarm import PrewarmRate
@@ -38,6 +39,8 @@ class Parts:
         self.kernels = Kernels(self.hosts)
         self.users = Users()
         self.accounts = Accounts()
+        self.ledger = Ledger(self)
+        self.hosts.ledger = self.ledger
         self.demand = Demand()
         self.migrations = Migrations()
         self.reservations = Reservations(settings.boot_s)

@@ -76,6 +76,7 @@ def _restore(parts: Parts, image: CoreImage) -> None:
         if up.state == "up":
             parts.hosts.index(up)
     parts.hosts.order_shapes(image.shapes)
+    _money(parts, image)
 
 
 def _host(parts: Parts, image: HostImage) -> None:
@@ -180,9 +181,21 @@ def _accounts(parts: Parts, image: CoreImage) -> None:
     accounts.mean_hold_s = image.mean_hold_s
 
 
+def _money(parts: Parts, image: CoreImage) -> None:
+    """Bring the rates back, which follow from what there is, then what was counted."""
+    for user in parts.users.by_name.values():
+        parts.ledger.belongs(user)
+    parts.ledger.set_prices(image.prices)
+    for entry in image.users:
+        meter = parts.users.get(entry.name).money
+        meter.amount, meter.since, meter.before = entry.money
+    parts.ledger.provider.amount, parts.ledger.provider.since = image.provider
+
+
 def _sums(sums: Sums, image: SumsImage) -> None:
     sums.cells, sums.queued_s, sums.leased_s = image.cells, image.queued_s, image.leased_s
     sums.busy_s, sums.gpu_s, sums.reserved_gpu_s = image.busy_s, image.gpu_s, image.reserved_gpu_s
+    sums.cost = image.cost
 
 
 def _migration(parts: Parts, image: MigrationImage) -> None:

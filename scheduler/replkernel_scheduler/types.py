@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, NewType, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 HostName = NewType("HostName", str)
 """The name of a host, which is the name of the agent that serves it."""
@@ -56,6 +57,28 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     memory_gb: float = 0.0
 
 
+class Prices(msgspec.Struct, frozen=True, gc=False):
+    """What hosts cost whoever provides them, and what users pay of it (spec 1.10).
+
+    `gpu_hour` has the price of one GPU of a model for an hour ("": of any other model), `host_hour` what a
+    host costs beside its GPUs. Users pay `factor` times that for the GPUs that their cells hold, and
+    `factor` times the share `standby` of a host for each replica that stands by.
+    """
+
+    gpu_hour: tuple[tuple[str, float], ...] = ()
+    host_hour: float = 0.0
+    factor: float = 1.15
+    standby: float = 0.125
+    currency: str = ""
+
+
+class Price(msgspec.Struct, frozen=True, gc=False):
+    """What a lease costs its user an hour."""
+
+    hour: float
+    currency: str = ""
+
+
 class HostShape(msgspec.Struct, frozen=True, gc=False):
     """What a host that is to be provisioned will offer."""
 
@@ -100,6 +123,8 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     ttl_s: float
     expires_at: float
     user: UserName = NOBODY
+    price: Price | UnsetType = UNSET
+    """Where there are prices."""
 
 
 class KernelSpec(msgspec.Struct, frozen=True, gc=False):
@@ -117,11 +142,16 @@ class KernelSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class UserQuota(msgspec.Struct, frozen=True, gc=False):
-    """What a user may have; None is no limit. A higher priority is served before a lower one."""
+    """What a user may have; None is no limit. A higher priority is served before a lower one.
+
+    `budget_month` is in the money of the prices. `group_budgets` are those that all members of a group share.
+    """
 
     gpu_quota: int | None = None
     gpu_hours_month: float | None = None
     priority: int = 0
+    budget_month: float | UnsetType = UNSET
+    group_budgets: tuple[tuple[str, float], ...] | UnsetType = UNSET
 
 
 class CellUsage(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +167,8 @@ class CellUsage(msgspec.Struct, frozen=True, gc=False):
     queued_s: float
     leased_s: float
     busy_s: float
+    cost: float | UnsetType = UNSET
+    """Where there are prices."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +180,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     busy_s: float
     gpu_s: float
     reserved_gpu_s: float
+    cost: float | UnsetType = UNSET
+    """What the cells cost, where any of it was counted."""
 
     @property
     def saved_gpu_s(self) -> float:

@@ -6,6 +6,7 @@ only grow until the month is over. The tag follows start-time fair queuing: whoe
 
 from __future__ import annotations
 
+from replkernel_scheduler.ledger import Meter
 from replkernel_scheduler.types import UserName, UserQuota
 
 HOUR_S = 3600.0
@@ -15,13 +16,15 @@ NO_QUOTA = UserQuota()
 class User:
     """One user."""
 
-    __slots__ = ("gpu_s_month", "held", "last_tag", "name", "quota", "since", "tag", "waited")
+    __slots__ = ("gpu_s_month", "held", "last_tag", "money", "name", "quota", "since", "tag", "waited")
 
     def __init__(self, name: UserName) -> None:
         """Start without limits."""
         self.name = name
         self.quota = NO_QUOTA
         self.held = self.waited = 0
+        self.money = Meter()
+        """What the user is charged."""
         self.gpu_s_month = self.since = self.tag = 0.0
         self.last_tag = 0.0
         """The turn that the newest request was given; it counts while one waits."""

@@ -6,6 +6,7 @@ Law: it is a copy; everything is sorted by id, so the same state encodes to the 
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler.types import (
     Fence,
@@ -17,6 +18,7 @@ from replkernel_scheduler.types import (
     LeasePhase,
     LeaseRequest,
     MigrationId,
+    Prices,
     RequestId,
     ReservationId,
     Usage,
@@ -105,6 +107,9 @@ class UserView(msgspec.Struct, frozen=True, gc=False):
     waited: int
     month_gpu_s: float
     usage: Usage
+    spent: float | UnsetType = UNSET
+    """What was charged in all, standbys too; with `spent_month`: where there are prices."""
+    spent_month: float | UnsetType = UNSET
 
 
 class KernelUsage(msgspec.Struct, frozen=True, gc=False):
@@ -114,6 +119,21 @@ class KernelUsage(msgspec.Struct, frozen=True, gc=False):
     user: UserName
     live: bool
     usage: Usage
+
+
+class MoneyView(msgspec.Struct, frozen=True, gc=False):
+    """What the hosts have cost, what users were charged, and what groups with a budget have spent."""
+
+    prices: Prices
+    cost: float
+    charged: float
+    groups: tuple[tuple[str, float], ...]
+    """What the members of each group with a budget have spent this month."""
+
+    @property
+    def margin(self) -> float | None:
+        """Return what is left of the revenue, as a share of it (spec 1.10); None without revenue."""
+        return (self.charged - self.cost) / self.charged if self.charged else None
 
 
 class ClusterView(msgspec.Struct, frozen=True, gc=False):
@@ -130,3 +150,4 @@ class ClusterView(msgspec.Struct, frozen=True, gc=False):
     users: tuple[UserView, ...]
     usage: tuple[KernelUsage, ...]
     subscription_limit_samples: tuple[float, ...]
+    money: MoneyView | UnsetType = UNSET

@@ -11,6 +11,9 @@ from heapq import merge
 from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from replkernel_scheduler.accounting import Sums
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.kernels import Kernel
@@ -25,6 +28,7 @@ from replkernel_scheduler.view import (
     KernelView,
     LeaseView,
     MigrationView,
+    MoneyView,
     ReservationView,
     UserView,
     WaitingView,
@@ -74,6 +78,7 @@ def in_slices(parts: Parts, tables: Collection[TableName]) -> Slices[ClusterView
         users=users,
         usage=usage,
         subscription_limit_samples=tuple(parts.demand.samples),
+        money=_money(parts),
     )
 
 
@@ -209,9 +214,22 @@ def _users(parts: Parts) -> Slices[tuple[UserView, ...]]:
     def view(name: UserName) -> UserView:
         user = parts.users.by_name[name]
         usage = parts.accounts.users.get(name, NOTHING).usage(running.get(name, 0.0))
-        return UserView(name, user.quota, user.held, user.waited, user.used_s(parts.now), usage)
+        view = UserView(name, user.quota, user.held, user.waited, user.used_s(parts.now), usage)
+        if parts.ledger.prices is None:
+            return view
+        money = user.money
+        return msgspec.structs.replace(view, spent=money.until(parts.now), spent_month=money.month(parts.now))
 
     return (yield from _each((yield from _sorted(list(parts.users.by_name))), view))
+
+
+def _money(parts: Parts) -> MoneyView | UnsetType:
+    ledger, now = parts.ledger, parts.now
+    if ledger.prices is None:
+        return UNSET
+    charged = sum(user.money.until(now) for user in parts.users.by_name.values())
+    groups = tuple((name, ledger.spent_of(name)) for name in sorted(ledger.groups))
+    return MoneyView(ledger.prices, ledger.provider.until(now), charged, groups)
 
 
 def _usage(parts: Parts) -> Slices[tuple[KernelUsage, ...]]:

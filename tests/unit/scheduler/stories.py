@@ -6,7 +6,7 @@ Law: a story is plain data, so that a failing one can be made smaller; what is d
 from __future__ import annotations
 
 import random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
@@ -41,6 +41,7 @@ from replkernel_scheduler.events import (
     MoveAsked,
     Prewarmed,
     PrewarmFailed,
+    PricesSet,
     QuotaSet,
     ReplicaFailed,
     ReplicaLost,
@@ -59,6 +60,7 @@ from replkernel_scheduler.types import (
     KernelSpec,
     Lease,
     LeaseRequest,
+    Prices,
     RequestId,
     UserName,
     UserQuota,
@@ -72,6 +74,7 @@ KINDS = (
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
+PRICES = (Prices((("A100", 1.5), ("", 0.7)), 0.9), Prices(host_hour=10.0, standby=0.3, currency="EUR"), None)
 
 
 class World:
@@ -146,11 +149,12 @@ class World:
                 hosts = self._hosts_of(kernel)
                 return KernelPinned(kernel, hosts[b % len(hosts)] if hosts and b % 3 else None)
             case "quota":
-                return QuotaSet(
-                    UserName(f"u{a % 3}"), UserQuota((None, 2, 6)[b % 3], (None, 0.5)[c % 2], b % 2)
-                )
+                money: dict[str, Any] = {"budget_month": 0.5} if c % 5 == 4 else {}
+                money |= {"group_budgets": (("g", 1.0),)} if c % 5 == 3 else {}
+                quota = UserQuota((None, 2, 6)[b % 3], (None, 0.5)[c % 2], b % 2, **money)
+                return QuotaSet(UserName(f"u{a % 3}"), quota)
             case "month":
-                return MonthBegan()
+                return MonthBegan() if b % 3 else PricesSet(PRICES[c % len(PRICES)])
             case "resumed":
                 return Resumed((0.0, 5.0, 60.0)[b % 3])
             case "withdraw":

@@ -1,0 +1,130 @@
+"""What hosts cost and users are charged: live as in the simulator, to the cent; and budgets that end it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec import UNSET
+from replkernel_scheduler.effects import LeaseRefused, UsageRecorded
+from replkernel_scheduler.events import MonthBegan, PricesSet, QuotaSet
+from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim.costs import FREE
+from replkernel_scheduler.sim.plan import Plan, settings_for
+from replkernel_scheduler.sim.records import Record, order
+from replkernel_scheduler.sim.simulation import Simulation
+from replkernel_scheduler.sim.way import way_named
+from replkernel_scheduler.types import Lease, Prices, UserName, UserQuota
+from replkernel_scheduler.view import MoneyView, UserView
+
+from tests.unit.scheduler.cluster import Cluster, granted, of
+from tests.unit.scheduler.test_simulation import Watched, cells
+
+HOUR_S = 3600.0
+EIGHT_FOR_TEN = Prices(host_hour=10.0, currency="USD")
+
+
+def priced(prices: Prices, gpus: int = 8, model: str = "") -> Cluster:
+    made = Cluster()
+    made.host("a", gpus, model)
+    made.feed(PricesSet(prices))
+    return made
+
+
+def money(cluster: Cluster) -> MoneyView:
+    found = cluster.core.view().money
+    assert isinstance(found, MoneyView)
+    return found
+
+
+def user(cluster: Cluster, name: str) -> UserView:
+    return next(view for view in cluster.core.view().users if view.user == name)
+
+
+def cost(cluster: Cluster, lease: Lease, hours: float) -> float:
+    (row,) = of(UsageRecorded, cluster.release(lease, after_s=hours * HOUR_S))
+    assert isinstance(row.usage.cost, float)
+    return row.usage.cost
+
+
+def test_four_gpus_and_a_standby_cost_what_the_paper_says() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    lease = granted(cluster.ask("one", gpus=4, kernel="k", user="u", ttl_s=HOUR_S * 9))
+    assert lease.price is not UNSET and (lease.price.hour, lease.price.currency) == (5.75, "USD")
+    assert cost(cluster, lease, 2.0) == pytest.approx(11.5)
+    standing = priced(EIGHT_FOR_TEN)
+    standing.kernel("k", gpus=4, replicas=1, user="u")
+    standing.now += HOUR_S
+    standing.feed(MonthBegan(), after_s=0.0)
+    assert user(standing, "u").spent == pytest.approx(1.4375), "a standby, for an hour"
+
+
+def test_a_replica_whose_kernel_runs_a_cell_there_is_no_standby() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    cluster.kernel("k", gpus=4, replicas=1, user="u")
+    lease = granted(cluster.ask("one", gpus=4, kernel="k", user="u", ttl_s=HOUR_S * 9, after_s=0.0))
+    assert cost(cluster, lease, 1.0) == pytest.approx(5.75)
+    assert user(cluster, "u").spent == pytest.approx(5.75), "nothing for the replica beside"
+
+
+def test_each_model_has_its_price_and_one_without_has_that_of_all_others() -> None:
+    prices = Prices((("H100", 4.0), ("", 1.0)), factor=1.0)
+    for model, hour in (("H100", 4.0), ("T4", 1.0)):
+        cluster = priced(prices, gpus=1, model=model)
+        assert cost(cluster, granted(cluster.ask("one", ttl_s=HOUR_S * 9)), 1.0) == pytest.approx(hour)
+
+
+def test_without_prices_nothing_has_a_cost() -> None:
+    cluster = Cluster()
+    cluster.host("a", 8)
+    lease = granted(cluster.ask("one"))
+    (row,) = of(UsageRecorded, cluster.release(lease))
+    assert (lease.price, row.usage.cost, cluster.core.view().money) == (UNSET, UNSET, UNSET)
+
+
+def test_who_has_spent_the_budget_is_refused_by_name_until_the_month_is_over() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    cluster.feed(QuotaSet(UserName("u"), UserQuota(budget_month=5.0)))
+    cost(cluster, granted(cluster.ask("one", gpus=4, user="u", ttl_s=HOUR_S * 9)), 1.0)
+    (refused,) = of(LeaseRefused, cluster.ask("two", user="u"))
+    assert "budget_month of u is 5 USD, and 5.75 are spent" in refused.why
+    granted(cluster.ask("free", gpus=0, user="u"))
+    granted(cluster.ask("other", user="v"))
+    cluster.feed(MonthBegan())
+    granted(cluster.ask("three", user="u"))
+
+
+def test_the_members_of_a_group_share_its_budget() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    quota = UserQuota(group_budgets=(("class", 8.0),))
+    for name in ("u", "v"):
+        cluster.feed(QuotaSet(UserName(name), quota))
+    cost(cluster, granted(cluster.ask("one", gpus=4, user="u", ttl_s=HOUR_S * 9)), 1.0)
+    cost(cluster, granted(cluster.ask("two", gpus=4, user="v", ttl_s=HOUR_S * 9)), 1.0)
+    (refused,) = of(LeaseRefused, cluster.ask("three", user="u"))
+    assert "group_budget_month of the group class is 8 USD, and its members have spent 11.50" in refused.why
+    assert money(cluster).groups == (("class", pytest.approx(11.5)),)
+    cluster.feed(QuotaSet(UserName("u"), UserQuota()))
+    granted(cluster.ask("four", user="u"))
+
+
+@pytest.mark.parametrize("policy", ["notebook", "notebook,scaling=buffered"])
+def test_a_day_costs_live_what_it_costs_in_the_simulator(policy: str) -> None:
+    dice, records = random.Random(3), list[Record]()
+    for number in range(40):
+        starts = sorted(dice.uniform(0.0, 80_000.0) for _ in range(6))
+        apart = [at for at, after in zip(starts, [*starts[1:], 1e9], strict=True) if after - at > 2_000.0]
+        made = cells(f"s{number}", *apart, duration_s=dice.uniform(10.0, 1_500.0), gpus=1 + number % 4)
+        records.extend(made)
+    plan, way = Plan(hosts=6, gpus_per_host=8, costs=FREE), way_named(policy)
+    core = Watched(random.Random(0), way.policies, settings_for(plan, way))
+    prices = plan.prices
+    core.handle(PricesSet(Prices((), prices.host_hour, prices.factor, prices.standby)), 0.0)
+    simulation = Simulation(sorted(records, key=order), min(r.at for r in records), way, plan, core=core)
+    simulated = summary.of_run(simulation.run(), simulation.now, simulation.events, way, plan).money
+    live = core.view().money
+    assert isinstance(live, MoneyView)
+    assert simulated.revenue > 100.0
+    assert live.cost == pytest.approx(simulated.cost)
+    assert live.charged == pytest.approx(simulated.revenue, rel=1e-6)
+    assert live.margin == pytest.approx(simulated.margin, rel=1e-4)
