@@ -34,6 +34,14 @@ test('leased GPUs are counted in the summary and named in the table', () => {
   ]);
 });
 
+test('what a cell cost is named with its currency, small amounts with more digits', () => {
+  const costs = (cost, currency) =>
+    Object.fromEntries(describe(readFacts({ replkernel: { ...reply, cost, currency } }), same)).Cost;
+  assert.equal(costs(1.5, 'EUR'), '1.50 EUR');
+  assert.equal(costs(0.00123, undefined), '0.0012');
+  assert.equal(costs('free', 'EUR'), undefined);
+});
+
 test('a fact of the wrong type is left out of the table', () => {
   const facts = readFacts({ replkernel: { ...reply, queued_s: 'soon', state_bytes: -1, durable: 1 } });
   assert.deepEqual(

@@ -142,12 +142,14 @@ def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description=(
             "Ask the scheduler (REPLKERNEL_SCHEDULER_URL, else the one on this machine) what was leased. "
             "Without options: the sums of each user as a table. GPU-hours are those that were leased; "
-            "'saved' is what holding the GPUs for the whole session would have cost on top."
+            "'saved' is what holding the GPUs for the whole session would have cost on top. Where the "
+            "scheduler has prices, 'cost' is what was charged."
         ),
         epilog=(
             "examples:\n"
             "  replkernel accounting                            who used how much, and what was saved\n"
             "  replkernel accounting --by kernel                the same for each kernel\n"
+            "  replkernel accounting --by cluster               what hosts cost, and the margin (admins)\n"
             "  replkernel accounting --csv > cells.csv          a row for each cell, for a spreadsheet\n"
             "  replkernel accounting --json --since 2026-01-31  the cells since a day (UTC), for programs\n"
         ),
@@ -158,7 +160,7 @@ def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
     form.add_argument("--json", action="store_true", help="write JSON")
     accounting.add_argument(
         "--by",
-        choices=("cell", "kernel", "user"),
+        choices=("cell", "kernel", "user", "cluster"),
         help="what a row is about (default: user; with --csv, --json or --since: cell)",
     )
     accounting.add_argument(

@@ -23,7 +23,11 @@ COLUMNS = {
     "cell": ("ended", "user", "kernel_id", "host", "gpus", "queued_s", "busy_s", "gpu_hours"),
     "kernel": ("kernel_id", "user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours"),
     "user": ("user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours"),
+    "cluster": ("currency", "cost", "charged", "margin"),
 }
+
+
+LISTS = {"cell": "cells", "kernel": "sums", "user": "sums", "cluster": "cluster"}
 
 
 def run_accounting(form: str, by: str | None, since: str) -> int:
@@ -39,11 +43,15 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
                 sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
             return 0
-        rows = _rows(ask(url, token, path, TABLE), "cells" if about == "cell" else "sums", COLUMNS[about])
+        rows = _rows(ask(url, token, path, TABLE), LISTS[about], COLUMNS[about])
     except NoAnswer as error:
         told = error.said if error.code != 401 else ""
         raise ReplkernelError(told or explained(url, os.environ, error)) from error
-    print("\n".join(describe(COLUMNS[about], rows, since)))
+    if about == "cluster" and not rows:
+        print("The scheduler has no prices: set REPLKERNEL_SCHEDULER_PRICES where it runs.")
+        return 0
+    priced = about != "cluster" and any(row.get("cost") is not None for row in rows)
+    print("\n".join(describe((*COLUMNS[about], *(("cost",) if priced else ())), rows, since)))
     return 0
 
 
@@ -65,7 +73,7 @@ def describe(columns: tuple[str, ...], rows: list[dict[str, Any]], since: str = 
     """Return rows as lines with columns one below the other."""
     if not rows:
         return [f"Nothing has been leased since {since}." if since else "Nothing has been leased yet."]
-    cells = [[_cell(row[name]) for name in columns] for row in rows]
+    cells = [[_cell(row.get(name)) for name in columns] for row in rows]
     widths = [max(len(line[n]) for line in [columns, *cells]) for n in range(len(columns))]
     lines = [[name.upper() for name in columns], *cells]
     return [
@@ -75,6 +83,8 @@ def describe(columns: tuple[str, ...], rows: list[dict[str, Any]], since: str = 
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:.3f}"
     text = "".join(mark if mark.isprintable() else "�" for mark in str(value)) or "-"

@@ -148,6 +148,11 @@ class Execution:
         self.envelope = msgspec.structs.replace(self.envelope, gpus=gpus)
         self.leased = time.monotonic()
 
+    def costs(self, price_hour: float, currency: str) -> None:
+        """Take note of what the lease that it has got costs an hour."""
+        if self.envelope is not None:
+            self.envelope = msgspec.structs.replace(self.envelope, price_hour=price_hour, currency=currency)
+
 
 class FetchRefused(BaseException):
     """Blobs did not come, so nothing is rebuilt and the cell is not run; `error` says why.

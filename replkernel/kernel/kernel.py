@@ -439,7 +439,10 @@ class ReplicatedKernel(AuditingKernel):
 
     def ask_router(self, question: GpuQuestion) -> GpuAnswer:
         """Ask the router in the middle of a cell; what keeps the answer from coming is in its `error`."""
-        return ask_router(self, self._identities("shell"), question)
+        answer = ask_router(self, self._identities("shell"), question)
+        if answer.price_hour and self._execution is not None:
+            self._execution.costs(answer.price_hour, answer.currency)
+        return answer
 
     def tell_router(self, question: GpuQuestion) -> None:
         """Tell the router something in the middle of a cell, and await no answer."""
@@ -492,11 +495,15 @@ class ReplicatedKernel(AuditingKernel):
 
 
 def _terms(execution: Execution) -> dict[str, Any]:
-    """Return on which GPUs an execution ran, how long it has had them by now, and how long it waited."""
+    """Return on which GPUs an execution ran, how long it has had them, what that costs; its wait."""
     envelope = execution.envelope
     gpus = list(envelope.gpus or ()) if envelope is not None else []
     lease_s = round(time.monotonic() - execution.leased, 6) if gpus else 0.0
-    return {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
+    terms = {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
+    if envelope is not None and envelope.price_hour:
+        terms["cost"] = round(envelope.price_hour * lease_s / 3600.0, 6)
+        terms["currency"] = envelope.currency
+    return terms
 
 
 def _texts_of(content: Any) -> list[str]:

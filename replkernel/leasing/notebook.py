@@ -38,10 +38,12 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """`text` is for people, on stdout; `error` is one sentence that names the fix, empty when all is well.
 
     `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in
-    time, and may when it is asked again.
+    time, and may when it is asked again. The lease costs `price_hour` of `currency`; 0: nothing is charged.
     """
 
     text: str = ""
     error: str = ""
     gpus: tuple[str, ...] = ()
     unheard: bool = False
+    price_hour: float = 0.0
+    currency: str = ""

@@ -263,7 +263,10 @@ class HostLeases(LeaseMessage, frozen=True):
 
 
 class GrantedLease(msgspec.Struct, frozen=True):
-    """An exclusive grant of `gpus` (UUIDs) on `host` for `ttl_s` seconds from now, unless renewed."""
+    """An exclusive grant of `gpus` (UUIDs) on `host` for `ttl_s` seconds from now, unless renewed.
+
+    It costs `price_hour` of `currency` while a cell uses it; 0: the scheduler has no prices.
+    """
 
     lease: str
     request: str
@@ -271,6 +274,8 @@ class GrantedLease(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...]
     fence: int
     ttl_s: float
+    price_hour: float = 0.0
+    currency: str = ""
 
 
 class Granted(LeaseMessage, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest, declines_gpus
+from replkernel.leasing.wire import GrantedLease
 from replkernel.router.events import Effect, Given, Log, ReplicaMessage
 from replkernel.router.holdings import Held
 from replkernel.router.leased_cells import LeasedCells
@@ -37,12 +38,12 @@ class MidCell:
         if running is None or running.request.header.msg_id != cell or running.replica != message.replica:
             return GpuAnswer(error=OVER), []
         if running.lease is not None:
-            return GpuAnswer(gpus=running.lease.gpus), []
+            return _of(running.lease), []
         if question.verb == "waive":
             return GpuAnswer(), self.over(running)
         held = self._leases.holdings.of_cell(cell)
         if held is not None:
-            return GpuAnswer(gpus=held.lease.gpus), self._begins(running, held, now)
+            return _of(held.lease), self._begins(running, held, now)
         if declines_gpus(running.request.frames[4], running.options.code):
             return GpuAnswer(error=DECLINED), []
         return self._wish(running, question, now)
@@ -77,3 +78,7 @@ class MidCell:
         """Take note that the cell does not wait any more: it has ended, or was interrupted."""
         left = self._leases.leave(running.request.header.msg_id)
         return [*self._leased.settle(running.request, "This cell does not wait for a GPU any more."), *left]
+
+
+def _of(lease: GrantedLease) -> GpuAnswer:
+    return GpuAnswer(gpus=lease.gpus, price_hour=lease.price_hour, currency=lease.currency)

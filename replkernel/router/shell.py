@@ -292,6 +292,7 @@ class Shell:
             vram_gb=leases.vram_limit(request.header.msg_id),
             interrupts=self.interrupts.next_is_free(),
             answered=self._ends.counts.answered_last,
+            price=(0.0, "") if lease is None else (lease.price_hour, lease.currency),
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)

@@ -398,6 +398,7 @@ class Succession:
         vram_gb: float = 0.0,
         interrupts: bool = True,
         answered: int = 0,
+        price: tuple[float, str] = (0.0, ""),
     ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again).
 
@@ -421,6 +422,8 @@ class Succession:
             vram_gb=vram_gb,
             interrupts=interrupts,
             afresh=self._loss.afresh(answered, self.logged),
+            price_hour=price[0],
+            currency=price[1],
         )
 
     def look(self) -> Envelope | None:

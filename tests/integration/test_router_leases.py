@@ -102,6 +102,14 @@ def leased(tmp_path: Path) -> Iterator[Callable[..., Leased]]:
         scheduler.stop()
 
 
+def test_a_reply_says_what_the_lease_has_cost(leased: Callable[..., Leased]) -> None:
+    one = leased()
+    assert "cost" not in one.run(SEEN, gpus=1)[1]
+    one.scheduler.price = (7_200.0, "EUR")
+    said = one.run(SEEN, gpus=2)[1]
+    assert (said["cost"], said["currency"]) == (pytest.approx(2 * said["lease_s"], rel=1e-3), "EUR")
+
+
 def test_a_cell_sees_the_gpus_of_its_lease_and_the_next_one_none(leased: Callable[..., Leased]) -> None:
     one = leased()
     printed, said = one.run(SEEN)

@@ -229,3 +229,33 @@ def test_the_command_prints_a_table_or_writes_csv_and_json() -> None:
     assert gone.returncode == 1 and "Traceback" not in gone.stderr
     assert "REPLKERNEL_SCHEDULER_URL" in gone.stderr
     assert "saved" in command(None, "--help").stdout
+
+
+def test_prices_are_charged_from_the_start_that_has_them_and_sums_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def accounts(service: Service, by: str) -> list[dict[str, Any]]:
+        (rows,) = json.loads(text(service, f"/api/v1/accounting?by={by}")[1]).values()
+        return list(rows)
+
+    with serving() as service:
+        host(service)
+        give_back(service, ask(service, "free")[1]["lease"])
+        assert [row["cost"] for row in accounts(service, "cell")] == [None]
+        assert accounts(service, "cluster") == []
+        assert service.end()[0] == 0
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_PRICES", "H100=1000000 host=1 currency=EUR")
+    with serving() as service:
+        give_back(service, ask(service, "paid", gpu_model="H100")[1]["lease"])
+        cost = [row["cost"] for row in accounts(service, "cell")][-1]
+        assert cost > 0
+        assert [row["cost"] for row in accounts(service, "user") if row["user"]] == [pytest.approx(cost)]
+        (cluster,) = accounts(service, "cluster")
+        assert cluster["currency"] == "EUR" and cluster["charged"] == pytest.approx(cost)
+        assert figures(service)["users_charged", "EUR"] == pytest.approx(cost)
+        service.rest.call("PUT", f"quotas/{own_user()}", {"budget_month": cost / 2})
+        code, told = ask(service, "more")
+        assert code == 409 and f"The budget_month of {own_user()} is" in told["why"]
+        service.kill()
+    with serving() as service:
+        assert [row["cost"] for row in accounts(service, "user") if row["user"]] == [pytest.approx(cost)]

@@ -53,6 +53,8 @@ class FakeScheduler:
         self.heard: list[tuple[str, FromClient]] = []
         """What was said, with who said it, in order."""
         self.leases: dict[str, GrantedLease] = {}
+        self.price = (0.0, "")
+        """What each lease costs an hour."""
         self.lingering: set[str] = set()
         self._gpus = {
             host: tuple(f"{host}-{number}" for number in range(count)) for host, count in gpus.items()
@@ -206,7 +208,13 @@ class FakeScheduler:
             self._fence += 1
             gpus = tuple(free[: wish.gpus])
             granted = GrantedLease(
-                f"lease-{self._fence}", wish.request, HostName(host), gpus, self._fence, self._ttl_s
+                f"lease-{self._fence}",
+                wish.request,
+                HostName(host),
+                gpus,
+                self._fence,
+                self._ttl_s,
+                *self.price,
             )
             self.leases[granted.lease], self._owners[granted.lease] = granted, name
             self._say(name, Granted(granted))

@@ -4,7 +4,7 @@ import * as React from 'react';
 import type { IAccount, IWaiting } from '../generated/live';
 import type { GpuUse, NameKernel } from '../models/cluster';
 import { count, countsInWords, LETTERS, useInWords, whose } from '../models/cluster';
-import { formatHours } from '../models/facts';
+import { formatHours, formatMoney } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
 import { waitsNow } from '../models/usage';
@@ -115,7 +115,7 @@ export function ClusterSection(props: {
 /** What the user has used, saved and may have. */
 export function AccountSection(props: { account: IAccount; trans: ITranslate }): React.JSX.Element {
   const { account, trans } = props;
-  const of = (value: string, limit: number | null): string =>
+  const of = (value: string, limit: number | string | null): string =>
     limit === null ? value : trans('%1 of %2', value, limit);
   const full = (used: number, limit: number | null): React.JSX.Element | null =>
     limit !== null && used >= limit ? (
@@ -143,6 +143,20 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
           {of(formatHours(account.gpu_hours_month), account.gpu_hours_month_quota)}{' '}
           {full(account.gpu_hours_month, account.gpu_hours_month_quota)}
         </dd>
+        {account.spent_month !== null && (
+          <>
+            <dt title={trans('What your cells and the replicas that stand by for them have cost')}>
+              {trans('Spent this month')}
+            </dt>
+            <dd>
+              {of(
+                formatMoney(account.spent_month, account.currency),
+                account.budget_month === null ? null : formatMoney(account.budget_month, account.currency)
+              )}{' '}
+              {full(account.spent_month, account.budget_month)}
+            </dd>
+          </>
+        )}
         <dt>{trans('GPUs now')}</dt>
         <dd>
           {of(String(account.gpus_held), account.gpu_quota)} {full(account.gpus_held, account.gpu_quota)}

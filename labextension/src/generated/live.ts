@@ -9,6 +9,9 @@ export interface IAccount {
   gpu_hours_month_quota: number | null;
   gpus_held: number;
   gpu_quota: number | null;
+  spent_month: number | null;
+  budget_month: number | null;
+  currency: string;
 }
 
 /** How much a GPU computed (0 to 1) at a Unix time, and how many GiB it held; `gpu` is `host/uuid`. */

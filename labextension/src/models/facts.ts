@@ -11,6 +11,8 @@ export interface ICellFacts {
   gpus: string[];
   /** Seconds for which the GPUs were leased, if any were. */
   leaseSeconds: number | null;
+  /** What the lease has cost, with its currency; null where nothing is charged. */
+  cost: string | null;
   /** Seconds that the request waited before it ran. */
   queuedSeconds: number | null;
   /** Bytes of replicated state after the cell. */
@@ -33,6 +35,17 @@ function asSize(value: unknown): number | null {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
 }
 
+/** Write money: `0.42 EUR`; small amounts with more digits. */
+export function formatMoney(amount: number, currency: string): string {
+  const digits = amount !== 0 && amount < 0.1 ? 4 : 2;
+  return `${amount.toFixed(digits)} ${currency}`.trim();
+}
+
+function asCost(cost: unknown, currency: unknown): string | null {
+  const amount = asSize(cost);
+  return amount === null ? null : formatMoney(amount, typeof currency === 'string' ? currency : '');
+}
+
 /** Read the facts out of a message's metadata; null when a stock kernel sent it. */
 export function readFacts(metadata: unknown): ICellFacts | null {
   const given = asRecord(asRecord(metadata)?.['replkernel']);
@@ -45,6 +58,7 @@ export function readFacts(metadata: unknown): ICellFacts | null {
     host: given['host'],
     gpus: gpus.filter((gpu): gpu is string => typeof gpu === 'string'),
     leaseSeconds: asSize(given['lease_s']),
+    cost: asCost(given['cost'], given['currency']),
     queuedSeconds: asSize(given['queued_s']),
     stateBytes: asSize(given['state_bytes']),
     durable: typeof given['durable'] === 'boolean' ? given['durable'] : null
@@ -108,6 +122,9 @@ export function describe(facts: ICellFacts, trans: Translate): Row[] {
   ];
   if (facts.leaseSeconds !== null && facts.gpus.length > 0) {
     rows.push([trans('GPU lease'), formatSeconds(facts.leaseSeconds)]);
+  }
+  if (facts.cost !== null) {
+    rows.push([trans('Cost'), facts.cost]);
   }
   if (facts.queuedSeconds !== null) {
     rows.push([trans('Waited'), formatSeconds(facts.queuedSeconds)]);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import UNSET
 from replkernel_scheduler.events import HostDrained, HostUndrained, KernelEnded, QuotaSet
 from replkernel_scheduler.types import HostName, UserName, UserQuota
 
@@ -97,6 +98,7 @@ class QuotasHandler(SchedulerHandler):
     async def get(self) -> None:
         """Answer with the quotas of whoever was ever seen."""
         view = await self.driver.view("users")
+        currency = "" if view.money is UNSET else view.money.prices.currency
         await self.answer_lists(
             quotas=(
                 QuotaAnswer(
@@ -107,6 +109,9 @@ class QuotasHandler(SchedulerHandler):
                     user.held,
                     user.waited,
                     round(user.month_gpu_s / HOUR_S, 9),
+                    None if user.quota.budget_month is UNSET else user.quota.budget_month,
+                    None if user.spent_month is UNSET else round(user.spent_month, 6),
+                    currency,
                 )
                 for user in view.users
                 if user.user and access.may_see(self.identity, user.user)
@@ -129,7 +134,8 @@ class QuotaHandler(SchedulerHandler):
         """Set a quota."""
         self.for_admins()
         body, name = self.body(QuotaBody), UserName(check_id(user, "user's name"))
-        quota = UserQuota(body.gpu_quota, body.gpu_hours_month, body.priority)
+        budget = UNSET if body.budget_month is None else body.budget_month
+        quota = UserQuota(body.gpu_quota, body.gpu_hours_month, body.priority, budget)
         self.channel.desk.quota_given(name, quota)
         await self.driver.apply(QuotaSet(name, quota))
         self.answer(200, Empty())

@@ -22,8 +22,10 @@ from replkernel_server.scheduling import access
 from replkernel_server.scheduling.accounting import (
     SINCE_CHARS_MAX,
     CellRow,
+    ClusterRow,
     SumRow,
     cell_row,
+    cluster_rows,
     csv_head,
     csv_lines,
     kernel_rows,
@@ -35,14 +37,24 @@ from replkernel_server.scheduling.past import Past
 
 FORMATS = ("json", "csv")
 PIECE_BYTES = 256 * 1024
-KINDS = ("cell", "kernel", "user")
+KINDS = ("cell", "kernel", "user", "cluster")
+
+
+TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
+    "cell": ("cells", CellRow),
+    "kernel": ("sums", SumRow),
+    "user": ("sums", SumRow),
+    "cluster": ("cluster", ClusterRow),
+}
+"""What each list is called, and what its rows are."""
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """The accounts; which of the two lists there is depends on `by`."""
+    """The accounts; which of the lists there is depends on `by`."""
 
     cells: list[CellRow] = []
     sums: list[SumRow] = []
+    cluster: list[ClusterRow] = []
 
 
 class MetricsHandler(SchedulerHandler):
@@ -99,7 +111,11 @@ class AccountingHandler(SchedulerHandler):
             {200: (Rows, "text/csv")},
             query=(
                 Query("format", Literal["json", "csv"], "json (default) or csv."),
-                Query("by", Literal["cell", "kernel", "user"], "What a row is about; cell is the default."),
+                Query(
+                    "by",
+                    Literal["cell", "kernel", "user", "cluster"],
+                    "What a row is about; cell is the default. The money of the whole cluster is for admins.",
+                ),
                 Query(
                     "since",
                     Annotated[str, msgspec.Meta(max_length=SINCE_CHARS_MAX)],
@@ -116,13 +132,17 @@ class AccountingHandler(SchedulerHandler):
         if given and by != "cell":
             raise BadRequest("since= goes with by=cell: sums are of all the time since the journal began.")
         since = parse_since(given)
+        if by == "cluster":
+            self.for_admins()
         await self.driver.settled()
         self.set_header("Content-Type", "text/csv; charset=utf-8" if form == "csv" else "application/json")
         self.set_header("Cache-Control", "no-store")
         table = _Csv() if form == "csv" else _Json()
-        self.write(table.head("cells" if by == "cell" else "sums", CellRow if by == "cell" else SumRow))
+        self.write(table.head(*TABLES[by]))
         try:
-            if by == "cell":
+            if by == "cluster":
+                self.write(table.lines(cluster_rows(await self.driver.view("users"))))
+            elif by == "cell":
                 await self._stream_cells(table, since)
             else:
                 await self._stream_sums(table, by)

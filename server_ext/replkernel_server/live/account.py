@@ -58,4 +58,7 @@ def account_of(user: str, quotas: list[QuotaAnswer], sums: list[SumRow]) -> Acco
         gpu_hours_month_quota=None if quota is None else quota.gpu_hours_month,
         gpus_held=0 if quota is None else quota.held,
         gpu_quota=None if quota is None else quota.gpu_quota,
+        spent_month=None if quota is None else quota.spent_month,
+        budget_month=None if quota is None else quota.budget_month,
+        currency="" if quota is None else quota.currency,
     )

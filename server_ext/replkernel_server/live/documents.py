@@ -189,6 +189,10 @@ class Account(msgspec.Struct, frozen=True):
     gpu_hours_month_quota: float | None
     gpus_held: int
     gpu_quota: int | None
+    spent_month: float | None
+    """With `currency`: where the scheduler has prices."""
+    budget_month: float | None
+    currency: str
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag_field="type", tag="snapshot"):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from replkernel_scheduler.types import CellUsage, Usage
 from replkernel_scheduler.view import ClusterView
 
@@ -38,6 +39,8 @@ class CellRow(msgspec.Struct, frozen=True):
     leased_s: float
     busy_s: float
     gpu_hours: float
+    cost: float | None = None
+    """What the user was charged, where there are prices."""
 
 
 class SumRow(msgspec.Struct, frozen=True):
@@ -52,6 +55,17 @@ class SumRow(msgspec.Struct, frozen=True):
     gpu_hours: float
     reserved_gpu_hours: float
     saved_gpu_hours: float
+    cost: float | None = None
+    """What a kernel's cells cost, or all that a user was charged, standbys too; where there are prices."""
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """What the hosts have cost since there are prices, what users were charged, and the margin of that."""
+
+    currency: str
+    cost: float
+    charged: float
+    margin: float | None
 
 
 def cell_row(entry: UsageEntry, usage: CellUsage) -> CellRow:
@@ -68,13 +82,14 @@ def cell_row(entry: UsageEntry, usage: CellUsage) -> CellRow:
         round(usage.leased_s, 6),
         round(usage.busy_s, 6),
         round(usage.leased_s * usage.gpus / HOUR_S, 9),
+        _money(usage.cost),
     )
 
 
 def kernel_rows(view: ClusterView) -> Iterator[SumRow]:
     """Yield one row a kernel, live or not."""
     for kernel in view.usage:
-        yield _sum_row(kernel.user, kernel.kernel_id, kernel.usage)
+        yield _sum_row(kernel.user, kernel.kernel_id, kernel.usage, kernel.usage.cost)
 
 
 def user_rows(view: ClusterView) -> Iterator[SumRow]:
@@ -82,10 +97,18 @@ def user_rows(view: ClusterView) -> Iterator[SumRow]:
     for user in view.users:
         if not user.user and not user.usage.cells:
             continue  # whose requests nobody could serve
-        yield _sum_row(user.user, "", user.usage)
+        yield _sum_row(user.user, "", user.usage, user.spent)
 
 
-def _sum_row(user: str, kernel_id: str, usage: Usage) -> SumRow:
+def cluster_rows(view: ClusterView) -> Iterator[ClusterRow]:
+    """Yield one row, if there are prices."""
+    money = view.money
+    if money is not UNSET:
+        margin = None if money.margin is None else round(money.margin, 6)
+        yield ClusterRow(money.prices.currency, round(money.cost, 6), round(money.charged, 6), margin)
+
+
+def _sum_row(user: str, kernel_id: str, usage: Usage, cost: float | UnsetType) -> SumRow:
     return SumRow(
         user,
         kernel_id,
@@ -96,7 +119,12 @@ def _sum_row(user: str, kernel_id: str, usage: Usage) -> SumRow:
         round(usage.gpu_s / HOUR_S, 9),
         round(usage.reserved_gpu_s / HOUR_S, 9),
         round(usage.saved_gpu_s / HOUR_S, 9),
+        _money(cost),
     )
+
+
+def _money(cost: float | UnsetType) -> float | None:
+    return None if cost is UNSET else round(cost, 6)
 
 
 def csv_head(shape: type[msgspec.Struct]) -> bytes:

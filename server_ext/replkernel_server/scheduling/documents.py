@@ -285,6 +285,8 @@ class QuotaBody(msgspec.Struct, forbid_unknown_fields=True):
     gpu_quota: Annotated[int, msgspec.Meta(ge=0, le=SIZE_MAX)] | None = None
     gpu_hours_month: Size | None = None
     priority: Annotated[int, msgspec.Meta(ge=-1_000, le=1_000)] = 0
+    budget_month: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+    """In the money of the prices."""
 
 
 class QuotaAnswer(msgspec.Struct):
@@ -297,6 +299,10 @@ class QuotaAnswer(msgspec.Struct):
     held: int
     waiting: int
     gpu_hours_used: float
+    budget_month: float | None = None
+    spent_month: float | None = None
+    """With `currency`: where there are prices."""
+    currency: str = ""
 
 
 class Quotas(msgspec.Struct):

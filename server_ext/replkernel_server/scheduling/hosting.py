@@ -12,7 +12,7 @@ import logging
 import time
 
 import msgspec
-from replkernel_scheduler.events import MonthBegan
+from replkernel_scheduler.events import MonthBegan, PricesSet
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import HostShape
 from tornado.routing import URLSpec
@@ -76,6 +76,8 @@ class Hosted:
         )
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
+        if recovered.core.prices != settings.prices:
+            await hosted.driver.apply(PricesSet(settings.prices))
         if launcher is not None:
             await hosted.launch(launcher)
         months = hosted._keep_months(recovered.wall or time.time())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec import UNSET
 from replkernel_scheduler.effects import (
     Effect,
     LeaseChanged,
@@ -70,7 +71,8 @@ def granted_lease(lease: Lease, now: float) -> GrantedLease:
     """Write a lease with the seconds that are left of it."""
     left_s = max(0.0, lease.expires_at - now)
     host, gpus = HostName(lease.host), tuple(str(gpu) for gpu in lease.gpus)
-    return GrantedLease(lease.lease, lease.request, host, gpus, lease.fence, left_s)
+    price = (0.0, "") if lease.price is UNSET else (lease.price.hour, lease.price.currency)
+    return GrantedLease(lease.lease, lease.request, host, gpus, lease.fence, left_s, *price)
 
 
 def _asker(request: RequestId, message: FromScheduler, owners: Owners) -> ToKernel | None:

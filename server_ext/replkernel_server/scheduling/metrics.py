@@ -9,6 +9,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec import UNSET
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -143,7 +144,26 @@ class _Gauges(Collector):
         )
         yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
         yield _gauge("migrations_running", "Replicas that move, or look for a host.", len(view.migrations))
+        yield from self._money()
         yield from self._journal()
+
+    def _money(self) -> Iterator[GaugeMetricFamily]:
+        money = self.view.money
+        cost: dict[tuple[str, ...], float] = {}
+        charged: dict[tuple[str, ...], float] = {}
+        margin: dict[tuple[str, ...], float] = {}
+        spent: dict[tuple[str, ...], float] = {}
+        if money is not UNSET:
+            currency = (money.prices.currency,)
+            cost[currency], charged[currency] = money.cost, money.charged
+            if money.margin is not None:
+                margin[currency] = money.margin
+            spent = {(name,): amount for name, amount in money.groups}
+        label = ["currency"]
+        yield _labelled("hosts_cost", "What hosts have cost since there are prices.", label, cost)
+        yield _labelled("users_charged", "What users were charged for that time.", label, charged)
+        yield _labelled("margin_ratio", "What is left of that after the hosts' cost.", label, margin)
+        yield _labelled("group_spent_month", "Spent by a group with a budget, this month.", ["group"], spent)
 
     def _journal(self) -> Iterator[GaugeMetricFamily]:
         journal = self.journal

@@ -1,8 +1,9 @@
 """What the properties of a user's groups give him: his quota.
 
 Law: pure; of several groups the best counts, property by property: the most GPUs, the most hours, the highest
-priority; a property that no group states is no limit, and null states that there is none. A property that
-makes no sense is refused by name: it neither lifts a limit nor sets one.
+priority; a property that no group states is no limit, and null states that there is none. A budget of the
+group itself counts for all of its members, whatever other groups they are in. A property that makes no sense
+is refused by name: it neither lifts a limit nor sets one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
+from msgspec import UNSET
 from replkernel_scheduler.types import UserQuota
 
 from replkernel_server.scheduling.identity import IdentityUnknown
@@ -18,6 +20,8 @@ PROPERTIES: dict[str, tuple[float, float, bool]] = {
     "gpu_quota": (0, 1_000_000, True),
     "gpu_hours_month": (0, 1e9, False),
     "priority": (-1_000, 1_000, True),
+    "budget_month": (0, 1e9, False),
+    "group_budget_month": (0, 1e9, False),
 }
 """The properties of a group that count: the least, the most, and whether it is a whole number."""
 
@@ -25,11 +29,15 @@ PROPERTIES: dict[str, tuple[float, float, bool]] = {
 def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
     """Return the best that the groups' properties give; raises IdentityUnknown for one without sense."""
     gpus, hours = _stated(groups, "gpu_quota"), _stated(groups, "gpu_hours_month")
-    priority = _stated(groups, "priority")
+    priority, budget = _stated(groups, "priority"), _stated(groups, "budget_month")
+    shared = [(name, _stated({name: found}, "group_budget_month")) for name, found in sorted(groups.items())]
+    limits = tuple((name, limit) for name, stated in shared for limit in stated if limit < inf)
     return UserQuota(
         gpu_quota=int(max(gpus)) if gpus and inf not in gpus else None,
         gpu_hours_month=max(hours) if hours and inf not in hours else None,
         priority=int(max(priority, default=0)),
+        budget_month=max(budget) if budget and inf not in budget else UNSET,
+        group_budgets=limits or UNSET,
     )
 
 

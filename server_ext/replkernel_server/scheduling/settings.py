@@ -11,16 +11,19 @@ from pathlib import Path
 
 import msgspec
 from replkernel_scheduler.bounds import UserBounds
+from replkernel_scheduler.types import Prices
 
 from replkernel.settings import SettingDoc, data_dir
 from replkernel.spelling import PREFIX
 from replkernel_server.errors import ServiceSettingError
+from replkernel_server.scheduling.prices import read_prices
 
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
 AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 HOST_AWAY = "REPLKERNEL_SCHEDULER_HOST_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
+PRICES = "REPLKERNEL_SCHEDULER_PRICES"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
@@ -58,6 +61,12 @@ SETTING_DOCS = (
         "policies",
         "notebook",
         "The set of policies and those that replace its own: `notebook placement=spread order=fifo`.",
+    ),
+    SettingDoc(
+        PRICES,
+        "prices",
+        "none",
+        "What an hour of a GPU, by its model, and of a host costs: `H100=4.5 other=1 host=0.4 currency=EUR`.",
     ),
     SettingDoc(
         USER + "REQUESTS",
@@ -100,6 +109,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     away_s: float = 60.0
     host_away_s: float = HOST_AWAY_S
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
+    prices: Prices | None = None
     user_requests: int = 256
     user_leases: int = 256
     user_connections: int = 512
@@ -125,7 +135,7 @@ def scheduler_dir(env: Mapping[str, str]) -> Path:
 
 def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     """Read the settings from `env`; raise ServiceSettingError for one that cannot be used."""
-    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES):
+    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES, PRICES):
         if len(env.get(name, "")) > TEXT_CHARS_MAX:
             raise ServiceSettingError(
                 f"{name} is longer than {TEXT_CHARS_MAX} characters: correct or unset it."
@@ -144,6 +154,7 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         user_connections=_count(env, "CONNECTIONS", 512, 20_000),
         user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
         user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
+        prices=read_prices(PRICES, env.get(PRICES, "")),
     )
 
 

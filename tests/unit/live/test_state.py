@@ -184,10 +184,17 @@ def test_a_silent_router_is_told_until_it_answers() -> None:
 def test_the_account_is_ones_own() -> None:
     quotas = [QuotaAnswer("ann", 4, 100.0, 0, 1, 0, 12.5), QuotaAnswer("bob", None, None, 0, 0, 0, 0.0)]
     sums = [SumRow("ann", "", 3, 0.0, 0.0, 0.0, 2.0, 9.0, 7.0)]
-    assert account_of("ann", quotas, sums) == Account("ann", 12.5, 7.0, 12.5, 100.0, 1, 4)
+    assert account_of("ann", quotas, sums) == Account("ann", 12.5, 7.0, 12.5, 100.0, 1, 4, None, None, "")
     assert account_of("", quotas, sums) is None
     assert account_of("", quotas[:1], sums) == account_of("ann", quotas, sums)
     assert account_of("eve", quotas, sums) is None
+
+
+def test_an_account_has_the_months_money_where_there_are_prices() -> None:
+    quotas = [QuotaAnswer("ann", None, None, 0, 0, 0, 0.0, 50.0, 12.25, "EUR")]
+    account = account_of("ann", quotas, [])
+    assert account is not None
+    assert (account.spent_month, account.budget_month, account.currency) == (12.25, 50.0, "EUR")
 
 
 def test_hours_used_are_never_less_than_those_of_this_month() -> None:
@@ -200,12 +207,12 @@ def test_the_gpus_of_an_account_are_those_of_the_grid_beside_it() -> None:
     state = LiveState()
     leases = tuple(LeaseStatus(name, "k", "h1", (f"g{name}",)) for name in "ab")
     document = StatusDocument(leases=leases, scheduler=SchedulerStatus("u"))
-    state.account_told(Account("ann", 0.0, 0.0, 0.0, None, 2, 4))
+    state.account_told(Account("ann", 0.0, 0.0, 0.0, None, 2, 4, None, None, ""))
     for held in (leases, leases[:1], ()):
         state.agents_told(msgspec.structs.replace(document, leases=held), [])
         account = state.snapshot(0).account
         assert account is not None and account.gpus_held == len(held)
-    state.account_told(Account("ann", 0.0, 0.0, 0.0, None, 2, 4))
+    state.account_told(Account("ann", 0.0, 0.0, 0.0, None, 2, 4, None, None, ""))
     account = state.snapshot(0).account
     assert account is not None and account.gpus_held == 0
 

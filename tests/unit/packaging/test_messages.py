@@ -40,6 +40,7 @@ NOT_FOR_PEOPLE = {
     "replkernel_server/scheduling/router_desk": "refusals of the scheduler's channel, which routers read",
     "replkernel_server/scheduling/metrics.py": "help of metrics",
     "replkernel_server/scheduling/openapi": "descriptions of the REST API",
+    "replkernel_server/scheduling/prices.py": "SettingError, which names the setting and what to write",
     "replkernel_server/scheduling/settings.py": "SettingError, which names the setting and what to write",
     "replkernel/settings.py": "SettingError, which names the setting and what to write",
     "replkernel/spelling.py": "SettingError, which names the setting and what to write",

@@ -16,6 +16,13 @@ from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.way import way_named
 from replkernel_scheduler.types import Lease, Prices, UserName, UserQuota
 from replkernel_scheduler.view import MoneyView, UserView
+from replkernel_server.errors import ServiceSettingError
+from replkernel_server.scheduling.accounting import cluster_rows, kernel_rows, user_rows
+from replkernel_server.scheduling.identity import IdentityUnknown
+from replkernel_server.scheduling.messages import granted_lease
+from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metrics
+from replkernel_server.scheduling.prices import read_prices
+from replkernel_server.scheduling.quotas import quota_of
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 from tests.unit.scheduler.test_simulation import Watched, cells
@@ -103,9 +110,51 @@ def test_the_members_of_a_group_share_its_budget() -> None:
     cost(cluster, granted(cluster.ask("two", gpus=4, user="v", ttl_s=HOUR_S * 9)), 1.0)
     (refused,) = of(LeaseRefused, cluster.ask("three", user="u"))
     assert "group_budget_month of the group class is 8 USD, and its members have spent 11.50" in refused.why
-    assert money(cluster).groups == (("class", pytest.approx(11.5)),)
+    assert dict(money(cluster).groups) == pytest.approx({"class": 11.5})
     cluster.feed(QuotaSet(UserName("u"), UserQuota()))
     granted(cluster.ask("four", user="u"))
+
+
+def test_figures_and_accounts_have_the_money() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    metrics = Metrics(cluster.core.view())
+    cost(cluster, granted(cluster.ask("one", gpus=8, kernel="k", user="u", ttl_s=HOUR_S * 9)), 2.0)
+    view = cluster.core.view()
+    (row,) = cluster_rows(view)
+    assert (row.currency, row.cost, row.charged) == ("USD", pytest.approx(20.0, abs=0.01), 23.0)
+    assert row.margin == pytest.approx(3 / 23, abs=0.001)
+    assert [each.cost for each in user_rows(view) if each.user == "u"] == [23.0]
+    assert [each.cost for each in kernel_rows(view) if each.kernel_id == "k"] == [23.0]
+    text = metrics.write(view, JournalFigures(1, 1), Clients({}, {})).decode()
+    assert 'replkernel_scheduler_users_charged{currency="USD"} 23.0' in text
+    assert list(cluster_rows(Cluster().core.view())) == []
+
+
+def test_an_administrator_writes_prices_by_the_names_that_people_use() -> None:
+    found = read_prices(
+        "P", "NVIDIA_H100=4.5 rtx-4090=0.5 other=1 host=0.4 factor=1.2 standby=0 currency=EUR"
+    )
+    assert found == Prices((("", 1.0), ("H100", 4.5), ("RTX 4090", 0.5)), 0.4, 1.2, 0.0, "EUR")
+    assert read_prices("P", "  ") is None
+    for text in ("H100", "H100=-1", "H100=nan", "host=much", "currency=", "H100=1e9"):
+        with pytest.raises(ServiceSettingError, match=r"^P has"):
+            read_prices("P", text)
+
+
+def test_a_group_states_a_budget_for_each_member_and_one_for_all() -> None:
+    groups = {"a": {"budget_month": 10}, "b": {"budget_month": 20.5, "group_budget_month": 100}}
+    quota = quota_of(groups)
+    assert (quota.budget_month, quota.group_budgets) == (20.5, (("b", 100),))
+    assert quota_of({**groups, "c": {"budget_month": None}}).budget_month is UNSET
+    with pytest.raises(IdentityUnknown, match="budget_month of the Hub's group a"):
+        quota_of({"a": {"budget_month": "much"}})
+
+
+def test_a_lease_and_the_kernel_that_holds_it_know_the_price() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    lease = granted(cluster.ask("one", gpus=4))
+    told = granted_lease(lease, cluster.now)
+    assert (told.price_hour, told.currency) == (5.75, "USD")
 
 
 @pytest.mark.parametrize("policy", ["notebook", "notebook,scaling=buffered"])
