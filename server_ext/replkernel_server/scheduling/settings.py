@@ -21,6 +21,7 @@ GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
 AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 HOST_AWAY = "REPLKERNEL_SCHEDULER_HOST_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
+JOBS = "REPLKERNEL_SCHEDULER_JOBS"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
@@ -58,6 +59,12 @@ SETTING_DOCS = (
         "policies",
         "notebook",
         "The set of policies and those that replace its own: `notebook placement=spread order=fifo`.",
+    ),
+    SettingDoc(
+        JOBS,
+        "jobs",
+        "on",
+        "Whether jobs run on GPUs that notebooks leave idle (`on`, `off`: those that are there are stopped).",
     ),
     SettingDoc(
         USER + "REQUESTS",
@@ -105,6 +112,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     user_connections: int = 512
     user_calls_per_s: float = 50.0
     user_messages_per_s: float = 1_000.0
+    jobs: bool = True
 
     @property
     def bounds(self) -> UserBounds:
@@ -144,7 +152,15 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         user_connections=_count(env, "CONNECTIONS", 512, 20_000),
         user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
         user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
+        jobs=_is_on(env, JOBS),
     )
+
+
+def _is_on(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "").strip().lower() or "on"
+    if text not in ("on", "off"):
+        raise ServiceSettingError(f"{name}={text[:40]!r} is neither on nor off: set {name}=on.")
+    return text == "on"
 
 
 def _count(env: Mapping[str, str], name: str, default: int, most: int) -> int:
