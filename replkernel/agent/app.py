@@ -35,6 +35,7 @@ from replkernel.agent.start import LOG_BYTES_MAX, READY, SETTLED
 from replkernel.errors import ReplkernelError
 from replkernel.far_sockets import new_keys
 from replkernel.hosts_secret import agent_keys, agent_token, read_secret
+from replkernel.jobs.keeping import JobKeeping
 from replkernel.own_file import replace_own
 from replkernel.places import this_machine
 from replkernel.replication.addresses import check_bind
@@ -119,6 +120,9 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     server.on_kernel_left, server.on_gpus_left = announcer.kernel_left, announcer.look
     server.is_governed = announcer.is_up
     server.take_limits(find_limits(env))
+    jobs = JobKeeping(options.name, directory, env, server.consider_idle)
+    server.has_jobs, server.stop_jobs = jobs.any, jobs.stop_all
+    server.consider_idle()
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()
@@ -132,13 +136,16 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     try:
         server.restore()
         announcer.start()
+        jobs.start()
         await server.finished.wait()
     finally:
         with contextlib.suppress(FileNotFoundError):
             (directory / "agent.json").unlink()
-        if not server.kernels.any():
+        leaves = not server.kernels.any() and not jobs.runs_any()
+        if leaves:
             forget_pretended(directory)
-        await announcer.close(leaves=not server.kernels.any())
+        await jobs.close()
+        await announcer.close(leaves=leaves)
         if guarding is not None:
             await guarding.close()
         await server.close()

@@ -10,6 +10,7 @@ import contextlib
 from pathlib import Path
 
 from replkernel.agent.early import Options
+from replkernel.jobs.keeping import jobs_are_left
 from replkernel.own_file import read_own, replace_own
 
 FILE = "fake-gpus"
@@ -21,7 +22,7 @@ def pretended_gpus(directory: Path, options: Options, setting: int) -> int:
     if options.fake_gpus is not None:
         replace_own(directory / FILE, str(options.fake_gpus).encode())
         return options.fake_gpus
-    if options.stay or not _kernels_are_left(directory):
+    if options.stay or not (_kernels_are_left(directory) or jobs_are_left(directory)):
         forget_pretended(directory)
         return setting
     try:
@@ -32,7 +33,7 @@ def pretended_gpus(directory: Path, options: Options, setting: int) -> int:
 
 
 def forget_pretended(directory: Path) -> None:
-    """Have the next agent begin with its own arguments: this one leaves no kernel behind."""
+    """Have the next agent begin with its own arguments: this one leaves nothing behind."""
     with contextlib.suppress(OSError):
         (directory / FILE).unlink()
 

@@ -44,6 +44,9 @@ class AgentServer:
         """Tells whether a scheduler grants the GPUs here."""
         self.on_gpus_left: Callable[[], None] = lambda: None
         """Told that the GPUs are worth a look."""
+        self.has_jobs: Callable[[], bool] = lambda: False
+        """Tells whether jobs need the agent."""
+        self.stop_jobs: Callable[[], None] = lambda: None
         self._gpus: tuple[GpuStatus, ...] = ()
         self._use: Use = {}
         self.nursery = Nursery(directory)
@@ -149,7 +152,7 @@ class AgentServer:
 
     def consider_idle(self) -> None:
         """Begin to count down when there is nothing left to serve, and stop when there is."""
-        idle = not self.kernels.any() and not self._routers.peers
+        idle = not self.kernels.any() and not self._routers.peers and not self.has_jobs()
         if not idle and self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -163,6 +166,7 @@ class AgentServer:
     def end_everything(self) -> None:
         """End every kernel, then the agent."""
         self._ending_all = True
+        self.stop_jobs()
         for kernel in list(self.kernels.alive().values()):
             self.kernels.end(kernel, "the host agent was told to stop")
         if not self.kernels.any():

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from replkernel import __version__
-from replkernel.cli import carrying
+from replkernel.cli import carrying, job_verbs
 from replkernel.cli.elsewhere import KUBERNETES_DOCTOR, PROGRAMS, become
 from replkernel.errors import ReplkernelError
 
@@ -115,6 +115,7 @@ def build_parser() -> argparse.ArgumentParser:
         passed_on.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
     _add_draining(verbs)
+    job_verbs.add_verb(verbs)
     verbs.add_parser("version", help="print the version")
     return parser
 
@@ -292,6 +293,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return become(KUBERNETES_DOCTOR, given[2:])
     options = parser.parse_args(given)
     try:
+        if options.verb == "job":
+            from replkernel.cli.jobs import run_job
+
+            return run_job(options)
         return _dispatch(parser, options)
     except ReplkernelError as error:
         print(error, file=sys.stderr)

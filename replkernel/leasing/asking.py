@@ -126,7 +126,7 @@ class _Line:
         self._timer.start()
         connection.request(method, path, body, {"Authorization": f"token {token}"})
         answer = connection.getresponse()
-        if answer.status not in (200, 202):
+        if answer.status not in (200, 201, 202):
             raise _refusal(answer)
         return answer
 

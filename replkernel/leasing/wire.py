@@ -1,4 +1,6 @@
-"""The wire between a router or an agent and the scheduler: one WebSocket each, msgpack by msgspec.
+"""The wire between a router or an agent and the scheduler: WebSockets, msgpack by msgspec.
+
+An agent has two: one as the host's, one as what runs its own user's jobs.
 
 The address is `/api/v1/channel` of the scheduler; the token is in the request's header, not in a message. The
 first message of a client is its Hello; nothing else is heard before it. Law: what a peer sends is decoded
@@ -27,6 +29,9 @@ WHY_MAX = 2000
 """No reason that is told is longer."""
 NOTEBOOK_CHARS_MAX = 200
 """No notebook's path is longer as it is told; of a longer one the end is."""
+JOBS_OF_HOST_MAX = 1000
+LOG_BYTES_MAX = 64 * 1024
+"""So much of a job's log is told at once."""
 LEASES_TOLD_MAX = 64
 """A router tells of no more leases than this when it comes back."""
 
@@ -47,10 +52,10 @@ class LeaseMessage(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Hello(LeaseMessage, frozen=True):
-    """Who speaks: an agent by its host's name, a router by its kernel's id."""
+    """Who speaks: an agent by its host's name (for jobs as well), a router by its kernel's id."""
 
     version: int
-    role: Literal["agent", "router"]
+    role: Literal["agent", "router", "jobs"]
     name: _Id
 
 
@@ -227,6 +232,40 @@ class MoveFailed(LeaseMessage, frozen=True):
     why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)]
 
 
+# -- an agent's jobs to the scheduler ----------------------------------------------------------------
+
+
+class JobsHere(LeaseMessage, frozen=True):
+    """All attempts of jobs that this agent has processes of, or is about to; said first on each connection.
+
+    Before it only ends are told that the scheduler may not have heard of.
+    """
+
+    jobs: Annotated[tuple[tuple[_Id, int], ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
+
+
+class JobSaid(LeaseMessage, frozen=True):
+    """What has become of an attempt of a job; `stopped`, `done` and `failed`: no process of it is left.
+
+    `said` is a clause about it, `epoch` and `loss` what the program told last.
+    """
+
+    job: _Id
+    attempt: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    what: Literal["runs", "progress", "stopped", "done", "failed"]
+    said: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
+    epoch: float | None = None
+    loss: float | None = None
+
+
+class JobLog(LeaseMessage, frozen=True):
+    """The answer to JobLogWanted: `data` from `at` on; `at` is larger than was asked where that is gone."""
+
+    number: int
+    at: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    data: Annotated[bytes, msgspec.Meta(max_length=LOG_BYTES_MAX)] = b""
+
+
 # -- scheduler to its clients -----------------------------------------------------------------------
 
 
@@ -344,6 +383,50 @@ class MoveOver(LeaseMessage, frozen=True):
     host: HostName
 
 
+class StartJob(LeaseMessage, frozen=True):
+    """Have a job's processes run on these GPUs, from where it was saved last; JobSaid tells the rest.
+
+    What runs of an older attempt is saved and stopped first. `seal` shows that the agent's own user wants
+    this command run in this directory: without it nothing is started.
+    """
+
+    job: _Id
+    attempt: int
+    gpus: tuple[str, ...]
+    command: tuple[str, ...]
+    directory: str
+    seal: str
+
+
+class StopJob(LeaseMessage, frozen=True):
+    """Have an attempt's processes stopped within `within_s`, saved first if `saves`; answered by JobSaid."""
+
+    job: _Id
+    attempt: int
+    within_s: float
+    saves: bool = True
+
+
+class JobGone(LeaseMessage, frozen=True):
+    """The job is over, or nobody knows it: nothing of it runs again, and its log alone is kept."""
+
+    job: _Id
+
+
+class JobsAwait(LeaseMessage, frozen=True):
+    """Whether there are jobs of the agent's user that are not over: so long it stays."""
+
+    awaits: bool
+
+
+class JobLogWanted(LeaseMessage, frozen=True):
+    """Somebody who may wants to read a job's log from byte `at` on; JobLog answers with the same `number`."""
+
+    number: int
+    job: _Id
+    at: int
+
+
 FromClient: TypeAlias = (
     Hello
     | HostOffer
@@ -361,6 +444,9 @@ FromClient: TypeAlias = (
     | MoveWish
     | ReplicaMoved
     | MoveFailed
+    | JobsHere
+    | JobSaid
+    | JobLog
 )
 FromScheduler: TypeAlias = (
     Welcome
@@ -375,6 +461,11 @@ FromScheduler: TypeAlias = (
     | MoveReplica
     | MoveDenied
     | MoveOver
+    | StartJob
+    | StopJob
+    | JobGone
+    | JobsAwait
+    | JobLogWanted
 )
 
 BEAT_S = 2.0

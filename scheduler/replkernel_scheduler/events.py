@@ -142,10 +142,13 @@ class GpusAwaited(msgspec.Struct, frozen=True, gc=False):
 class GpusWanted(SchedulerEvent, frozen=True, tag=True, gc=False):
     """An engine's own jobs wait for GPUs: what lingers where they could run is asked back, and no more.
 
-    They get no lease by that: the engine gives them the GPUs. Said again while they wait.
+    They get no lease by that: the engine gives them the GPUs. Said again while they wait. `spares`: these
+    leases are not asked back, nor those that began to linger after `rested_since` (None: none is too young).
     """
 
     jobs: tuple[GpusAwaited, ...]
+    spares: tuple[LeaseId, ...] = ()
+    rested_since: float | None = None
 
 
 class KernelStarted(SchedulerEvent, frozen=True, tag=True, gc=False):

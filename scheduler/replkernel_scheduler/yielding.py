@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from replkernel_scheduler.events import GpusAwaited, GpusWanted
 from replkernel_scheduler.hosts import Pool
+from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
 
@@ -37,11 +38,11 @@ class Yielding:
                 free = len(pool.idle) + pool.reclaiming - promised[id(pool)]
                 missing = max(0, job.gpus - free)
                 found = missing, pool.host.name, pool
-                if missing <= pool.lingering and (best is None or found[:2] < best[:2]):
+                if missing <= _yields(pool, event) and (best is None or found[:2] < best[:2]):
                     best = found
             if best is not None:
                 missing, _, pool = best
-                self._ask_back(pool, missing)
+                self._ask_back(pool, missing, event)
                 promised[id(pool)] += job.gpus
 
     def _pools(self, job: GpusAwaited) -> Iterator[Pool]:
@@ -51,18 +52,33 @@ class Yielding:
             if host is not None:
                 yield from (pool for pool in host.pools if len(pool.uuids) >= job.gpus)
 
-    def _ask_back(self, pool: Pool, gpus: int) -> None:
+    def _ask_back(self, pool: Pool, gpus: int, event: GpusWanted) -> None:
         """Ask so many GPUs back of those that have lingered longest."""
-        resting = [
-            record
-            for record in pool.host.leases.values()
-            if record.pool is pool and record.phase == "lingering"
-        ]
-        for record in sorted(resting, key=lambda record: record.lease.fence):
+        for record in sorted(_resting(pool, event), key=lambda record: record.lease.fence):
             if gpus <= 0:
                 return
             gpus -= len(record.lease.gpus)
             self._serving.ask_back(record)
+
+
+def _resting(pool: Pool, event: GpusWanted) -> list[LeaseRecord]:
+    """Return the leases of a pool that linger and may be asked back."""
+    since = event.rested_since
+    return [
+        record
+        for record in pool.host.leases.values()
+        if record.pool is pool
+        and record.phase == "lingering"
+        and record.lease.lease not in event.spares
+        and (since is None or (record.rested_at <= since and not record.kept))
+    ]
+
+
+def _yields(pool: Pool, event: GpusWanted) -> int:
+    """Return how many GPUs of a pool may be asked back."""
+    if not event.spares and event.rested_since is None:
+        return pool.lingering
+    return sum([len(record.lease.gpus) for record in _resting(pool, event)])
 
 
 def _by_size(event: GpusWanted) -> Iterator[GpusAwaited]:

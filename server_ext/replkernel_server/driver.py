@@ -14,18 +14,20 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
-from replkernel_scheduler.effects import Effect, UsageRecorded
+from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.effects import UsageRecorded
 from replkernel_scheduler.events import (
-    Event,
     KernelStarted,
     LeaseAsked,
     MoveAsked,
     Resumed,
     TimeReached,
 )
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent, JobsDue, JobSubmitted
 from replkernel_scheduler.view import ClusterView
 from replkernel_scheduler.viewing import TableName
 
@@ -39,10 +41,11 @@ log = logging.getLogger("replkernel.scheduler")
 FULL_LOOK_S = 1.0
 KEPT_MAX = 20_000
 """So many events are kept while the journal has no room; with more, the scheduler ends."""
-NEW_THINGS = (LeaseAsked, KernelStarted, MoveAsked)
+NEW_THINGS = (LeaseAsked, KernelStarted, MoveAsked, JobSubmitted)
 """What is refused meanwhile; all else is about what is there already."""
+Effects: TypeAlias = list[HarvestEffect]
 Result = TypeVar("Result")
-Listener = Callable[[list[Effect], float], None]
+Listener = Callable[[Effects, float], None]
 """Told of the effects of one event, once they may leave, and how many seconds the decision took."""
 
 
@@ -52,7 +55,7 @@ class _Batch:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.usage: list[UsageEntry] = []
-        self.effects: list[tuple[list[Effect], float]] = []
+        self.effects: list[tuple[Effects, float]] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,7 +78,8 @@ class SchedulerDriver:
 
     def __init__(self, recovered: Recovered, journal: Journal, clock: CoreClock | None = None) -> None:
         """Go on where the journal ends."""
-        self.core = recovered.core
+        self.beside: HarvestCore = recovered.beside
+        """The core with its jobs: events go through this one alone."""
         self.clock = clock or CoreClock(recovered.at)
         self.journal = journal
         self.number = recovered.number
@@ -103,7 +107,7 @@ class SchedulerDriver:
         """Let `listener` be told of effects, in their order."""
         self._listeners.append(listener)
 
-    async def apply(self, event: Event) -> list[Effect]:
+    async def apply(self, event: HarvestEvent) -> Effects:
         """Feed one event to the core; return what follows from it once that is durable.
 
         Raises what the core raises, which is journalled as well, and JournalFailed. With JournalFull, what it
@@ -116,14 +120,14 @@ class SchedulerDriver:
         followed, batch = self._decide(event)
         return await self._once(batch.known, followed)
 
-    def submit(self, event: Event) -> Awaitable[list[Effect]]:
+    def submit(self, event: HarvestEvent) -> Awaitable[Effects]:
         """Have one event decided at once, as `apply` does; what follows is awaited after, however long."""
         if self._full is not None and isinstance(event, NEW_THINGS):
             raise self._full
         followed, batch = self._decide(event)
         return self._once(batch.done, followed)
 
-    async def _once(self, done: asyncio.Future[None], followed: list[Effect] | Exception) -> list[Effect]:
+    async def _once(self, done: asyncio.Future[None], followed: Effects | Exception) -> Effects:
         await asyncio.shield(done)
         if isinstance(followed, Exception):
             raise followed
@@ -168,7 +172,7 @@ class SchedulerDriver:
         self._thread.shutdown()
         self.journal.close()
 
-    def _decide(self, event: Event) -> tuple[list[Effect] | Exception, _Batch]:
+    def _decide(self, event: HarvestEvent) -> tuple[Effects | Exception, _Batch]:
         if self._trouble is None and self.number - self.journal.held_from >= EVENTS_MAX:
             self._stop(
                 JournalFailed(f"The journal has {EVENTS_MAX} events, its limit: start with --new-journal.")
@@ -178,9 +182,9 @@ class SchedulerDriver:
         if self._trouble is not None:
             raise self._trouble
         now, began = self.clock.now(), time.perf_counter()
-        followed: list[Effect] | Exception
+        followed: Effects | Exception
         try:
-            followed = self.core.handle(event, now)
+            followed = self.beside.handle(event, now)
         except Exception as error:  # journalled, then raised to who fed it
             followed = error
         took_s = time.perf_counter() - began
@@ -192,7 +196,7 @@ class SchedulerDriver:
         self._arm()
         return followed, batch
 
-    def _write(self, batch: _Batch, event: Event, now: float, followed: list[Effect] | Exception) -> None:
+    def _write(self, batch: _Batch, event: HarvestEvent, now: float, followed: Effects | Exception) -> None:
         self.number += 1
         text, wall = msgspec.json.encode(event), time.time()
         self._proof = proof(self._proof, self.number, now, text, outcome(followed))
@@ -274,17 +278,25 @@ class SchedulerDriver:
 
     def _arm(self) -> None:
         self._disarm()
-        deadline = self.core.deadline()
+        times = (self.core.deadline(), self.beside.jobs_due())
+        deadline = min([at for at in times if at is not None], default=None)
         if deadline is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self.clock.left_s(deadline), self._ring)
 
     def _ring(self) -> None:
         self._timer = None
-        followed, _ = self._decide(TimeReached())
+        timer, jobs = self.core.deadline(), self.beside.jobs_due()
+        jobs_alone = jobs is not None and (timer is None or jobs < timer)
+        followed, _ = self._decide(JobsDue() if jobs_alone else TimeReached())
         if isinstance(followed, Exception):
             log.error("The core raised at its own timer.", exc_info=followed)
             self._stop(ServerError(f"The scheduler's core failed at its own timer: {followed!r}."))
+
+    @property
+    def core(self) -> SchedulerCore:
+        """Return the scheduler's core, to read what it has."""
+        return self.beside.core
 
     @property
     def trouble(self) -> Exception | None:

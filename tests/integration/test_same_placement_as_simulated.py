@@ -32,7 +32,7 @@ from replkernel_server.scheduling.documents import KernelPlacement, PlacementBod
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_tables import Head
-from replkernel_server.scheduling.recovery import Recovered, bring_back, make_core
+from replkernel_server.scheduling.recovery import Recovered, bring_back, make_beside
 
 Placed = dict[KernelId, tuple[HostName, ...]]
 SEED = 7
@@ -123,7 +123,7 @@ async def live(
         journal = Journal(JournalPlace(f"sqlite:///{Path(folder) / 'journal.sqlite'}"))
         journal.begin(head)
         dice, clock = Random(SEED), StoodClock()
-        driver = SchedulerDriver(Recovered(make_core(head, dice), dice), journal, clock)
+        driver = SchedulerDriver(Recovered(make_beside(head, dice), dice), journal, clock)
         driver.listen(lambda effects, _: note(placed, effects))
         waits = []
         for event, at in heard:

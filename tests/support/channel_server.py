@@ -1,6 +1,7 @@
 """A scheduler's end of the channel for tests: a real Tornado WebSocket server that is told what to do.
 
-It takes one token, remembers what it hears, and can refuse, stay silent, say anything, and go away.
+It takes one token, remembers what it hears, and can refuse, stay silent, say anything, and go away. Agents'
+lines for jobs are welcomed, and kept apart.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class ChannelServer:
         self.heard: list[FromClient] = []
         self.clients: list[_Client] = []
         self.greeting: FromScheduler | bytes | None = Welcome(WIRE_VERSION, "ada")
+        self.jobs_heard: list[FromClient] = []
+        self.jobs_lines: list[_Client] = []
         self.opened = 0
         self.port = 0
         self._server: HTTPServer | None = None
@@ -53,11 +56,11 @@ class ChannelServer:
         """Go away without a word: listener and connections end."""
         if self._server is not None:
             self._server.stop()
-            for client in list(self.clients):
+            for client in [*self.clients, *self.jobs_lines]:
                 client.close()
             await self._server.close_all_connections()
             self._server = None
-        await until(lambda: not self.clients)
+        await until(lambda: not self.clients and not self.jobs_lines)
 
     def say(self, message: FromScheduler | bytes) -> None:
         """Send to everybody."""
@@ -82,13 +85,22 @@ class _Client(WebSocketHandler):
     def on_message(self, message: str | bytes) -> None:
         assert isinstance(message, bytes)
         heard = decode_from_client(message)
+        if isinstance(heard, Hello) and heard.role == "jobs":
+            self.shared.opened -= 1
+            self.shared.clients.remove(self)
+            self.shared.jobs_lines.append(self)
+            self.write_message(encode(Welcome(WIRE_VERSION, "ada")), binary=True)
+        if self in self.shared.jobs_lines:
+            self.shared.jobs_heard.append(heard)
+            return
         self.shared.heard.append(heard)
         if isinstance(heard, Hello) and self.shared.greeting is not None:
             greeting = self.shared.greeting
             self.write_message(greeting if isinstance(greeting, bytes) else encode(greeting), binary=True)
 
     def on_close(self) -> None:
-        self.shared.clients.remove(self)
+        lines = self.shared.jobs_lines if self in self.shared.jobs_lines else self.shared.clients
+        lines.remove(self)
 
 
 async def until(holds: Callable[[], object], patience_s: float = 20.0) -> None:

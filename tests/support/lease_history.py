@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.types import HarvestEvent, JobLeased, JobLeaseEnded
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_tables import outcome, proof
-from replkernel_server.scheduling.recovery import make_core
+from replkernel_server.scheduling.recovery import make_beside
 
 
 class History(NamedTuple):
@@ -50,7 +50,7 @@ def read_history(path: Path) -> History:
 def _read(journal: Journal) -> History:
     head = journal.head()
     assert head is not None
-    core, check, events = make_core(head), 0, 0
+    core, check, events = make_beside(head), 0, 0
     holder: dict[str, str] = {}
     leases: dict[str, tuple[str, str]] = {}
     queued: set[str] = set()
@@ -60,17 +60,17 @@ def _read(journal: Journal) -> History:
     ends: Counter[str] = Counter()
     for entry in journal.entries():
         events += 1
-        effects = core.handle(msgspec.json.decode(entry.event, type=Event), entry.at)
+        effects = core.handle(msgspec.json.decode(entry.event, type=HarvestEvent), entry.at)
         core.check_invariants()
         check = proof(check, entry.number, entry.at, entry.event.encode(), outcome(effects))
         assert check == entry.proof, f"event {entry.number} was decided otherwise"
         for effect in effects:
             match effect:
-                case LeaseEnded(lease, why):
+                case LeaseEnded(lease, why) | JobLeaseEnded(_, lease, why):
                     ends[why] += 1
                     for gpu in [gpu for gpu, held in holder.items() if held == lease.lease]:
                         del holder[gpu]
-                case LeaseGranted(lease) | LeaseChanged(lease):
+                case LeaseGranted(lease) | LeaseChanged(lease) | JobLeased(_, lease):
                     for gpu in [gpu for gpu, held in holder.items() if held == lease.lease]:
                         del holder[gpu]
                     twice = [gpu for gpu in lease.gpus if gpu in holder]

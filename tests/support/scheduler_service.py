@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.types import HarvestEvent
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
-from replkernel_server.scheduling.recovery import make_core
+from replkernel_server.scheduling.recovery import make_beside
 from replkernel_server.service import main
 
 from tests.support.lab import Server
@@ -94,9 +94,9 @@ def no_gpu_was_ever_leased_twice() -> int:
     journal = Journal(JournalPlace(f"sqlite:///{scheduler_files() / 'journal.sqlite'}"))
     head = journal.head()
     assert head is not None
-    core, held, granted = make_core(head), dict[str, str](), set[str]()
+    core, held, granted = make_beside(head), dict[str, str](), set[str]()
     for entry in journal.entries():
-        for effect in core.handle(msgspec.json.decode(entry.event, type=Event), entry.at):
+        for effect in core.handle(msgspec.json.decode(entry.event, type=HarvestEvent), entry.at):
             if isinstance(effect, LeaseChanged):
                 for gpu in [gpu for gpu, lease in held.items() if lease == effect.lease.lease]:
                     if gpu not in effect.lease.gpus:

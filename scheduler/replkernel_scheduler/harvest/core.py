@@ -23,12 +23,14 @@ from replkernel_scheduler.effects import (
 from replkernel_scheduler.events import Event, TimeReached
 from replkernel_scheduler.harvest import image, laws
 from replkernel_scheduler.harvest.desk import Desk
-from replkernel_scheduler.harvest.image import HarvestImage
+from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
     HostJobs,
     JobEnded,
+    JobHoldAsked,
+    JobHosts,
     JobProgress,
     JobRuns,
     JobsDue,
@@ -53,6 +55,8 @@ class HarvestCore:
         self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
             JobSubmitted: desk.submitted,
             JobStopAsked: desk.stop_asked,
+            JobHoldAsked: desk.hold_asked,
+            JobHosts: desk.reaches,
             JobRuns: desk.runs,
             JobProgress: desk.progress,
             JobStopped: desk.stopped,
@@ -96,13 +100,17 @@ class HarvestCore:
 
     def image(self) -> HarvestImage:
         """Return the whole state, but for the dice."""
-        return image.take(self.core.image(), self.desk, self.now)
+        return HarvestImage(self.core.image(), self.jobs_image())
+
+    def jobs_image(self) -> JobsImage:
+        """Return what an image has beside that of the scheduler's core."""
+        return image.take(self.desk, self.now)
 
     def restore(self, kept: HarvestImage) -> None:
         """Go on from an image; raises ImageUnfit if it cannot be. Nothing may have happened here before."""
         self.core.restore(kept.core)
-        self.now = kept.now
-        image.restore(kept, self.desk)
+        self.now = kept.jobs.now
+        image.restore(kept.jobs, self.desk)
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""

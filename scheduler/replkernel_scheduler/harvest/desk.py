@@ -8,6 +8,7 @@ on GPUs that are wanted back, and grows only where what is left ends sooner by m
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
@@ -15,6 +16,8 @@ from replkernel_scheduler.effects import EndReason
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import (
     Event,
+    GpusAwaited,
+    GpusWanted,
     LeaseAsked,
     LeaseLingered,
     LeaseReleased,
@@ -26,6 +29,8 @@ from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnd,
     JobEnded,
+    JobHoldAsked,
+    JobHosts,
     JobLeased,
     JobLeaseEnded,
     JobName,
@@ -38,17 +43,34 @@ from replkernel_scheduler.harvest.types import (
     JobStopAsked,
     JobStopped,
     JobSubmitted,
+    PastJob,
     ReshapeJob,
     StartJob,
     StopJob,
+    StopWhy,
 )
 from replkernel_scheduler.hosts import Room
-from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, LeaseRequest, RequestId
+from replkernel_scheduler.types import (
+    HostName,
+    KernelId,
+    Lease,
+    LeaseId,
+    LeaseRequest,
+    RequestId,
+    UserName,
+)
 
 LOOK_EVERY_S = 60.0
 LEASE_S = 86_400.0
 JOBS_MAX = 10_000
 SHAPES_MAX = 64
+JOBS_REQUEST = "job."
+"""All requests of jobs begin so, and nobody else's may."""
+RESTED_S = 120.0
+"""What has lingered for so long is asked back for a job that waits, where its owner's agents are known."""
+MISSED_MAX = 64
+PAST_MAX = 200
+"""So many that are over are remembered."""
 
 
 class Leasing(Protocol):
@@ -87,7 +109,11 @@ class Desk:
         self.renew_at: dict[LeaseId, float] = {}
         """When each lease is renewed, the first one first."""
         self._leasing, self._tell = leasing, tell
+        self.reach: dict[UserName, tuple[HostName, ...]] = {}
+        """Where the jobs of an owner can be started, as far as that was told."""
+        self.past: deque[PastJob] = deque(maxlen=PAST_MAX)
         self._asker: JobRecord | None = None
+        self._giving = False
         self._bereft: dict[JobName, JobRecord] = {}
 
     # -- what is said of jobs -----------------------------------------------------------------------
@@ -128,7 +154,7 @@ class Desk:
         """Take note that a job is over."""
         job = self._current(event.job, event.attempt)
         if job is not None:
-            self._over(job, event.why, now)
+            self._over(job, event.why, now, event.said)
 
     def stop_asked(self, event: JobStopAsked, now: float) -> None:
         """End a job that its owner does not want any more."""
@@ -142,18 +168,37 @@ class Desk:
         if job.state != "stopping":
             self._stop(job, None, "asked", now)
 
+    def hold_asked(self, event: JobHoldAsked, now: float) -> None:
+        """Have a job wait without GPUs, or go on; one that ends does so."""
+        job = self.jobs.by_name.get(event.job)
+        if job is None or job.ending is not None:
+            return
+        job.on_hold = event.held
+        if not event.held:
+            self._look_soon(now)
+        elif job.state in ("starting", "running"):
+            self._stop(job, None, "asked", now)
+
+    def reaches(self, event: JobHosts, now: float) -> None:
+        """Take note of where an owner's jobs can be started."""
+        self.reach[event.owner] = event.hosts
+        if self.jobs.by_name:
+            self._look_soon(now)
+
     def host_has(self, event: HostJobs, now: float) -> None:
         """Compare what a host runs with what it should: nothing runs twice, and nothing is forgotten."""
         host, there = event.host, set(event.jobs)
         for name, attempt in event.jobs:
             job = self._current(name, attempt)
-            if job is None or job.host != host:
+            if job is None or job.host != host or event.owner not in (None, job.spec.owner):
                 self._tell(StopJob(name, attempt, host, None, "stale", saves=False))
             elif job.state == "stopping":
                 until = min(job.back.values(), default=None)
-                self._tell(StopJob(name, attempt, host, until, "asked" if job.ending else "wanted back"))
+                why: StopWhy = "asked" if job.ending or job.on_hold else "wanted back"
+                self._tell(StopJob(name, attempt, host, until, why))
         for job in self.jobs.on(host):
-            if (job.spec.job, job.attempt) not in there:
+            mine = event.owner in (None, job.spec.owner)
+            if mine and (job.spec.job, job.attempt) not in there:
                 job.pause(now)
                 self._is_off(job, now)
 
@@ -177,7 +222,7 @@ class Desk:
             return False
         del self.renew_at[lease.lease]
         self._tell(JobLeaseEnded(job.spec.job, lease, why))
-        if why != "released":
+        if why != "released" or not self._giving:
             self._bereft[job.spec.job] = job
         return True
 
@@ -226,7 +271,7 @@ class Desk:
         if looks:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
-            if all(job.leases for job in jobs):
+            if all(job.leases or job.on_hold for job in jobs):
                 for job in jobs:
                     self._grow(job, now)
             if jobs:
@@ -242,13 +287,23 @@ class Desk:
     # -- decisions ----------------------------------------------------------------------------------
 
     def _launch(self, now: float) -> None:
+        missed: list[GpusAwaited] = []
         for job in self.jobs.waiting():
-            place = self._best(job, 0, self._leasing.hosts())
+            reach = self.reach.get(job.spec.owner)
+            hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
+            place = self._best(job, 0, hosts)
             if place is not None and self._ask(job, place, now):
                 self._is_off(job, now)
+            elif reach is not None and len(missed) < MISSED_MAX:
+                missed.append(GpusAwaited(tuple(hosts), job.spec.type.least))
+        if missed:
+            own = tuple(self.jobs.of_lease)
+            self._leasing.feed(GpusWanted(tuple(missed), own, now - RESTED_S), now)
 
     def _grow(self, job: JobRecord, now: float) -> None:
         if job.state != "running" or job.host is None:
+            return
+        if job.host not in self.reach.get(job.spec.owner, (job.host,)):
             return
         place = self._best(job, len(job.gpus), [job.host])
         if place is None:
@@ -279,7 +334,7 @@ class Desk:
         """Ask for what is missing on a host; take the wish back if it is not there after all."""
         spec, feed = job.spec, self._leasing.feed
         job.asked += 1
-        request = RequestId(f"job.{spec.job}.{job.asked}")
+        request = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}")
         missing, before = place.gpus - job.held(), set(job.leases)
         wish = LeaseRequest(
             request, KernelId(request), missing, LEASE_S, (place.host,), spec.owner, place.model, spec.vram_gb
@@ -305,7 +360,7 @@ class Desk:
 
     def _go_on(self, job: JobRecord, now: float) -> None:
         """Start with the GPUs that there are, or wait."""
-        if job.spec.type.least <= len(job.usable()):
+        if job.spec.type.least <= len(job.usable()) and not job.on_hold:
             self._begin(job, StartJob)
         else:
             self._give_back(job, list(job.leases), now)
@@ -317,7 +372,7 @@ class Desk:
         assert host is not None
         gpus = usable[: max([size for size in job.spec.type.iteration_s if size <= len(usable)])]
         job.attempt += 1
-        job.state, job.gpus = "starting", gpus
+        job.state, job.gpus, job.ran_on = "starting", gpus, host
         if how is StartJob:
             self._tell(StartJob(job.spec, job.attempt, host, gpus))
         else:
@@ -342,16 +397,19 @@ class Desk:
         job.pause(now)
         job.state, job.gpus, job.host, job.model = "waiting", (), None, ""
 
-    def _over(self, job: JobRecord, why: JobEnd, now: float) -> None:
+    def _over(self, job: JobRecord, why: JobEnd, now: float, said: str = "") -> None:
         self.jobs.remove(job)
         self._give_back(job, list(job.leases), now)
         job.count(now)
-        self._tell(JobOver(job.spec.job, why, job.gpu_s))
+        self.past.append(PastJob(job.spec, why, said, job.gpu_s, job.ran_on, now))
+        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on))
 
     def _give_back(self, job: JobRecord, names: list[LeaseId], now: float) -> None:
+        self._giving = True
         for name in names:
             lease = job.leases[name]
             self._leasing.feed(LeaseReleased(lease.lease, lease.fence), now)
+        self._giving = False
 
     def _current(self, name: JobName, attempt: int) -> JobRecord | None:
         """Return the job whose newest attempt this is, if that is not over."""

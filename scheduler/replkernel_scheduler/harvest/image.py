@@ -12,37 +12,49 @@ import msgspec
 
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.harvest.jobs import JobRecord
+from replkernel_scheduler.harvest.types import PastJob
 from replkernel_scheduler.image import CoreImage
-from replkernel_scheduler.types import LeaseId
+from replkernel_scheduler.types import HostName, LeaseId, UserName
 
 if TYPE_CHECKING:
     from replkernel_scheduler.harvest.desk import Desk
 
 
+class JobsImage(msgspec.Struct, frozen=True):
+    """All about jobs; `renew_at` in the order in which leases are renewed, `past` in that of the ends."""
+
+    now: float
+    jobs: tuple[JobRecord, ...] = ()
+    soon_at: float | None = None
+    look_at: float | None = None
+    renew_at: tuple[tuple[LeaseId, float], ...] = ()
+    reach: tuple[tuple[UserName, tuple[HostName, ...]], ...] = ()
+    past: tuple[PastJob, ...] = ()
+
+
 class HarvestImage(msgspec.Struct, frozen=True):
-    """Everything; `renew_at` in the order in which leases are renewed."""
+    """Everything."""
 
     core: CoreImage
-    now: float
-    jobs: tuple[JobRecord, ...]
-    soon_at: float | None
-    look_at: float | None
-    renew_at: tuple[tuple[LeaseId, float], ...]
+    jobs: JobsImage
 
 
-def take(core: CoreImage, desk: Desk, now: float) -> HarvestImage:
+def take(desk: Desk, now: float) -> JobsImage:
     """Return the image of a desk between two events."""
     jobs = tuple([_apart(job) for job in desk.jobs.by_name.values()])
-    return HarvestImage(core, now, jobs, desk.soon_at, desk.look_at, tuple(desk.renew_at.items()))
+    renewals, reach = tuple(desk.renew_at.items()), tuple(desk.reach.items())
+    return JobsImage(now, jobs, desk.soon_at, desk.look_at, renewals, reach, tuple(desk.past))
 
 
-def restore(kept: HarvestImage, desk: Desk) -> None:
+def restore(kept: JobsImage, desk: Desk) -> None:
     """Let a desk without jobs go on from an image."""
     if desk.jobs.by_name:
         raise ImageUnfit("there are jobs already")
     for job in kept.jobs:
         desk.jobs.add(_apart(job))
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
+    desk.reach = dict(kept.reach)
+    desk.past.extend(kept.past)
 
 
 def _apart(job: JobRecord) -> JobRecord:

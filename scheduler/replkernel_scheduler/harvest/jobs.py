@@ -17,7 +17,7 @@ class JobRecord(msgspec.Struct):
     """A job; `gpus` are those that it runs with, `back` the leases that are wanted back.
 
     `left` is as of `since` while it runs, `trained` what it did before that. `ending`: it ends once it is
-    stopped.
+    stopped. `on_hold`: it waits then. `ran_on` is where it was started last.
     """
 
     spec: JobSpec
@@ -35,6 +35,8 @@ class JobRecord(msgspec.Struct):
     ending: JobEnd | None = None
     gpu_s: float = 0.0
     counted_at: float = 0.0
+    on_hold: bool = False
+    ran_on: HostName | None = None
 
     def held(self) -> int:
         """Return how many GPUs it holds."""
@@ -79,6 +81,8 @@ class JobRecord(msgspec.Struct):
             self.left,
             ends_at,
             self.gpu_s,
+            self.on_hold,
+            self.ran_on,
         )
 
     def _done(self, now: float) -> float:
@@ -120,9 +124,9 @@ class Jobs:
         return job
 
     def waiting(self) -> list[JobRecord]:
-        """Return who waits, the first ones first."""
+        """Return who waits for GPUs, the first ones first."""
         return sorted(
-            [job for job in self.by_name.values() if job.state == "waiting"],
+            [job for job in self.by_name.values() if job.state == "waiting" and not job.on_hold],
             key=lambda job: -job.spec.priority,
         )
 

@@ -40,6 +40,7 @@ def _job(job: JobRecord, leases: dict[LeaseId, LeaseView]) -> None:
         _require(back == (name in job.back), "a job does not know what is wanted back")
     if job.state in ("starting", "running"):
         _require(len(job.gpus) in job.spec.type.iteration_s, "a job runs in a shape that it does not allow")
+        _require(not job.on_hold and job.ending is None, "a job runs that is to wait, or to end")
         _require(set(job.gpus) <= set(job.usable()), "a job runs on GPUs that are not its own to use")
     _require(job.state == "stopping" or not job.back, "a job runs on though GPUs are wanted back")
 

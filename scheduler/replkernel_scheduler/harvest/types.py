@@ -34,7 +34,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A job as its owner submits it: `type` has the GPU counts that it can run with, and how fast it is then.
 
     `samples` is how much it has to do; None: nobody knows, and it is thought to have as much left as it has
-    done. `gpu_model` and `vram_gb` are what its GPUs must be.
+    done. `gpu_model` and `vram_gb` are what its GPUs must be. `command`, run in `directory`, is what an agent
+    starts, `seal` shows it that its user wants that, `epochs` is how many there are: they mean nothing here.
     """
 
     job: JobName
@@ -45,6 +46,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     gpu_model: str = ""
     vram_gb: float = 0.0
+    command: tuple[str, ...] = ()
+    directory: str = ""
+    seal: str = ""
+    epochs: float | None = None
 
 
 def type_of_shapes(name: str, shapes: tuple[int, ...]) -> JobType:
@@ -62,6 +67,20 @@ class JobStopAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The owner does not want it any more: it is saved and ends."""
 
     job: JobName
+
+
+class JobHoldAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The owner wants it saved and waiting without GPUs until he says otherwise (`held` False)."""
+
+    job: JobName
+    held: bool = True
+
+
+class JobHosts(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """All hosts on which agents can start this owner's jobs; until it is said, any host is thought to."""
+
+    owner: UserName
+    hosts: tuple[HostName, ...]
 
 
 class JobRuns(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -91,20 +110,25 @@ class JobStopped(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """A job has come to its end by itself, and nothing of it is on its GPUs."""
+    """A job has come to its end by itself, and nothing of it is on its GPUs; `said` is how, in a clause."""
 
     turn: ClassVar[int] = FREES
     job: JobName
     attempt: int
     why: JobEnd = "done"
+    said: str = ""
 
 
 class HostJobs(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """All that a host's agent has running, said when it comes, and when it comes back."""
+    """All that a host's agent has running, said when it comes, and when it comes back.
+
+    `owner`: of this user's jobs alone it speaks (None: of all).
+    """
 
     turn: ClassVar[int] = FREES
     host: HostName
     jobs: tuple[tuple[JobName, int], ...]
+    owner: UserName | None = None
 
 
 class JobsDue(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -114,7 +138,16 @@ class JobsDue(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 JobEvent: TypeAlias = (
-    JobSubmitted | JobStopAsked | JobRuns | JobProgress | JobStopped | JobEnded | HostJobs | JobsDue
+    JobSubmitted
+    | JobStopAsked
+    | JobHoldAsked
+    | JobHosts
+    | JobRuns
+    | JobProgress
+    | JobStopped
+    | JobEnded
+    | HostJobs
+    | JobsDue
 )
 HarvestEvent: TypeAlias = Event | JobEvent
 
@@ -181,11 +214,12 @@ class StopJob(JobEffect, frozen=True, tag=True, gc=False):
 
 
 class JobOver(JobEffect, frozen=True, tag=True, gc=False):
-    """Tell a job's owner that it is over; `gpu_s` is what it had of GPUs in all."""
+    """Tell a job's owner that it is over; `gpu_s` is what it had of GPUs in all, `host` where it ran last."""
 
     job: JobName
     why: JobEnd
     gpu_s: float
+    host: HostName | None = None
 
 
 JobsEffect: TypeAlias = JobRefused | JobLeased | JobLeaseEnded | StartJob | ReshapeJob | StopJob | JobOver
@@ -193,7 +227,10 @@ HarvestEffect: TypeAlias = Effect | JobsEffect
 
 
 class JobView(msgspec.Struct, frozen=True, gc=False):
-    """A job for people and programs; `ends_at` is when it is thought to be done with the GPUs that it has."""
+    """A job for people and programs; `ends_at` is when it is thought to be done with the GPUs that it has.
+
+    `ran_on` is the host where it was started last.
+    """
 
     spec: JobSpec
     state: JobState
@@ -204,3 +241,16 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
     left: float | None
     ends_at: float | None
     gpu_s: float
+    on_hold: bool = False
+    ran_on: HostName | None = None
+
+
+class PastJob(msgspec.Struct, frozen=True, gc=False):
+    """A job that is over, since `at`; `said` is how it ended, in a clause, where that was told."""
+
+    spec: JobSpec
+    why: JobEnd
+    said: str
+    gpu_s: float
+    ran_on: HostName | None
+    at: float

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from replkernel_scheduler.effects import Effect, MoveRefused, StartReplica
+from replkernel_scheduler.effects import MoveRefused, StartReplica
 from replkernel_scheduler.events import MoveAsked
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, KernelId
 
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
@@ -68,7 +69,7 @@ class PlacementHandler(SchedulerHandler):
         """Place a kernel."""
         name, desk = self._own(kernel), self.channel.desk
         spec = placement.spec_of(name, self.identity.user, self.body(PlacementBody))
-        known, effects = self.driver.core.placement_of(name), list[Effect]()
+        known, effects = self.driver.core.placement_of(name), list[HarvestEffect]()
         if known is None:
             unclaimed = desk.kernels.unclaimed_by(self.identity.user)
             if unclaimed >= placement.UNCLAIMED_MAX:
@@ -90,7 +91,7 @@ class PlacementHandler(SchedulerHandler):
         self.unless(access.why_not_route(self.identity, owner, name))
         return name
 
-    async def _tell(self, name: KernelId, effects: list[Effect]) -> None:
+    async def _tell(self, name: KernelId, effects: list[HarvestEffect]) -> None:
         known = self.driver.core.placement_of(name)
         if known is not None:
             await self.channel.happened(KernelAwaited(name, self.identity.user))

@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 from tornado.routing import URLSpec
 
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.handlers import scheduler_admin, scheduler_moves, scheduler_reports, scheduling
+from replkernel_server.handlers import (
+    scheduler_admin,
+    scheduler_jobs,
+    scheduler_moves,
+    scheduler_reports,
+    scheduling,
+)
 from replkernel_server.handlers.channel import ChannelHandler
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
 from replkernel_server.scheduling.channel import Channel
@@ -33,6 +39,10 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/kernels/{kernel}/hosts": scheduler_moves.KernelHostsHandler,
     "/api/v1/kernels/{kernel}/placement": scheduler_moves.PlacementHandler,
     "/api/v1/kernels/{kernel}/migration": scheduler_moves.MigrationHandler,
+    "/api/v1/jobs": scheduler_jobs.JobsHandler,
+    "/api/v1/jobs/{job}": scheduler_jobs.JobHandler,
+    "/api/v1/jobs/{job}/hold": scheduler_jobs.HoldHandler,
+    "/api/v1/jobs/{job}/log": scheduler_jobs.LogHandler,
     "/api/v1/quotas": scheduler_admin.QuotasHandler,
     "/api/v1/quotas/{user}": scheduler_admin.QuotaHandler,
     "/api/v1/accounting": scheduler_reports.AccountingHandler,

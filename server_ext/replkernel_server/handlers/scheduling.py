@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from replkernel_scheduler.effects import (
-    Effect,
     HostRefused,
     LeaseEnded,
     LeaseGranted,
@@ -27,6 +26,8 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
 )
+from replkernel_scheduler.harvest.desk import JOBS_REQUEST
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import (
     Fence,
     Gpu,
@@ -80,7 +81,7 @@ class EffectHandler(SchedulerHandler):
 
     nothing: ClassVar[object] = Empty()
 
-    def answer_effects(self, effects: Sequence[Effect], subject: str) -> None:
+    def answer_effects(self, effects: Sequence[HarvestEffect], subject: str) -> None:
         """Answer with the effect that concerns `subject` (a host, request or lease)."""
         for effect in reversed(effects):
             outcome = self._outcome(effect, subject)
@@ -89,7 +90,7 @@ class EffectHandler(SchedulerHandler):
                 return
         self.answer(200, self.nothing)
 
-    def _outcome(self, effect: Effect, subject: str) -> tuple[int, object] | None:
+    def _outcome(self, effect: HarvestEffect, subject: str) -> tuple[int, object] | None:
         """Return HTTP status and document of `effect` if it is about `subject`."""
         match effect:
             case LeaseGranted(lease) if subject in (lease.request, lease.lease):
@@ -293,6 +294,8 @@ class LeasesHandler(EffectHandler):
     async def post(self) -> None:
         """Ask for a lease."""
         body = self.body(LeaseBody)
+        if body.request.startswith(JOBS_REQUEST):
+            raise BadRequest(f"Requests that begin with {JOBS_REQUEST!r} are jobs': name yours otherwise.")
         wish = LeaseRequest(
             request=RequestId(body.request),
             kernel_id=KernelId(body.kernel_id),

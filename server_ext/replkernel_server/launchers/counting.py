@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
-from replkernel_scheduler.effects import Effect, LeaseChanged, LeaseEnded, LeaseGranted
+from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId
 
 from replkernel_server.launchers.elsewhere import USER
@@ -68,7 +69,7 @@ class Counting:
         """Say whether the engine counts a lease's GPUs, and somebody else than the engine's jobs has them."""
         return self.is_on(lease.host) and bool(lease.gpus) and lease.user != USER
 
-    def offered(self, host: HostName, gpus: Sequence[str]) -> list[Effect]:
+    def offered(self, host: HostName, gpus: Sequence[str]) -> list[HarvestEffect]:
         """Note which GPUs a host's agent offers, in their order; return the grants that may be told now.
 
         Nothing is taken on a host before, and what was taken cannot be named.
@@ -88,7 +89,7 @@ class Counting:
 
     # -- what was decided, and what of it is told ----------------------------------------------------
 
-    def decided(self, effects: Sequence[Effect]) -> list[Effect]:
+    def decided(self, effects: Sequence[HarvestEffect]) -> list[HarvestEffect]:
         """Take note of what was decided; return what of it may be told, as its hearers see it."""
         for effect in effects:
             match effect:
@@ -102,7 +103,7 @@ class Counting:
         self._look()
         return [seen for effect in effects if (seen := self._seen(effect)) is not None]
 
-    def _seen(self, effect: Effect) -> Effect | None:
+    def _seen(self, effect: HarvestEffect) -> HarvestEffect | None:
         match effect:
             case LeaseGranted(lease) | LeaseChanged(lease) if lease.lease in self._leases:
                 if self.waits(lease.lease):
@@ -134,7 +135,7 @@ class Counting:
         """Say whether a granted lease is in force still, and counted: whoever asks may be told of it."""
         return not self.counts(lease) or (lease.lease in self._leases and not self.waits(lease.lease))
 
-    def _due(self) -> list[Effect]:
+    def _due(self) -> list[HarvestEffect]:
         """Return the grants that may be told now."""
         due = sorted(name for name in self._owed if not self.waits(name))
         self._owed.difference_update(due)
@@ -143,7 +144,7 @@ class Counting:
 
     # -- what the engine says ------------------------------------------------------------------------
 
-    def given(self, host: HostName, gpu: GpuUuid, what: str) -> list[Effect]:
+    def given(self, host: HostName, gpu: GpuUuid, what: str) -> list[HarvestEffect]:
         """Note what the engine gave; return the grants that may be told now."""
         self._asked.discard((host, gpu))
         self._given[host, gpu] = what
@@ -164,7 +165,7 @@ class Counting:
         """Have what failed done again."""
         self._look()
 
-    def held(self, host: HostName, given: Mapping[str, str]) -> list[Effect]:
+    def held(self, host: HostName, given: Mapping[str, str]) -> list[HarvestEffect]:
         """Take what the engine has given on a host by now; return the grants that may be told now.
 
         Nothing is taken on a host before this was said of it.

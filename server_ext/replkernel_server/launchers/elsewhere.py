@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, LeaseRefused
 from replkernel_scheduler.events import (
     Event,
     LeaseAsked,
@@ -18,6 +18,7 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
     QuotaSet,
 )
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import (
     HostName,
     KernelId,
@@ -72,7 +73,7 @@ class Elsewhere:
             events.append(self._back(asked.pop()))
         return events
 
-    def decided(self, effects: Iterable[Effect]) -> None:
+    def decided(self, effects: Iterable[HarvestEffect]) -> None:
         """Take note of what was decided."""
         for effect in effects:
             match effect:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replkernel_scheduler.effects import CancelHost, Effect, ProvisionHost, ReleaseHost
+from replkernel_scheduler.effects import CancelHost, ProvisionHost, ReleaseHost
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, ReservationId
 
 
@@ -34,7 +35,7 @@ class LaunchedHosts:
         self.here.discard(host)
         self._before.discard(host)
 
-    def decided(self, effects: Sequence[Effect]) -> tuple[bool, list[HostName]]:
+    def decided(self, effects: Sequence[HarvestEffect]) -> tuple[bool, list[HostName]]:
         """Take note of what was decided; return whether another number is wanted, and whom to give back."""
         before, back = list(self.open), []
         for effect in effects:

@@ -13,11 +13,18 @@ from math import inf
 from typing import Protocol
 
 from replkernel_scheduler.bounds import UserBounds
-from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import KernelId
 
-from replkernel.leasing.wire import SCHEDULER_ENDS, FromClient, FromScheduler, Hello
+from replkernel.leasing.wire import (
+    SCHEDULER_ENDS,
+    FromClient,
+    FromScheduler,
+    Hello,
+    JobLog,
+    JobLogWanted,
+)
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import JournalFull, ServerError
 from replkernel_server.scheduling.desk import Desk, DeskTimes
@@ -39,6 +46,9 @@ from replkernel_server.scheduling.identity import Identity
 
 log = logging.getLogger("replkernel.scheduler")
 CLIENTS_MAX = 20_000
+LOGS_ASKED_MAX = 1_000
+LOG_WAIT_S = 5.0
+"""An agent that does not tell of a log within this does not answer."""
 
 
 class Connection(Protocol):
@@ -59,7 +69,10 @@ class Channel:
     def __init__(self, driver: SchedulerDriver, times: DeskTimes, bounds: UserBounds | None = None) -> None:
         """Serve the core of `driver`, on the running event loop."""
         self.driver = driver
-        self.desk = Desk(driver.core.view(), driver.clock.now(), times, bounds)
+        self.desk = Desk(driver.core.view(), driver.clock.now(), times, bounds, driver.beside)
+        self.takes_jobs = True
+        """Whether new jobs are taken in."""
+        self._logs: dict[int, tuple[int, asyncio.Future[JobLog]]] = {}
         self.connections: dict[int, Connection] = {}
         self._numbers = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -89,6 +102,11 @@ class Channel:
 
     async def said(self, client: int, message: FromClient) -> None:
         """Take a message; return once all that it led to is durable."""
+        if isinstance(message, JobLog):
+            asked = self._logs.get(message.number)
+            if asked is not None and asked[0] == client and not asked[1].done():
+                asked[1].set_result(message)
+            return
         await self.happened(Said(client, message))
 
     def left(self, client: int) -> None:
@@ -96,13 +114,29 @@ class Channel:
         if self.connections.pop(client, None) is not None:
             self._in_background(Left(client))
 
+    async def log_of(self, client: int, job: str, at: int) -> JobLog | None:
+        """Ask an agent for a job's log from byte `at` on; None: it does not answer."""
+        connection = self.connections.get(client)
+        if connection is None or len(self._logs) >= LOGS_ASKED_MAX:
+            return None
+        self._numbers += 1
+        number, said = self._numbers, asyncio.get_running_loop().create_future()
+        self._logs[number] = client, said
+        try:
+            connection.post(JobLogWanted(number, job, at))
+            return await asyncio.wait_for(said, LOG_WAIT_S)
+        except TimeoutError:
+            return None
+        finally:
+            del self._logs[number]
+
     async def happened(self, happening: Happening) -> None:
         """Hand in what happened, and perform what follows."""
         acts = self.desk.handle(happening, self.driver.clock.now())
         self._arm()
         await self._perform(acts)
 
-    def counted(self, grants: list[Effect]) -> None:
+    def counted(self, grants: list[HarvestEffect]) -> None:
         """Tell of grants that an engine has counted, before anything else is decided about them."""
         for act in self.desk.handle(Counted(grants), self.driver.clock.now()):
             self._show(act)
@@ -140,12 +174,14 @@ class Channel:
     def _submit(self, act: Feed) -> Awaitable[Answered | None]:
         """Have an event decided now; what is awaited is the answer for who caused it."""
         try:
-            effects: Awaitable[list[Effect]] | ServerError = self.driver.submit(act.event)
+            effects: Awaitable[list[HarvestEffect]] | ServerError = self.driver.submit(act.event)
         except ServerError as error:  # nothing is decided any more; the service ends
             effects = error
         return self._answer(act, effects)
 
-    async def _answer(self, act: Feed, effects: Awaitable[list[Effect]] | ServerError) -> Answered | None:
+    async def _answer(
+        self, act: Feed, effects: Awaitable[list[HarvestEffect]] | ServerError
+    ) -> Answered | None:
         followed, why, never = [], "", False
         try:
             if isinstance(effects, ServerError):
@@ -155,7 +191,7 @@ class Channel:
             why, never = str(error).partition("\n")[0], isinstance(error, JournalFull)
         return None if act.client is None else Answered(act.client, act.event, followed, why, never)
 
-    def _told(self, effects: list[Effect], _took_s: float) -> None:
+    def _told(self, effects: list[HarvestEffect], _took_s: float) -> None:
         acts = self.desk.handle(Told(effects), self.driver.clock.now()) if effects else []
         for act in acts:
             self._show(act)

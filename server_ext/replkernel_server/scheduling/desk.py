@@ -14,7 +14,6 @@ from math import inf
 import msgspec
 from replkernel_scheduler.bounds import Bounds, UserBounds
 from replkernel_scheduler.effects import (
-    Effect,
     HostRefused,
     KernelRefused,
     LeaseGranted,
@@ -30,6 +29,8 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
     QuotaSet,
 )
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
@@ -46,6 +47,7 @@ from replkernel_server.scheduling.desk_words import (
     Happening,
     HostFixed,
     HostTakenDown,
+    JobCame,
     Joined,
     KernelAwaited,
     KernelEmptied,
@@ -58,6 +60,7 @@ from replkernel_server.scheduling.desk_words import (
 from replkernel_server.scheduling.guards import Guards
 from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
+from replkernel_server.scheduling.job_desk import JobDesk
 from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk, RoutedKernel
 from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.move_desk import MoveDesk
@@ -97,9 +100,14 @@ class Desk:
     """All clients, and what the core knows through them."""
 
     def __init__(
-        self, view: ClusterView, now: float, times: DeskTimes, bounds: UserBounds | None = None
+        self,
+        view: ClusterView,
+        now: float,
+        times: DeskTimes,
+        bounds: UserBounds | None = None,
+        beside: HarvestCore | None = None,
     ) -> None:
-        """Begin with what a recovered core has in force."""
+        """Begin with what a recovered core has in force; without `beside` there are no jobs."""
         self.bounds = Bounds(bounds or UserBounds())
         self._connected: Counter[UserName] = Counter()
         self.times = times
@@ -109,6 +117,7 @@ class Desk:
         self.moves = MoveDesk(view)
         self.guards = Guards(entry.lease for entry in view.leases if entry.phase != "reserved")
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
+        self.jobs = None if beside is None else JobDesk(beside, self._is_not_for_jobs)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self.counting: Counting | None = None
@@ -144,6 +153,8 @@ class Desk:
                 lost_at = now + self.times.away_s
                 self.kernels.awaits(KernelId(kernel_id), user, lost_at)
                 self._by(lost_at)
+            case JobCame(user):
+                return [] if self.jobs is None else list(self.jobs.submitted(user))
             case TimeCame():
                 return list(self._time_came(now))
         return []
@@ -167,6 +178,10 @@ class Desk:
         """Yield what each client is."""
         return (known.hello.role for known in self.clients.values())
 
+    def _is_not_for_jobs(self, host: HostName) -> bool:
+        """Say whether somebody else has to open or count a host's GPUs before they are used."""
+        return self.guards.is_on(host) or (self.counting is not None and self.counting.is_on(host))
+
     # -- clients come and go ----------------------------------------------------------------------
 
     def _joined(self, joined: Joined) -> Iterator[Act]:
@@ -175,6 +190,9 @@ class Desk:
             yield Close(client, f"The {hello.role}'s name has control characters: name it otherwise.")
             return
         agent = hello.role == "agent"
+        if hello.role == "jobs":
+            yield from self._joined_for_jobs(joined)
+            return
         why = access.why_not_host(who) if agent else access.why_not_route(who, joined.owner, hello.name)
         why = why or ("" if who.admin else self.bounds.connects(who.user, self._connected[who.user]))
         if why:
@@ -198,9 +216,25 @@ class Desk:
             yield Feed(quota)
         yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
 
+    def _joined_for_jobs(self, joined: Joined) -> Iterator[Act]:
+        client, hello, who = joined.client, joined.hello, joined.identity
+        why = access.why_not_lease(who) or ("" if self.jobs is not None else "No jobs run here.")
+        why = why or ("" if who.admin else self.bounds.connects(who.user, self._connected[who.user]))
+        if why or self.jobs is None:
+            yield Close(client, why)
+            return
+        self.clients[client] = _Client(hello, who)
+        self._connected[who.user] += 1
+        self.jobs.joins(client, who, HostName(hello.name))
+        yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
+
     def _left(self, client: int, now: float) -> Iterator[Act]:
         known = self._gone(client)
         if known is None:
+            return
+        if known.hello.role == "jobs":
+            if self.jobs is not None:
+                yield from self.jobs.left(client)
             return
         if known.hello.role == "agent":
             self.guards.left(client)
@@ -257,6 +291,10 @@ class Desk:
             return
         if known.hello.role == "agent":
             yield from self._agent(client, known, message, now)
+            return
+        if known.hello.role == "jobs":
+            if self.jobs is not None:
+                yield from self.jobs.said(client, message, now)
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
         yield from self.routers.said(client, kernel, message, now, bounded)
@@ -316,6 +354,8 @@ class Desk:
             came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
         yield Feed(self.guards.stuck_last(came), client)
         yield from self._tell(due, now)
+        if self.jobs is not None:
+            yield from self.jobs.offered(name)
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
             yield Feed(kernel.report(), kernel.client)
 
@@ -337,12 +377,14 @@ class Desk:
 
     # -- what was decided -------------------------------------------------------------------------
 
-    def _told(self, effects: list[Effect], now: float) -> Iterator[Act]:
+    def _told(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         yield from self._tell(effects if self.counting is None else self.counting.decided(effects), now)
         self.owners.told(effects)
         self.moves.told(effects)
+        if self.jobs is not None:
+            yield from self.jobs.told(effects, now)
 
-    def _tell(self, effects: list[Effect], now: float) -> Iterator[Act]:
+    def _tell(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         for effect in self.guards.decided(effects):
             said = messages(effect, now, self.owners)
             if said is not None:
@@ -370,6 +412,8 @@ class Desk:
             return
         if isinstance(event, LeaseWithdrawn):
             self.owners.withdrawn(event.request)
+        if self.jobs is not None:
+            yield from self.jobs.answered(client, event)
         for effect in answered.effects:
             match effect:
                 case LeaseUnknown(lease, why):

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
-from replkernel_scheduler.effects import Effect
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.types import UserName
 
 from replkernel.leasing.wire import FromClient, FromScheduler, Hello
@@ -41,7 +40,7 @@ class Left(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """What followed from one event of anybody is durable."""
 
-    effects: list[Effect]
+    effects: list[HarvestEffect]
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -51,8 +50,8 @@ class Answered(msgspec.Struct, frozen=True):
     """
 
     client: int
-    event: Event
-    effects: list[Effect]
+    event: HarvestEvent
+    effects: list[HarvestEffect]
     why: str = ""
     never: bool = False
 
@@ -85,7 +84,13 @@ class KernelAwaited(msgspec.Struct, frozen=True):
 class Counted(msgspec.Struct, frozen=True):
     """An engine has counted leases' GPUs: grants that waited for that may be told."""
 
-    grants: list[Effect]
+    grants: list[HarvestEffect]
+
+
+class JobCame(msgspec.Struct, frozen=True):
+    """A user has submitted a job."""
+
+    user: UserName
 
 
 class TimeCame(msgspec.Struct, frozen=True):
@@ -103,6 +108,7 @@ Happening: TypeAlias = (
     | KernelEmptied
     | KernelAwaited
     | Counted
+    | JobCame
     | TimeCame
 )
 
@@ -124,7 +130,7 @@ class Close(msgspec.Struct, frozen=True):
 class Feed(msgspec.Struct, frozen=True):
     """Hand an event to the core; a client (None: nobody) is answered."""
 
-    event: Event
+    event: HarvestEvent
     client: int | None = None
 
 

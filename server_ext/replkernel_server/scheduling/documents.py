@@ -20,6 +20,9 @@ SIZE_MAX = 1_000_000
 NUMBER_MAX = 2**63 - 1
 S_MAX = 1e9
 REPLICAS_MAX = 9
+JOB_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$(?!\n)"
+JOB_WORD_MAX = 8_192
+JOB_WORDS_MAX = 256
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]+$(?!\n)"
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_CHARS_MAX, pattern=_PRINTABLE)]
@@ -74,6 +77,68 @@ class LingerBody(msgspec.Struct, forbid_unknown_fields=True):
 
     fence: FenceNumber
     busy_s: Seconds | None = None
+
+
+class JobBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A command to run in a directory as a job; `gpus` are the numbers that it can run with.
+
+    `seal` shows the agents of its user that the command is his; `replkernel job run` makes it. `epochs`: how
+    many it has in all, for the guess of its end.
+    """
+
+    job: Annotated[str, msgspec.Meta(pattern=JOB_NAME)]
+    command: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=JOB_WORD_MAX)]],
+        msgspec.Meta(min_length=1, max_length=JOB_WORDS_MAX),
+    ]
+    directory: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_WORD_MAX)]
+    seal: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
+    gpus: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=1, le=GPUS_MAX)]],
+        msgspec.Meta(min_length=1, max_length=GPUS_MAX),
+    ]
+    gpu_model: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
+    vram_gb: Size = 0.0
+    epochs: Annotated[float, msgspec.Meta(gt=0, le=S_MAX)] | None = None
+
+
+class JobAnswer(msgspec.Struct):
+    """A job: waiting, starting, running, stopping, held, or over as done, failed or stopped.
+
+    `gpus` are those that it runs with, `shapes` the numbers that it can run with; `starts` is how often it
+    was started. `said` is a clause about how it stands. `ends_in_s` is a guess, null where there is none.
+    """
+
+    job: str
+    user: str
+    state: str
+    host: str | None
+    gpus: tuple[str, ...]
+    shapes: list[int]
+    command: list[str]
+    directory: str
+    starts: int
+    epoch: float | None
+    epochs: float | None
+    loss: float | None
+    ends_in_s: float | None
+    gpu_hours: float
+    said: str
+
+
+class JobsAnswer(msgspec.Struct):
+    """Jobs: those that are not over in the order in which they came, then the last that are."""
+
+    jobs: list[JobAnswer]
+
+
+class LogAnswer(msgspec.Struct):
+    """What a job has written, from byte `at` on; ask for what follows from `next` on."""
+
+    text: str
+    at: int
+    next: int
+    over: bool
 
 
 class Empty(msgspec.Struct):

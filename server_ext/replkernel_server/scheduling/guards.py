@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 from replkernel_scheduler.effects import (
-    Effect,
     LeaseChanged,
     LeaseEnded,
     LeaseGranted,
@@ -20,6 +19,7 @@ from replkernel_scheduler.effects import (
     LeaseRefused,
 )
 from replkernel_scheduler.events import HostUp, LeaseReleased
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, Lease, LeaseId, RequestId
 
 from replkernel.leasing.wire import HostLeases, LeaseHere, LeasesOpen
@@ -49,6 +49,10 @@ class Guards:
         self._stuck: dict[HostName, tuple[str, ...]] = {}
         for lease in leases:
             self._has(lease)
+
+    def is_on(self, host: HostName) -> bool:
+        """Say whether a host's GPUs are opened for those alone who have a lease."""
+        return host in self._guards
 
     # -- guards come and go ----------------------------------------------------------------------------
 
@@ -94,11 +98,11 @@ class Guards:
 
     # -- what was decided, and what of it is told ----------------------------------------------------
 
-    def decided(self, effects: Sequence[Effect]) -> list[Effect]:
+    def decided(self, effects: Sequence[HarvestEffect]) -> list[HarvestEffect]:
         """Take note of what was decided; return what of it may be told."""
         return [seen for effect in effects for seen in self._seen(effect)]
 
-    def _seen(self, effect: Effect) -> list[Effect]:
+    def _seen(self, effect: HarvestEffect) -> list[HarvestEffect]:
         match effect:
             case LeaseGranted(lease) | LeaseChanged(lease):
                 return self._granted(effect, lease)
@@ -106,7 +110,7 @@ class Guards:
                 return self._ended(effect, lease, why)
         return [effect]
 
-    def _granted(self, effect: Effect, lease: Lease) -> list[Effect]:
+    def _granted(self, effect: HarvestEffect, lease: Lease) -> list[HarvestEffect]:
         fresh = self._has(lease)
         if not self.waits(lease):
             return [effect]
@@ -115,7 +119,7 @@ class Guards:
         self._owed.add(lease.lease)
         return [LeaseQueued(lease.request, 0)] if lease.lease in self._untold else []
 
-    def _ended(self, effect: Effect, lease: Lease, why: str) -> list[Effect]:
+    def _ended(self, effect: HarvestEffect, lease: Lease, why: str) -> list[HarvestEffect]:
         name = lease.lease
         if self._leases.get(lease.host, {}).pop(name, None) is not None:
             self._changed.add(lease.host)
@@ -174,7 +178,7 @@ class Guards:
 
     def answered(
         self, client: int, host: HostName, said: LeasesOpen
-    ) -> tuple[list[Effect], list[LeaseReleased]]:
+    ) -> tuple[list[HarvestEffect], list[LeaseReleased]]:
         """Take a guard's answer; return the grants that may be told now, and the leases that are to end."""
         if self._guards.get(host) != client:
             return [], []

@@ -13,6 +13,7 @@ import time
 
 import msgspec
 from replkernel_scheduler.events import MonthBegan, PricesSet
+from replkernel_scheduler.harvest.types import JobStopAsked
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import HostShape
 from tornado.routing import URLSpec
@@ -52,6 +53,7 @@ class Hosted:
         self.driver.listen(self.past.observe)
         times = DeskTimes(settings.away_s, settings.grace_s, settings.host_away_s)
         self.channel = Channel(self.driver, times, settings.bounds)
+        self.channel.takes_jobs = settings.jobs
         self._identify = identify
         self.shortening = Shortening(self.driver)
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,6 +80,9 @@ class Hosted:
         await hosted.driver.resume(settings.grace_s)
         if recovered.core.prices != settings.prices:
             await hosted.driver.apply(PricesSet(settings.prices))
+        if not settings.jobs:
+            for job in hosted.driver.beside.jobs():
+                await hosted.driver.apply(JobStopAsked(job.spec.job))
         if launcher is not None:
             await hosted.launch(launcher)
         months = hosted._keep_months(recovered.wall or time.time())

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 import msgspec
-from replkernel_scheduler.effects import Effect
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.settings import CoreSettings
 from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text
 
@@ -125,7 +125,7 @@ class SnapshotHead(msgspec.Struct, frozen=True):
     digest: str
 
 
-def outcome(effects: Sequence[Effect] | Exception) -> bytes:
+def outcome(effects: Sequence[HarvestEffect] | Exception) -> bytes:
     """Return the bytes that stand for what followed from an event."""
     if isinstance(effects, Exception):
         return f"raised {type(effects).__name__}".encode()

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.events import (
     Event,
@@ -23,6 +22,7 @@ from replkernel_scheduler.events import (
     LeaseAsked,
     LeaseReleased,
 )
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import GpuUuid, HostName, Lease
 
 from replkernel_server.driver import SchedulerDriver
@@ -163,7 +163,7 @@ class Launching:
 
     # -- what was decided ----------------------------------------------------------------------------
 
-    def _decided(self, effects: Sequence[Effect], _took_s: float) -> None:
+    def _decided(self, effects: Sequence[HarvestEffect], _took_s: float) -> None:
         """Do what follows; the channel has heard of the same effects before."""
         self._elsewhere.decided(effects)
         more, back = self._hosts.decided(effects)
@@ -266,7 +266,7 @@ class Launching:
             if self._leaving.get((host, gpu)) is left:
                 del self._leaving[host, gpu]
 
-    def _tell(self, grants: list[Effect]) -> None:
+    def _tell(self, grants: list[HarvestEffect]) -> None:
         if grants:
             self._channel.counted(grants)
         self._step()

@@ -9,7 +9,7 @@ it; the simulator knows no such limit.
 | `notebook` | yes |
 | `reservation` | yes: a kernel keeps what it was leased to its end, from its first cell with GPUs on |
 | `fcfs-batch`, `easy-batch`, `large-pool` | no: cells run where their kernel's variables are |
-| `harvest` | no: nobody drives its jobs |
+| `harvest` | no: it names a simulation; live, jobs run beside notebooks with each set |
 """
 
 from __future__ import annotations

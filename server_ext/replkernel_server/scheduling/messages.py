@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from msgspec import UNSET
 from replkernel_scheduler.effects import (
-    Effect,
     LeaseChanged,
     LeaseEnded,
     LeaseGranted,
@@ -19,6 +18,7 @@ from replkernel_scheduler.effects import (
     StartReplica,
     StopReplica,
 )
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import KernelId, Lease, MigrationId, RequestId
 
 from replkernel.leasing.wire import (
@@ -39,7 +39,7 @@ from replkernel_server.scheduling.owners import Owners
 ToKernel: TypeAlias = tuple[KernelId, FromScheduler]
 
 
-def messages(effect: Effect, now: float, owners: Owners) -> ToKernel | None:
+def messages(effect: HarvestEffect, now: float, owners: Owners) -> ToKernel | None:
     """Return the message of an effect and the kernel whose router it is for; None: nobody is told."""
     match effect:
         case LeaseGranted(lease):

@@ -15,7 +15,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from replkernel_scheduler.effects import (
-    Effect,
     LeaseEnded,
     LeaseGranted,
     LeaseRefused,
@@ -23,6 +22,7 @@ from replkernel_scheduler.effects import (
     ReplicaMoved,
     StartReplica,
 )
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.view import ClusterView
 
@@ -32,7 +32,7 @@ PREFIX = "replkernel_scheduler_"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
 
-MOVE_STEPS: dict[type[Effect], str] = {
+MOVE_STEPS: dict[type[HarvestEffect], str] = {
     StartReplica: "begun",
     ReplicaMoved: "done",
     MigrationFailed: "given up",
@@ -80,7 +80,7 @@ class Metrics:
             registry=self._registry,
         )
 
-    def observe(self, effects: list[Effect], took_s: float) -> None:
+    def observe(self, effects: list[HarvestEffect], took_s: float) -> None:
         """Count the effects of one event. A renewed lease is granted once."""
         self._decisions.observe(took_s)
         for effect in effects:

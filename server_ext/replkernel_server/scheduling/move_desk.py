@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from replkernel_scheduler.effects import Effect, MigrationFailed, ReplicaMoved, StartReplica, StopReplica
+from replkernel_scheduler.effects import MigrationFailed, ReplicaMoved, StartReplica, StopReplica
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.events import ReplicaFailed as Failed
 from replkernel_scheduler.events import ReplicaReady as Ready
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import KernelId, MigrationId
 from replkernel_scheduler.view import ClusterView
 
@@ -44,7 +45,7 @@ class MoveDesk:
                 said = wire.MoveReplica(order, HostName(move.target), source)
                 self.orders[move.kernel_id] = Order(move.migration, said)
 
-    def told(self, effects: Iterable[Effect]) -> None:
+    def told(self, effects: Iterable[HarvestEffect]) -> None:
         """Take note of what was decided."""
         for effect in effects:
             match effect:

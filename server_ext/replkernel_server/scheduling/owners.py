@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from replkernel_scheduler.effects import Effect, LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, RequestId, UserName
 from replkernel_scheduler.view import ClusterView
 
@@ -65,7 +66,7 @@ class Owners:
         self._waits_no_more(request)
         self.requests.pop(request, None)
 
-    def told(self, effects: Iterable[Effect]) -> None:
+    def told(self, effects: Iterable[HarvestEffect]) -> None:
         """Take note of what was decided."""
         for effect in effects:
             match effect:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
 import msgspec
-from replkernel_scheduler.effects import Effect, MigrationFailed, ReplicaMoved, UsageRecorded
+from replkernel_scheduler.effects import MigrationFailed, ReplicaMoved, UsageRecorded
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.wire import GpuUse
@@ -101,7 +102,7 @@ class PastKeeper:
         for sample in samples:
             self._take(sample)
 
-    def observe(self, effects: list[Effect], _took_s: float) -> None:
+    def observe(self, effects: list[HarvestEffect], _took_s: float) -> None:
         """Take note of what was decided since the last look."""
         for effect in effects:
             if isinstance(effect, ReplicaMoved):

@@ -6,8 +6,9 @@ it is; one that begins anew under the same id ends first. (Spec 1.2.)
 
 from __future__ import annotations
 
-from replkernel_scheduler.effects import Effect, KernelRefused
+from replkernel_scheduler.effects import KernelRefused
 from replkernel_scheduler.events import KernelEnded, KernelStarted
+from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.placing import Placement
 from replkernel_scheduler.types import HostName, KernelId, KernelSpec, UserName
 
@@ -42,7 +43,7 @@ def events(spec: KernelSpec, known: Placement | None, *, is_here: bool) -> list[
     return [KernelEnded(spec.kernel_id), KernelStarted(spec)]
 
 
-def answer(known: Placement | None, effects: list[Effect]) -> tuple[int, object]:
+def answer(known: Placement | None, effects: list[HarvestEffect]) -> tuple[int, object]:
     """Return HTTP status and document for where a kernel stands, and what followed when it began."""
     if known is None:
         whys = [effect.why for effect in effects if isinstance(effect, KernelRefused)]

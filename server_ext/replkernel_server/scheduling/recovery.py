@@ -14,9 +14,10 @@ import time
 
 import msgspec
 from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import ImageUnfit
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
+from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
 
@@ -42,14 +43,19 @@ SEED_BITS = 63
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """A core with its dice, and its journal's last event: number, time, check and Unix time."""
+    """A core with its jobs and its dice, and its journal's last event: number, time, check and Unix time."""
 
-    core: SchedulerCore
+    beside: HarvestCore
     dice: random.Random
     number: int = 0
     at: float = 0.0
     proof: int = 0
     wall: float = 0.0
+
+    @property
+    def core(self) -> SchedulerCore:
+        """Return the scheduler's core, to read what it has."""
+        return self.beside.core
 
 
 def new_head(settings: ServiceSettings, core: CoreSettings) -> Head:
@@ -60,6 +66,11 @@ def new_head(settings: ServiceSettings, core: CoreSettings) -> Head:
 def make_core(head: Head, dice: random.Random | None = None) -> SchedulerCore:
     """Return the core that `head` describes, before any event."""
     return SchedulerCore(dice or _dice(head), policies_of(head.policies), head.settings, Fence(head.fence))
+
+
+def make_beside(head: Head, dice: random.Random | None = None) -> HarvestCore:
+    """Return the core that `head` describes with no jobs beside it, before any event."""
+    return HarvestCore(make_core(head, dice))
 
 
 def recover(
@@ -74,7 +85,7 @@ def recover(
     if head is None:
         head = new_head(settings, wanted)
         dice = _dice(head)
-        core = make_core(head, dice)
+        core = make_beside(head, dice)
         if journal.first() is not None:
             raise journal.damaged("its head is missing")
         journal.begin(head)
@@ -119,16 +130,16 @@ def bring_back(
     if trouble is not None and first != 1:
         raise trouble
     dice = _dice(head)
-    return replay(journal, Recovered(make_core(head, dice), dice), until), None
+    return replay(journal, Recovered(make_beside(head, dice), dice), until), None
 
 
 def _from_snapshot(journal: JournalReading, head: Head, snapshot: SnapshotHead) -> Recovered:
     """Return the core as a snapshot has it; raises SnapshotUnfit."""
     document = snapshots.decode(snapshot, journal.snapshot_parts(snapshot.number))
     dice = snapshots.dice_of(document)
-    core = make_core(head, dice)
+    core = make_beside(head, dice)
     try:
-        core.restore(document.core)
+        core.restore(HarvestImage(document.core, document.jobs or JobsImage(snapshot.at)))
     except ImageUnfit as error:
         raise SnapshotUnfit(f"does not fit: {error}") from error
     return Recovered(core, dice, snapshot.number, snapshot.at, snapshot.proof, snapshot.wall)
@@ -136,8 +147,8 @@ def _from_snapshot(journal: JournalReading, head: Head, snapshot: SnapshotHead) 
 
 def replay(journal: JournalReading, begin: Recovered, until: int | None = None) -> Recovered:
     """Hand the events behind `begin` to its core again; raise JournalRefused where it is not as it was."""
-    core, number, at, check, wall = begin.core, begin.number, begin.at, begin.proof, begin.wall
-    decoder = msgspec.json.Decoder(Event)
+    core, number, at, check, wall = begin.beside, begin.number, begin.at, begin.proof, begin.wall
+    decoder = msgspec.json.Decoder(HarvestEvent)
     for entry in journal.entries(number):
         if number == until:
             break
@@ -153,7 +164,7 @@ def replay(journal: JournalReading, begin: Recovered, until: int | None = None) 
         except UNREADABLE as error:
             raise journal.damaged(f"event {number} does not fit ({error})") from error
         at, wall = entry.at, entry.wall
-        followed: list[Effect] | Exception
+        followed: list[HarvestEffect] | Exception
         try:
             followed = core.handle(event, at)
         except Exception as error:  # as it raised when it was written; the check below tells

@@ -24,6 +24,7 @@ AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 HOST_AWAY = "REPLKERNEL_SCHEDULER_HOST_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
 PRICES = "REPLKERNEL_SCHEDULER_PRICES"
+JOBS = "REPLKERNEL_SCHEDULER_JOBS"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
@@ -67,6 +68,12 @@ SETTING_DOCS = (
         "prices",
         "none",
         "What an hour of a GPU, by its model, and of a host costs: `H100=4.5 other=1 host=0.4 currency=EUR`.",
+    ),
+    SettingDoc(
+        JOBS,
+        "jobs",
+        "on",
+        "Whether jobs run on GPUs that notebooks leave idle (`on`, `off`: those that are there are stopped).",
     ),
     SettingDoc(
         USER + "REQUESTS",
@@ -115,6 +122,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     user_connections: int = 512
     user_calls_per_s: float = 50.0
     user_messages_per_s: float = 1_000.0
+    jobs: bool = True
 
     @property
     def bounds(self) -> UserBounds:
@@ -155,7 +163,15 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
         user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
         prices=read_prices(PRICES, env.get(PRICES, "")),
+        jobs=_is_on(env, JOBS),
     )
+
+
+def _is_on(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "").strip().lower() or "on"
+    if text not in ("on", "off"):
+        raise ServiceSettingError(f"{name}={text[:40]!r} is neither on nor off: set {name}=on.")
+    return text == "on"
 
 
 def _count(env: Mapping[str, str], name: str, default: int, most: int) -> int:

@@ -13,6 +13,7 @@ import time
 from typing import BinaryIO
 
 import msgspec
+from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
 from sqlalchemy.exc import SQLAlchemyError
 
 from replkernel_server.errors import JournalRefused, ServerError
@@ -20,7 +21,7 @@ from replkernel_server.scheduling import snapshots
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_reading import JournalReading, unusable
 from replkernel_server.scheduling.journal_tables import SnapshotHead
-from replkernel_server.scheduling.recovery import bring_back, make_core
+from replkernel_server.scheduling.recovery import bring_back, make_beside
 from replkernel_server.scheduling.settings import DATABASE
 
 NICE = 10
@@ -33,13 +34,13 @@ def make(reading: JournalReading, number: int) -> tuple[SnapshotHead, bytes]:
     if head is None:
         raise reading.damaged("it has no head")
     behind, _ = bring_back(reading, head, number)
-    image = behind.core.image()
+    image = behind.beside.image()
     data = snapshots.encode(image, behind.dice)
     row = snapshots.head_of(data, number, behind.at, behind.wall, behind.proof, time.time())
     document = snapshots.decode(row, [data])
     dice = snapshots.dice_of(document)
-    again = make_core(head, dice)
-    again.restore(document.core)
+    again = make_beside(head, dice)
+    again.restore(HarvestImage(document.core, document.jobs or JobsImage(behind.beside.now)))
     if snapshots.encode(again.image(), dice) != data:
         raise ServerError(f"The snapshot behind event {number} is another one when it is restored.")
     return row, data

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
 from replkernel_scheduler.image import FORMAT, CoreImage
 
 from replkernel.errors import UNREADABLE
@@ -29,16 +30,17 @@ class SnapshotUnfit(ServerError):
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True):
-    """What a snapshot holds: a core, and the state of its dice."""
+    """What a snapshot holds: a core, the state of its dice, and the jobs beside (None: of a time without)."""
 
     core: CoreImage
     dice: tuple[int, tuple[int, ...], float | None]
+    jobs: JobsImage | None = None
 
 
-def encode(image: CoreImage, dice: random.Random) -> bytes:
+def encode(image: HarvestImage, dice: random.Random) -> bytes:
     """Return the bytes of a snapshot; raises SnapshotUnfit for one that is too large."""
     version, state, gauss = dice.getstate()
-    plain = msgspec.msgpack.encode(Document(image, (version, state, gauss)))
+    plain = msgspec.msgpack.encode(Document(image.core, (version, state, gauss), image.jobs))
     if len(plain) > IMAGE_BYTES_MAX:
         raise SnapshotUnfit(f"has {len(plain)} bytes, and {IMAGE_BYTES_MAX} are the limit")
     return zlib.compress(plain, LEVEL)

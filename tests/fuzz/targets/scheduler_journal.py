@@ -16,7 +16,8 @@ from unittest import mock
 
 import msgspec
 from replkernel_scheduler.errors import ImageUnfit
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
+from replkernel_scheduler.harvest.types import HarvestEvent
 from replkernel_scheduler.image import FORMAT, CoreImage
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_server.errors import ServerError
@@ -32,7 +33,7 @@ from replkernel_server.scheduling.journal_tables import (
     outcome,
     proof,
 )
-from replkernel_server.scheduling.recovery import make_core, recover
+from replkernel_server.scheduling.recovery import make_beside, recover
 from replkernel_server.scheduling.settings import ServiceSettings
 from replkernel_server.scheduling.snapshot_maker import split, write
 
@@ -71,10 +72,10 @@ class Rows(JournalReading):
         """Return the events with the checks that they have if they are what was written."""
         if self._made is not None:
             return self._made
-        core, check, rows = make_core(HEAD_NOW), 0, []
+        core, check, rows = make_beside(HEAD_NOW), 0, []
         for number, text in enumerate(self._events, 1):
             try:
-                event = msgspec.json.decode(text, type=Event)
+                event = msgspec.json.decode(text, type=HarvestEvent)
                 followed: Any = core.handle(event, float(number))
             except Exception as error:
                 followed = error
@@ -100,9 +101,9 @@ _policies_of = recovery.policies_of
 
 def seeds() -> list[bytes]:
     """Return every event, a story of them, a head, an image, and what the maker of snapshots says."""
-    events = written(Event)
+    events = written(HarvestEvent)
     dice = random.Random(1)
-    plain = msgspec.msgpack.encode(snapshots.Document(make_core(HEAD_NOW).image(), dice.getstate()))
+    plain = msgspec.msgpack.encode(snapshots.Document(make_beside(HEAD_NOW).core.image(), dice.getstate()))
     told = [joined(HEADS, msgspec.json.encode(HEAD_NOW)), joined(EVENTS, *events), joined(IMAGES, plain)]
     told += [joined(EVENTS, event) for event in events]
     told += [
@@ -155,9 +156,9 @@ def _restore(plain: bytes) -> None:
     head = snapshots.head_of(data, 1, 1.0, 1.0, 1, 1.0)
     assert head.format == FORMAT
     document = snapshots.decode(head, snapshots.parts_of(data))
-    core = make_core(HEAD_NOW, snapshots.dice_of(document))
+    core = make_beside(HEAD_NOW, snapshots.dice_of(document))
     try:
-        core.restore(document.core)
+        core.restore(HarvestImage(document.core, document.jobs or JobsImage(1.0)))
     except ImageUnfit:
         return
 

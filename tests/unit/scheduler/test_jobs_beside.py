@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecorded
 from replkernel_scheduler.elastic.types import JobType
-from replkernel_scheduler.events import HostAway, HostDown
-from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S
+from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased
+from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnded,
+    JobHoldAsked,
+    JobHosts,
     JobName,
     JobOver,
     JobProgress,
@@ -23,7 +25,7 @@ from replkernel_scheduler.harvest.types import (
     StartJob,
     StopJob,
 )
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, RequestId, UserName
 
 from tests.unit.scheduler.beside import Beside, of
 
@@ -250,3 +252,106 @@ def test_a_service_that_was_killed_goes_on_with_the_jobs_that_run(world: Beside)
     assert world.feed(HostJobs(HostName("a"), ((JobName("train"), 1),))) == []
     (stop,) = of(StopJob, world.cell("d", 3))
     assert stop.job == "train"
+
+
+def test_a_job_on_hold_is_saved_gives_its_gpus_back_and_goes_on_when_it_may(world: Beside) -> None:
+    world.submit("train", 1, 2)
+    world.runs("train", 100.0)
+    (stop,) = of(StopJob, world.feed(JobHoldAsked(JobName("train"))))
+    assert (stop.why, stop.saves, stop.until) == ("asked", True, None)
+    world.stopped("train", 40.0)
+    world.until(world.now + 200.0)
+    held = world.job("train")
+    assert (held.state, held.held, held.on_hold, held.left) == ("waiting", 0, True, 40.0)
+    world.restart()
+    world.feed(JobHoldAsked(JobName("train"), False))
+    world.until(world.now + 1.0)
+    again = world.job("train")
+    assert (again.state, again.attempt, again.on_hold) == ("starting", 2, False)
+
+
+def test_a_job_that_may_go_on_before_it_has_stopped_starts_again_on_its_gpus(world: Beside) -> None:
+    world.submit("train", 1)
+    world.runs("train")
+    world.feed(JobHoldAsked(JobName("train")))
+    world.feed(JobHoldAsked(JobName("train"), False))
+    (start,) = of(StartJob, world.stopped("train"))
+    assert start.attempt == 2
+
+
+def test_a_job_starts_only_where_an_agent_can_start_its_owners(world: Beside) -> None:
+    world.host("b", 8)
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.submit("train", 1, 2)
+    assert world.job("train").host == "a"
+    world.feed(JobHosts(UserName("ann"), ()))
+    world.submit("other", 1)
+    assert world.job("other").state == "waiting"
+    world.restart()
+    world.feed(JobHosts(UserName("ann"), (HostName("b"),)))
+    world.until(world.now + 1.0)
+    assert world.job("other").host == "b"
+
+
+def test_an_agent_speaks_of_its_own_users_jobs_alone(world: Beside) -> None:
+    world.submit("train", 1)
+    world.runs("train")
+    assert world.feed(HostJobs(HostName("a"), (), UserName("bob"))) == []
+    assert world.job("train").state == "running"
+    world.processes[JobName("train")].told = True
+    (stop,) = of(StopJob, world.feed(HostJobs(HostName("a"), ((JobName("train"), 1),), UserName("bob"))))
+    assert stop.why == "stale"
+
+
+def test_a_lease_of_a_job_that_somebody_else_gives_back_is_lost_for_it(world: Beside) -> None:
+    world.submit("train", 1)
+    world.runs("train")
+    (lease,) = world.core.desk.jobs.by_name[JobName("train")].leases.values()
+    world.processes.clear()
+    world.feed(LeaseReleased(lease.lease, lease.fence))
+    world.until(world.now + 1.0)
+    assert (world.job("train").state, world.job("train").attempt) == ("starting", 2)
+
+
+def test_jobs_that_are_over_are_remembered_with_how_they_ended(world: Beside) -> None:
+    world.submit("train", 1)
+    world.runs("train")
+    world.processes.clear()
+    world.feed(JobEnded(JobName("train"), 1, "failed", "it ended with exit code 3"))
+    world.restart()
+    (past,) = world.core.desk.past
+    assert (past.why, past.said, past.ran_on) == ("failed", "it ended with exit code 3", "a")
+
+
+def test_what_a_notebook_left_two_minutes_ago_is_asked_back_for_a_job_that_waits(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("busy", 2)
+    world.cell("rests", 1)
+    world.submit("first", 1)
+    world.runs("first")
+    world.over("rests", lingers=True)
+    world.submit("second", 1)
+    before = len(world.journal)
+    world.until(world.now + RESTED_S - 1.0)
+    said = [effect for _, _, effects in world.journal[before:] for effect in effects]
+    assert not of(ReclaimLease, said), "it may still be used"
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    said = [effect for _, _, effects in world.journal[before:] for effect in effects]
+    asked = {ask.lease.request: ask.lease for ask in of(ReclaimLease, said)}
+    assert list(asked) == ["rests"]
+    assert not of(StopJob, said), "no job leaves for another one"
+    world.feed(LeaseReleased(asked[RequestId("rests")].lease, asked[RequestId("rests")].fence))
+    world.until(world.now + 1.0)
+    assert world.job("second").state == "starting"
+
+
+def test_a_notebook_that_goes_on_in_time_keeps_its_gpus_from_jobs(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("c0", 4, kernel="k")
+    world.submit("train", 1)
+    for number in range(10):
+        world.over(f"c{number}", lingers=True)
+        world.until(world.now + RESTED_S / 2)
+        world.cell(f"c{number + 1}", 4, kernel="k")
+        assert f"c{number + 1}" in world.cells
+    assert world.job("train").state == "waiting"

@@ -16,13 +16,15 @@ from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
     HostJobs,
+    JobHoldAsked,
+    JobHosts,
     JobName,
     JobProgress,
     JobStopAsked,
     JobStopped,
     StopJob,
 )
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, UserName
 
 from tests.support.examples import examples
 from tests.unit.scheduler.beside import Beside, of
@@ -72,7 +74,10 @@ class Story(Beside):
                 self.stopped(job)  # Its processes ended by themselves.
             case 12 if self.core.jobs():
                 jobs = self.core.jobs()
-                self.feed(JobStopAsked(jobs[which % len(jobs)].spec.job))
+                name = jobs[which % len(jobs)].spec.job
+                self.feed(JobStopAsked(name) if size < 2 else JobHoldAsked(name, size < 4))
+            case 12:
+                self.feed(JobHosts(UserName("ann"), tuple(HostName(host) for host in HOSTS[: size % 3])))
             case 13:
                 self.host_says(HOSTS[which % 2], size)
             case 14 | 15:

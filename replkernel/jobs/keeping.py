@@ -1,0 +1,337 @@
+"""The agent's part of jobs: orders written down, supervisors kept alive, the scheduler told.
+
+Law: the job's directory is the truth, so an agent that was killed goes on with what it finds there. Nothing
+runs whose command bears no seal of this user. The scheduler hears of an end until it says that it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from replkernel.errors import ReplkernelError
+from replkernel.jobs.words import (
+    ARGUMENTS_MAX,
+    COMMAND_BYTES_MAX,
+    FINAL,
+    GONE,
+    WAKE,
+    JobPlace,
+    Order,
+    Record,
+    check_seal,
+    is_job_name,
+    key_of,
+)
+from replkernel.leasing.channel import SchedulerChannel
+from replkernel.leasing.finding import find_scheduler, stranger_at
+from replkernel.leasing.wire import (
+    JOBS_OF_HOST_MAX,
+    LOG_BYTES_MAX,
+    WIRE_VERSION,
+    FromClient,
+    FromScheduler,
+    Hello,
+    JobGone,
+    JobLog,
+    JobLogWanted,
+    JobSaid,
+    JobsAwait,
+    JobsHere,
+    Refused,
+    StartJob,
+    StopJob,
+)
+from replkernel.module_command import module_command
+from replkernel.records import HostName
+
+log = logging.getLogger(__name__)
+
+SEARCH_S = 5.0
+LOOK_S = 2.0
+"""How often directories are looked at without a wake-up."""
+SPAWN_S_MIN = 2.0
+"""A supervisor that is gone is started again no sooner."""
+KEPT_MAX = 50
+"""Directories of jobs that are over are kept for their logs, so many."""
+STOP_S = 10.0
+
+
+class JobKeeping:
+    """The jobs of this agent's user on this host."""
+
+    def __init__(
+        self, host: str, directory: Path, env: Mapping[str, str], changed: Callable[[], None]
+    ) -> None:
+        """Go on with the jobs that an earlier agent has left; `changed` hears when `any` may be another."""
+        self._host, self._env, self._changed = host, env, changed
+        self._root = directory / "jobs"
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._root / WAKE, 0o600)
+        self._fifo = os.open(self._root / WAKE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._woken = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fifo, self._wake)
+        self._places = {place.name: JobPlace(place) for place in self._root.iterdir() if place.is_dir()}
+        self._live = {name for name, place in self._places.items() if _is_live(place)}
+        self._told: dict[str, tuple[Record, float | None, float | None]] = {}
+        self._spawned_at: dict[str, float] = {}
+        self._awaits = self._up = False
+        self._channel: SchedulerChannel | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = self._loop.create_task(self._run())
+
+    def any(self) -> bool:
+        """Tell whether the agent is to stay: a job runs here, or waits somewhere."""
+        return bool(self._live) or self._awaits
+
+    def runs_any(self) -> bool:
+        """Tell whether a job runs here."""
+        return bool(self._live)
+
+    async def close(self) -> None:
+        """End; jobs go on."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._loop.remove_reader(self._fifo)
+        os.close(self._fifo)
+        if self._channel is not None:
+            await self._channel.close()
+
+    def stop_all(self) -> None:
+        """Have every job saved and stopped; the scheduler starts it again where it can."""
+        for name in list(self._live):
+            order = self._places[name].order()
+            if order is not None and order.runs:
+                self._stop(name, order, STOP_S, saves=True)
+
+    # -- turn by turn ---------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._fifo, 4096)
+        self._woken.set()
+
+    async def _run(self) -> None:
+        searched_at = float("-inf")
+        while True:
+            try:
+                if self._channel is None and self._loop.time() - searched_at >= SEARCH_S:
+                    searched_at = self._loop.time()
+                    await self._look_for_scheduler()
+                await self._look()
+            except Exception:
+                log.exception("jobs could not be looked at")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), LOOK_S if self._live else SEARCH_S)
+            self._woken.clear()
+
+    async def _look(self) -> None:
+        """Keep supervisors alive, and tell what is new."""
+        for name in list(self._live):
+            place = self._places[name]
+            await self._supervise(name, place)
+            self._tell(name, place)
+            if not _is_live(place):
+                self._live.discard(name)
+                self._changed()
+
+    async def _supervise(self, name: str, place: JobPlace) -> None:
+        now = self._loop.time()
+        if not _is_live(place) or now - self._spawned_at.get(name, float("-inf")) < SPAWN_S_MIN:
+            return
+        if place.is_supervised():
+            return
+        self._spawned_at[name] = now
+        command = module_command("replkernel.jobs.supervisor", str(place.directory), self._host)
+        said = os.open(
+            place.directory / "supervisor.log",
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+            0o600,
+        )
+        run = partial(subprocess.run, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False)
+        try:  # It steps out of this process at once, so its end is awaited but a moment.
+            await asyncio.to_thread(run, command, env=dict(self._env))
+        except OSError as error:
+            log.error("the supervisor of job %s cannot be started: %s", name, error)
+        finally:
+            os.close(said)
+
+    def _tell(self, name: str, place: JobPlace, *, again: bool = False) -> None:
+        """Tell how a job stands, if that is news."""
+        order, record, progress = place.order(), place.record(), place.progress()
+        if order is None or not self._up or record.number < order.number:
+            return
+        epoch = None if progress is None else progress.epoch
+        loss = None if progress is None else progress.loss
+        before = self._told.get(name)
+        if before == (record, epoch, loss) and not again:
+            return
+        self._told[name] = (record, epoch, loss)
+        attempt, said = record.attempt, record.said
+        if before is None or before[0] != record or again:
+            match record.state:
+                case "running":
+                    self._send(JobSaid(name, attempt, "runs", said, epoch, loss))
+                case "stopped" | "done" | "failed":
+                    self._send(JobSaid(name, attempt, record.state, said, epoch, loss))
+                    return
+        self._send(JobSaid(name, attempt, "progress", said, epoch, loss))
+
+    # -- the scheduler --------------------------------------------------------------------------------
+
+    async def _look_for_scheduler(self) -> None:
+        find = partial(find_scheduler, self._env)
+        url, token = await asyncio.to_thread(find)
+        if not url:
+            return
+        hello = Hello(WIRE_VERSION, "jobs", HostName(self._host))
+        stranger = partial(stranger_at, env=self._env)
+        try:
+            self._channel = SchedulerChannel(
+                url, token, hello, self._take, self._welcomed, self._lost, find, stranger
+            )
+        except ReplkernelError as error:
+            log.warning("jobs: %s", error)
+            return
+        self._channel.start()
+
+    def _welcomed(self) -> None:
+        """Tell all: ends first, for what is not told to be here is thought to have stopped."""
+        self._up = True
+        self._told.clear()
+        for name, place in self._places.items():
+            if place.record().state in ("done", "failed") and not place.is_gone():
+                self._tell(name, place)
+        here = []
+        for name in self._live:
+            order = self._places[name].order()
+            if order is not None:
+                here.append((name, order.attempt))
+        self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX])))
+        for name in self._live:
+            self._tell(name, self._places[name])
+        self._woken.set()
+
+    def _lost(self, why: str) -> None:
+        self._up = False
+
+    def _send(self, message: FromClient) -> None:
+        if self._channel is not None:
+            self._channel.send(message)
+
+    def _take(self, message: FromScheduler) -> None:
+        match message:
+            case StartJob():
+                self._start(message)
+            case StopJob(job, attempt, within_s, saves):
+                place = self._places.get(job)
+                order = None if place is None else place.order()
+                if order is not None and order.attempt == attempt:
+                    self._stop(job, order, within_s, saves=saves)
+            case JobGone(job):
+                self._gone(job)
+            case JobsAwait(awaits):
+                self._awaits = awaits
+                self._changed()
+            case JobLogWanted(number, job, at):
+                place = self._places.get(job)
+                begin, data = (at, b"") if place is None else place.log_from(at, LOG_BYTES_MAX)
+                self._send(JobLog(number, begin, data))
+            case Refused(why):
+                log.warning("jobs: %s", why)
+
+    # -- orders ---------------------------------------------------------------------------------------
+
+    def _start(self, wanted: StartJob) -> None:
+        name = wanted.job
+        try:
+            self._check(wanted)
+        except (ReplkernelError, OSError) as error:
+            log.error("%s", error)
+            self._send(JobSaid(name, wanted.attempt, "failed", str(error)[:1000]))
+            return
+        place = self._places.setdefault(name, JobPlace(self._root / name))
+        place.make()
+        before = place.order()
+        if before is not None and before.attempt >= wanted.attempt:
+            return
+        number = 1 if before is None else before.number + 1
+        order = Order(number, name, wanted.attempt, wanted.gpus, wanted.command, wanted.directory, runs=True)
+        self._give(name, place, order)
+
+    def _check(self, wanted: StartJob) -> None:
+        """Raise unless a job may run here."""
+        command, size = wanted.command, sum(len(word) for word in wanted.command)
+        if not is_job_name(wanted.job) or not command:
+            raise ReplkernelError(f"{wanted.job!r} names no job: use letters, digits, '.', '_' and '-'.")
+        if len(command) > ARGUMENTS_MAX or size > COMMAND_BYTES_MAX:
+            raise ReplkernelError(f"The command of job {wanted.job} is too long: put it into a script.")
+        check_seal(key_of(self._env), wanted.seal, wanted.job, command, wanted.directory)
+        if wanted.job in self._places and self._places[wanted.job].is_gone():
+            raise ReplkernelError(f"Job {wanted.job} was over already: submit it under another name.")
+
+    def _stop(self, name: str, order: Order, within_s: float, *, saves: bool) -> None:
+        changed = {field: getattr(order, field) for field in Order.__struct_fields__}
+        changed |= {"number": order.number + 1, "runs": False, "within_s": within_s, "saves": saves}
+        self._give(name, self._places[name], Order(**changed))
+
+    def _give(self, name: str, place: JobPlace, order: Order) -> None:
+        """Write an order down, and have a supervisor see it."""
+        place.write(order)
+        self._live.add(name)
+        self._changed()
+        place.wake()
+        self._spawned_at.pop(name, None)
+        self._woken.set()
+
+    def _gone(self, name: str) -> None:
+        """Keep nothing of a job but its log."""
+        place = self._places.get(name)
+        if place is None:
+            return
+        order = place.order()
+        if order is not None and _is_live(place):
+            self._stop(name, order, 0.0, saves=False)
+        (place.directory / GONE).touch(mode=0o600)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove the oldest directories of jobs that are over."""
+        over = [
+            (place.directory.stat().st_mtime, name)
+            for name, place in self._places.items()
+            if place.is_gone() and name not in self._live
+        ]
+        for _, name in sorted(over)[:-KEPT_MAX]:
+            shutil.rmtree(self._places.pop(name).directory, ignore_errors=True)
+            self._told.pop(name, None)
+
+
+def _is_live(place: JobPlace) -> bool:
+    """Tell whether something of a job runs here, or is to."""
+    order, record = place.order(), place.record()
+    if order is None:
+        return False
+    return record.number < order.number or record.state not in FINAL
+
+
+def jobs_are_left(directory: Path) -> bool:
+    """Tell whether an agent that is gone has left jobs that run."""
+    try:
+        return any(_is_live(JobPlace(place)) for place in (directory / "jobs").iterdir() if place.is_dir())
+    except OSError:
+        return False

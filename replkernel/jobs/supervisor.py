@@ -1,0 +1,250 @@
+"""The supervisor of one job on one host: `python -m replkernel.jobs.supervisor DIRECTORY HOST`.
+
+It is nobody's child and outlives the agent, whose orders it finds in the job's directory; it starts the agent
+again if that is gone. It holds no rule: `life.py` decides. Law: a lock makes it the only one of its job; what
+an earlier one has left is saved and stopped before anything is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from replkernel.agent.death import start_time
+from replkernel.agent.start import Start as AgentStart
+from replkernel.agent.start import agent_holds_lock, begin, lives_elsewhere
+from replkernel.jobs import processes
+from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
+from replkernel.jobs.words import (
+    ASKED,
+    FINAL,
+    LISTENS,
+    LOCK,
+    LOG,
+    LOG_BYTES_MAX,
+    SAVED,
+    WAKE,
+    JobPlace,
+    Order,
+    Record,
+    checkpoint_of,
+    wake,
+)
+
+LOOK_S = 0.5
+"""How often it looks for what nobody tells it: that the program has ended, or written its checkpoint."""
+AGENT_LOOK_S = 5.0
+SETTLED_S = 1.0
+"""A checkpoint file that has not changed for so long is whole."""
+CANNOT = 127
+
+
+class Supervisor:
+    """One job's, until it has come to an end here."""
+
+    def __init__(self, place: JobPlace, host: str) -> None:
+        """Take over what the directory tells."""
+        self._place, self._host = place, host
+        self._record = place.record()
+        self._fifo = os.open(place.directory / WAKE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._program: subprocess.Popen[bytes] | None = None
+        self._number = 0
+        self._asked_at: float | None = None
+        self._agent_at = time.monotonic() + AGENT_LOOK_S
+        self._agent: AgentStart | None = None
+        order = place.order()
+        left = order is not None and bool(processes.members(place.directory))
+        self._life = Life(order if left else None, time.monotonic())
+
+    def run(self) -> None:
+        """Serve orders until one has come to its end."""
+        while True:
+            self._take_order()
+            self._look()
+            if self._record.state in FINAL and not self._life.lives and self._is_carried_out():
+                return
+            self._wait()
+            self._do(self._life.time(time.monotonic()))
+
+    def _is_carried_out(self) -> bool:
+        order = self._place.order()
+        return order is None or order.number <= self._number
+
+    def _wait(self) -> None:
+        """Wait for a wake-up, what is due, or the next look."""
+        left_s = self._life.deadline() - time.monotonic()
+        select.select([self._fifo], [], [], max(0.0, min(LOOK_S, left_s)))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._fifo, 4096)
+
+    def _take_order(self) -> None:
+        order = self._place.order()
+        if order is None or order.number <= self._number:
+            return
+        self._number = order.number
+        known = self._record
+        if order.attempt == known.attempt and known.state in ("done", "failed"):
+            self._say(Say(known.state, known.said), order)
+            return
+        self._do(self._life.ordered(order, time.monotonic()))
+
+    # -- what it sees ---------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._bound_log()
+        now = time.monotonic()
+        if self._asked_at is not None and self._has_saved():
+            self._asked_at = None
+            self._do(self._life.saved(now))
+        if self._life.lives and self._is_over():
+            code = self._program.returncode if self._program is not None else None
+            self._program, self._asked_at = None, None
+            self._do(self._life.ended(code, _how(code), now))
+        if self._agent_at <= now:
+            self._agent_at = now + AGENT_LOOK_S
+            self._look_for_agent()
+
+    def _is_over(self) -> bool:
+        """Tell whether the program has ended; what it has left behind is ended with it."""
+        if self._program is not None and self._program.poll() is None:
+            return False
+        left = processes.members(self._place.directory)
+        if left and self._program is not None:
+            processes.send(left, signal.SIGKILL)
+        return not left
+
+    def _has_saved(self) -> bool:
+        """Tell whether what was asked for is saved: the program says so, or its file has come and settled."""
+        if self._place.number(SAVED) >= self._number:
+            return True
+        order = self._life.order
+        if order is None or self._asked_at is None or self._place.number(LISTENS):
+            return False
+        try:
+            changed_at = checkpoint_of(order.directory, order.job).stat().st_mtime
+        except OSError:
+            return False
+        return self._asked_at <= changed_at <= time.time() - SETTLED_S
+
+    def _look_for_agent(self) -> None:
+        """Start the agent if there is none: nobody else may need it, and cells want our GPUs through it."""
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+        env = dict(os.environ)
+        with contextlib.suppress(OSError):
+            if not agent_holds_lock(self._host, env) and not lives_elsewhere(self._host, env):
+                self._agent = begin(self._host, env)
+
+    # -- what it does ---------------------------------------------------------------------------------
+
+    def _do(self, acts: list[Act]) -> None:
+        for act in acts:
+            match act:
+                case Start(order):
+                    self._start(order)
+                case Ask():
+                    self._ask()
+                case End():
+                    processes.send(processes.members(self._place.directory), signal.SIGTERM)
+                case Kill():
+                    processes.send(processes.members(self._place.directory), signal.SIGKILL)
+                case Say():
+                    self._say(act)
+
+    def _start(self, order: Order) -> None:
+        for name in (ASKED, SAVED, LISTENS):
+            (self._place.directory / name).unlink(missing_ok=True)
+        log = os.open(
+            self._place.directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        try:
+            self._program = processes.start(order, os.environ, self._place.directory, log)
+        except (OSError, ValueError) as error:
+            why = f"it cannot be started: {error}"
+            os.write(log, f"{why}\n".encode())
+            self._say(Say("starting", why))
+            self._do(self._life.ended(CANNOT, why, time.monotonic()))
+            return
+        finally:
+            os.close(log)
+        self._say(Say("running"))
+
+    def _ask(self) -> None:
+        """Ask for a checkpoint: by the file that the API looks at, by the signal where there is a handler."""
+        self._place.set_number(ASKED, self._number)
+        self._asked_at = time.time()
+        listening = [
+            pid for pid in processes.members(self._place.directory) if processes.catches(pid, signal.SIGUSR1)
+        ]
+        processes.send(listening, signal.SIGUSR1)
+        hears = bool(listening) or bool(self._place.number(LISTENS))
+        self._do(self._life.heard(hears, time.monotonic()))
+
+    def _say(self, word: Say, order: Order | None = None) -> None:
+        order = order or self._life.order
+        pid = self._program.pid if self._program is not None else 0
+        self._record = Record(
+            self._number,
+            order.attempt if order is not None else 0,
+            word.state,
+            word.said[:1000],
+            pid,
+            start_time(pid) if pid else 0,
+            self._record.log_base,
+        )
+        self._place.write(self._record)
+        wake(self._place.directory.parent / WAKE)
+
+    def _bound_log(self) -> None:
+        """Copy a full log aside and empty it; everybody writes at its end, so nobody needs to know."""
+        log = self._place.directory / LOG
+        with contextlib.suppress(OSError):
+            size = log.stat().st_size
+            if size <= LOG_BYTES_MAX:
+                return
+            aside = os.open(f"{log}.1", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(aside, "wb") as kept, log.open("r+b") as file:
+                data = file.read()
+                kept.write(data[-LOG_BYTES_MAX:])
+                file.truncate(0)
+            changed = {name: getattr(self._record, name) for name in Record.__struct_fields__}
+            self._record = Record(**{**changed, "log_base": self._record.log_base + len(data)})
+            self._place.write(self._record)
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "it ended while nobody watched it"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"it was ended by {signal.Signals(-code).name}"
+    return f"it ended with exit code {code}"
+
+
+def main(directory: str, host: str) -> int:
+    """Step out of whoever started us, take the lock, serve."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(signum, signal.SIG_IGN)
+    place = JobPlace(Path(directory))
+    lock = os.open(place.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    Supervisor(place, host).run()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1], sys.argv[2]))

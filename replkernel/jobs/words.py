@@ -1,0 +1,221 @@
+"""What agent, supervisor and program tell each other of one job, and in which files of its directory.
+
+Law: each file is replaced whole by one writer alone, is its user's (0600) and small; what is read is checked.
+A FIFO wakes whoever waits, and says nothing: the files are the truth, so a lost wake-up costs a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from replkernel.errors import UNREADABLE, ReplkernelError
+from replkernel.hosts_secret import read_secret
+from replkernel.own_file import read_own, replace_own
+from replkernel.settings import data_dir
+
+FILE_BYTES_MAX = 256 * 1024
+COMMAND_BYTES_MAX = 64 * 1024
+ARGUMENTS_MAX = 256
+LOG_BYTES_MAX = 4 * 1024 * 1024
+"""A log is put aside (as `job.log.1`) when it has grown beyond this."""
+KEY_BYTES_MAX = 4096
+
+PLACE, ORDER, RECORD, LOCK = "REPLKERNEL_JOB_DIR", "order.json", "record.json", "supervisor.lock"
+LOG, WAKE, GONE = "job.log", "wake", "gone"
+PROGRESS, ASKED, SAVED, LISTENS = "progress.json", "asked", "saved", "listens"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+_Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+
+State: TypeAlias = Literal["starting", "running", "stopping", "stopped", "done", "failed"]
+FINAL: frozenset[State] = frozenset(("stopped", "done", "failed"))
+Shape = TypeVar("Shape")
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is wanted of a job, by its agent: `runs` with these GPUs, or not any more.
+
+    `number` grows with each order. Not `runs`: its processes stop within `within_s`, saved first if `saves`.
+    """
+
+    number: int
+    job: str
+    attempt: int
+    gpus: tuple[str, ...]
+    command: tuple[str, ...]
+    directory: str
+    runs: bool = True
+    within_s: float = 60.0
+    saves: bool = True
+
+
+class Record(msgspec.Struct, frozen=True):
+    """How a job stands, by its supervisor, as of the order `number`; `log_base`: bytes of the log put aside.
+
+    `pid` and `started` name the first process of the program (0: there is none).
+    """
+
+    number: int = 0
+    attempt: int = 0
+    state: State = "starting"
+    said: str = ""
+    pid: int = 0
+    started: int = 0
+    log_base: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What the program said last."""
+
+    epoch: _Finite
+    loss: _Finite | None = None
+
+
+class JobsUnsealed(ReplkernelError):
+    """A job's command bears no seal of this user."""
+
+
+def is_job_name(name: str) -> bool:
+    """Tell whether `name` can name a job: it becomes a directory."""
+    return _NAME.match(name) is not None
+
+
+def checkpoint_of(directory: str, job: str) -> Path:
+    """Return where a job keeps its checkpoint: below its working directory, which all of its hosts see."""
+    return Path(directory) / "replkernel-jobs" / job / "checkpoint"
+
+
+def key_of(env: Mapping[str, str]) -> bytes:
+    """Return the key by which this user seals commands: the hosts' secret, else the data directory's."""
+    shared = read_secret(env)
+    if shared is not None:
+        return shared
+    place = data_dir(env) / "jobs.key"
+    with contextlib.suppress(FileNotFoundError):
+        return read_own(place, KEY_BYTES_MAX)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = place.with_name(f".jobs.key.{secrets.token_hex(4)}")
+    replace_own(fresh, secrets.token_hex(32).encode(), lasting=True)
+    try:
+        os.link(fresh, place)  # Of several that begin at once, one key wins.
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()
+    return read_own(place, KEY_BYTES_MAX)
+
+
+def seal_of(key: bytes, job: str, command: tuple[str, ...], directory: str) -> str:
+    """Return what shows that the key's owner wants this command run as this job."""
+    return hmac.new(key, msgspec.msgpack.encode(("job", job, command, directory)), hashlib.sha256).hexdigest()
+
+
+def check_seal(key: bytes, seal: str, job: str, command: tuple[str, ...], directory: str) -> None:
+    """Raise JobsUnsealed unless the seal is the key's."""
+    if not hmac.compare_digest(seal_of(key, job, command, directory).encode(), seal.encode()):
+        raise JobsUnsealed(
+            f"Job {job} bears no seal of this user, so it is not run: submit it where the data directory, or "
+            "the hosts' secret, is this host's."
+        )
+
+
+class JobPlace:
+    """The directory of one job on one host."""
+
+    def __init__(self, directory: Path) -> None:
+        """Name it; nothing is made."""
+        self.directory = directory
+
+    def make(self) -> None:
+        """Make it with its FIFO, for this user alone."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self.directory / WAKE, 0o600)
+
+    def order(self) -> Order | None:
+        """Return what is wanted; None: nothing was ever."""
+        return self._read(ORDER, Order)
+
+    def record(self) -> Record:
+        """Return how it stands."""
+        return self._read(RECORD, Record) or Record()
+
+    def progress(self) -> Progress | None:
+        """Return what the program said last."""
+        return self._read(PROGRESS, Progress)
+
+    def write(self, document: Order | Record | Progress) -> None:
+        """Replace a document; raises OSError."""
+        name = {Order: ORDER, Record: RECORD, Progress: PROGRESS}[type(document)]
+        replace_own(self.directory / name, msgspec.json.encode(document), lasting=name != PROGRESS)
+
+    def number(self, name: str) -> int:
+        """Return the number in one of the small files, 0 where there is none."""
+        try:
+            text = read_own(self.directory / name, 32).decode("ascii")
+        except (OSError, UnicodeDecodeError):
+            return 0
+        return int(text) if text.isdecimal() else 0
+
+    def set_number(self, name: str, number: int) -> None:
+        """Write one of the small files."""
+        replace_own(self.directory / name, str(number).encode())
+
+    def is_gone(self) -> bool:
+        """Tell whether the job is over for good."""
+        return (self.directory / GONE).exists()
+
+    def is_supervised(self) -> bool:
+        """Tell whether a supervisor lives."""
+        try:
+            lock = os.open(self.directory / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def wake(self) -> None:
+        """Wake whoever waits at this directory's FIFO."""
+        wake(self.directory / WAKE)
+
+    def log_from(self, at: int, most: int) -> tuple[int, bytes]:
+        """Return bytes of the log from position `at` on, and where they begin."""
+        base = self.record().log_base
+        begin = max(at, base)
+        try:
+            with (self.directory / LOG).open("rb") as file:
+                file.seek(begin - base)
+                return begin, file.read(most)
+        except OSError:
+            return begin, b""
+
+    def _read(self, name: str, shape: type[Shape]) -> Shape | None:
+        try:
+            return msgspec.json.decode(read_own(self.directory / name, FILE_BYTES_MAX), type=shape)
+        except (OSError, *UNREADABLE):
+            return None
+
+
+def wake(fifo: Path) -> None:
+    """Wake whoever reads a FIFO; nobody does: nothing happens."""
+    with contextlib.suppress(OSError):
+        handle = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(handle, b".")
+        finally:
+            os.close(handle)

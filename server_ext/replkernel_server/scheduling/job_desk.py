@@ -1,0 +1,245 @@
+"""The agents that run jobs, and what is said between them and the core with jobs beside kernels. Pure.
+
+Law: a job's command goes to an agent of its own user alone, and an agent speaks of its own user's jobs. What
+is told follows from what is durable; what a lost connection swallowed is said again, for an agent that comes
+back tells all that it has, and the core compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.jobs import JobRecord
+from replkernel_scheduler.harvest.types import (
+    HarvestEffect,
+    HarvestEvent,
+    HostJobs,
+    JobEnded,
+    JobHosts,
+    JobName,
+    JobOver,
+    JobProgress,
+    JobRuns,
+    JobSpec,
+    JobStopped,
+    ReshapeJob,
+    StartJob,
+    StopJob,
+)
+from replkernel_scheduler.types import HostName, UserName
+
+from replkernel.leasing import wire
+from replkernel_server.scheduling.desk_words import Act, Feed, Send
+from replkernel_server.scheduling.identity import Identity
+
+IN_ITS_TIME_S = 60.0
+"""A job that nobody waits for has so long to be saved and to end."""
+LEFT_EVERY_S = 20.0
+"""What a job has left is journalled no more often."""
+TOLD_MAX = 10_000
+
+
+class Line(msgspec.Struct):
+    """An agent that runs the jobs of its user on one host; `said`: it has told what it runs."""
+
+    user: UserName
+    host: HostName
+    said: bool = False
+    awaits: bool | None = None
+
+
+class Told(msgspec.Struct):
+    """What a job's program told last: `epoch` at `at`, since it was `first` at `first_at` in this attempt."""
+
+    attempt: int
+    said: str = ""
+    epoch: float | None = None
+    loss: float | None = None
+    at: float = 0.0
+    first: float = 0.0
+    first_at: float = 0.0
+    left_at: float = 0.0
+
+    def left_s(self, epochs: float | None) -> float | None:
+        """Return how long the epochs that are left take with the GPUs of this attempt, as far as known."""
+        if epochs is None or self.epoch is None or self.epoch <= self.first:
+            return None
+        return max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
+
+
+class JobDesk:
+    """All lines, and what was told of jobs; `avoids` says which hosts are not for jobs."""
+
+    def __init__(self, beside: HarvestCore, avoids: Callable[[HostName], bool]) -> None:
+        """Begin without agents."""
+        self._beside, self._avoids = beside, avoids
+        self.lines: dict[int, Line] = {}
+        self.told_of: dict[JobName, Told] = {}
+
+    # -- agents come and go ---------------------------------------------------------------------------
+
+    def joins(self, client: int, who: Identity, host: HostName) -> None:
+        """Take an agent in; it has not said yet what it runs."""
+        self.lines[client] = Line(who.user, host)
+
+    def left(self, client: int) -> Iterator[Act]:
+        """Have nothing more started where nobody starts it."""
+        line = self.lines.pop(client, None)
+        if line is not None:
+            yield from self._reaches(line.user)
+
+    def offered(self, host: HostName) -> Iterator[Act]:
+        """Look again for the jobs that can be started on a host: it has come, or is not for them any more."""
+        waiting = {job.spec.owner for job in self._beside.desk.jobs.waiting()}
+        for user in sorted({line.user for line in self.lines.values() if line.host == host and line.said}):
+            yield from [Feed(self.before(user))] if user in waiting else self._reaches(user)
+
+    def reach(self, user: UserName) -> tuple[HostName, ...]:
+        """Return the hosts on which a user's jobs can be started."""
+        hosts = {line.host for line in self.lines.values() if line.user == user and line.said}
+        return tuple(sorted(host for host in hosts if not self._avoids(host)))
+
+    def line_of(self, user: UserName, host: HostName | None) -> int | None:
+        """Return the client that runs a user's jobs on a host."""
+        found = [c for c, line in self.lines.items() if line.said and (line.user, line.host) == (user, host)]
+        return found[-1] if found else None
+
+    def _reaches(self, user: UserName) -> Iterator[Act]:
+        hosts = self.reach(user)
+        if self._beside.desk.reach.get(user) != hosts:
+            yield Feed(JobHosts(user, hosts))
+
+    # -- what they say --------------------------------------------------------------------------------
+
+    def said(self, client: int, message: wire.FromClient, now: float) -> Iterator[Act]:
+        """Take an agent's word about its user's jobs."""
+        line = self.lines.get(client)
+        match message:
+            case _ if line is None:
+                return
+            case wire.JobsHere(jobs):
+                line.said = True
+                there = tuple([(JobName(job), attempt) for job, attempt in jobs])
+                yield Feed(HostJobs(line.host, there, line.user))
+                yield from self._reaches(line.user)
+                yield from self._awaits(line.user)
+            case wire.JobSaid():
+                yield from self._job_said(client, line, message, now)
+            case wire.JobLog():
+                return
+            case _:
+                yield Send(
+                    client, wire.Refused(f"{type(message).__name__} is not for an agent's jobs to say.")
+                )
+
+    def _job_said(self, client: int, line: Line, said: wire.JobSaid, now: float) -> Iterator[Act]:
+        name = JobName(said.job)
+        job = self._beside.desk.jobs.by_name.get(name)
+        if job is None:
+            if said.what in ("done", "failed"):
+                yield Feed(JobEnded(name, said.attempt), client)  # Its end was told before: see `answered`.
+            return
+        if job.spec.owner != line.user or job.host not in (None, line.host):
+            yield Send(client, wire.StopJob(said.job, said.attempt, 0.0, False))
+            return
+        if said.attempt != job.attempt:
+            return
+        told = self._note(job, said, now)
+        event = self._event(job, said, told, now)
+        if event is not None:
+            yield Feed(event, client)
+
+    def _note(self, job: JobRecord, said: wire.JobSaid, now: float) -> Told:
+        """Keep what was told for those who ask."""
+        told = self.told_of.get(job.spec.job)
+        if told is None or told.attempt != said.attempt:
+            before = told or Told(0)
+            while len(self.told_of) >= TOLD_MAX:
+                del self.told_of[next(iter(self.told_of))]
+            told = Told(said.attempt, epoch=before.epoch, loss=before.loss)
+            self.told_of[job.spec.job] = told
+        told.said = said.said
+        if said.epoch is not None:
+            if not told.first_at:
+                told.first, told.first_at = said.epoch, now
+            told.epoch, told.loss, told.at = said.epoch, said.loss, now
+        return told
+
+    def _event(self, job: JobRecord, said: wire.JobSaid, told: Told, now: float) -> HarvestEvent | None:
+        name, attempt = job.spec.job, said.attempt
+        match said.what:
+            case "runs":
+                return JobRuns(name, attempt) if job.state == "starting" else None
+            case "stopped":
+                return JobStopped(name, attempt)
+            case "done":
+                return JobEnded(name, attempt, "done", said.said)
+            case "failed":
+                return JobEnded(name, attempt, "failed", said.said)
+        left_s = told.left_s(job.spec.epochs)
+        if left_s is None or job.state != "running" or now - told.left_at < LEFT_EVERY_S:
+            return None
+        told.left_at = now
+        return JobProgress(name, attempt, left_s * job.spec.type.rate(len(job.gpus)))
+
+    def answered(self, client: int, event: HarvestEvent) -> Iterator[Act]:
+        """Have an agent forget a job whose end is durable, also one that ended before it could say so."""
+        if isinstance(event, JobEnded) and event.job not in self._beside.desk.jobs.by_name:
+            yield Send(client, wire.JobGone(event.job))
+
+    # -- what was decided -----------------------------------------------------------------------------
+
+    def told(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
+        """Say to agents what is to be done."""
+        for effect in effects:
+            match effect:
+                case StartJob(spec, attempt, host, gpus):
+                    yield from self._start(spec, attempt, host, gpus)
+                case ReshapeJob(job, attempt, host, gpus):
+                    known = self._beside.desk.jobs.by_name.get(job)
+                    if known is not None:
+                        yield from self._start(known.spec, attempt, host, gpus)
+                case StopJob(job, attempt, host, until, _, saves):
+                    within_s = IN_ITS_TIME_S if until is None else max(0.0, until - now)
+                    for client in self._agents_of(job, host):
+                        yield Send(client, wire.StopJob(job, attempt, within_s, saves))
+                case JobOver(job, _, _, host):
+                    self.told_of.pop(job, None)
+                    for client in self._agents_of(job, host):
+                        yield Send(client, wire.JobGone(job))
+                    for user in {line.user for line in self.lines.values()}:
+                        yield from self._awaits(user)
+
+    def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
+        client = self.line_of(spec.owner, host)
+        if client is not None:
+            yield Send(
+                client,
+                wire.StartJob(spec.job, attempt, tuple(gpus), spec.command, spec.directory, spec.seal),
+            )
+
+    def _agents_of(self, job: JobName, host: HostName | None) -> list[int]:
+        """Return the agents on a host that may have the job: its owner's, or all where nobody knows whose."""
+        known = self._beside.desk.jobs.by_name.get(job)
+        owner = None if known is None else known.spec.owner
+        return [
+            client for client, line in self.lines.items() if line.host == host and owner in (None, line.user)
+        ]
+
+    def submitted(self, user: UserName) -> Iterator[Act]:
+        """Have the agents of a user stay: there is a job."""
+        yield from self._awaits(user)
+
+    def before(self, user: UserName) -> JobHosts:
+        """Return the event that goes before a user's job: where it can be started."""
+        return JobHosts(user, self.reach(user))
+
+    def _awaits(self, user: UserName) -> Iterator[Act]:
+        jobs = self._beside.desk.jobs.by_name.values()
+        awaits = any(job.spec.owner == user for job in jobs)
+        for client, line in self.lines.items():
+            if line.user == user and line.said and line.awaits != awaits:
+                line.awaits = awaits
+                yield Send(client, wire.JobsAwait(awaits))

@@ -1,0 +1,187 @@
+"""The desk of jobs, without a socket: whose agents hear of whose jobs, and what a lost word costs."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.types import (
+    HarvestEvent,
+    JobName,
+    JobsDue,
+    JobSpec,
+    JobStopAsked,
+    JobSubmitted,
+    JobView,
+    type_of_shapes,
+)
+from replkernel_server.scheduling.desk import Desk, DeskTimes
+from replkernel_server.scheduling.desk_words import Answered, JobCame, Joined, Left, Told
+from replkernel_server.scheduling.identity import Identity
+
+from replkernel.leasing import wire
+from tests.support.scheduler_client import offer
+from tests.unit.scheduler.test_desk import ALICE, BOB, GUEST, ROOT, Room
+
+
+class JobRoom(Room):
+    """A room whose core has jobs beside its kernels."""
+
+    def restart(self, grace_s: float) -> None:
+        super().restart(grace_s)
+        if not hasattr(self, "beside"):
+            self.beside = HarvestCore(self.core)
+        self.desk = Desk(self.core.view(), self.now, DeskTimes(60.0, grace_s), beside=self.beside)
+
+    def feed(self, event: Event, client: int | None = None) -> None:
+        self._feed(event, client)
+        while (due := self.beside.jobs_due()) is not None and due <= self.now:
+            self._feed(JobsDue(), None)
+
+    def _feed(self, event: HarvestEvent, client: int | None) -> None:
+        effects = self.beside.handle(event, self.now)
+        self.beside.check_invariants()
+        self.do(self.desk.handle(Told(effects), self.now))
+        if client is not None:
+            self.do(self.desk.handle(Answered(client, event, effects), self.now))
+
+    def line(self, host: str, who: Identity = ALICE, *here: tuple[str, int]) -> int:
+        client = len(self.heard) + 1
+        self.heard[client] = []
+        self.do(self.desk.handle(Joined(client, wire.Hello(1, "jobs", host), who), self.now))
+        if client not in self.closed:
+            self.say(client, wire.JobsHere(here))
+        return client
+
+    def submit(self, name: str, who: Identity = ALICE, *shapes: int, epochs: float | None = None) -> None:
+        spec = JobSpec(
+            job=JobName(name), type=type_of_shapes(name, shapes or (1,)), owner=who.user, command=("train",),
+            directory="/w", seal="s", epochs=epochs,
+        )  # fmt: skip
+        assert self.desk.jobs is not None
+        self.feed(cast("Event", self.desk.jobs.before(who.user)))
+        self.feed(cast("Event", JobSubmitted(spec)))
+        self.do(self.desk.handle(JobCame(who.user), self.now))
+
+    def started(self, client: int) -> list[tuple[str, int, int]]:
+        """Return name, attempt and number of GPUs of each start that was told."""
+        said = [one for one in self.heard[client] if isinstance(one, wire.StartJob)]
+        return [(one.job, one.attempt, len(one.gpus)) for one in said]
+
+    def job(self, name: str) -> JobView | None:
+        return next((job for job in self.beside.jobs() if job.spec.job == name), None)
+
+
+def test_a_job_goes_to_an_agent_of_its_own_user_alone() -> None:
+    room = JobRoom()
+    room.agent("a", 2, ROOT)
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    room.submit("j", BOB)
+    assert room.started(bobs) == [("j", 1, 1)] and room.started(alices) == []
+    assert wire.JobsAwait(True) in room.heard[bobs] and wire.JobsAwait(True) not in room.heard[alices]
+
+
+def test_a_job_waits_until_an_agent_of_its_user_is_there_and_its_host_is_up() -> None:
+    room = JobRoom()
+    room.agent("a", 2, ROOT)
+    room.line("b", ALICE)
+    room.submit("j")
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    room.say(room.join("agent", "b", ROOT), offer("b", 2))
+    line = next(
+        client for client, said in room.heard.items() if any(isinstance(m, wire.StartJob) for m in said)
+    )
+    assert room.started(line) == [("j", 1, 1)]
+    assert room.job("j").host == "b"  # type: ignore[union-attr]
+
+
+def test_who_may_not_offer_a_host_may_run_his_jobs_and_who_may_not_lease_may_not() -> None:
+    room = JobRoom()
+    assert room.line("a", GUEST) not in room.closed
+    nobody = Identity(BOB.user, may_host=True, may_lease=False)
+    assert "may not lease" in room.closed[room.line("a", nobody)]
+
+
+def test_nobody_speaks_of_anothers_job() -> None:
+    room = JobRoom()
+    room.agent("a", 2, ROOT)
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    room.submit("j", ALICE)
+    room.say(alices, wire.JobSaid("j", 1, "runs"))
+    heard = room.say(bobs, wire.JobSaid("j", 1, "done"))
+    assert heard == [wire.StopJob("j", 1, 0.0, False)]
+    room.say(bobs, wire.JobsHere(()))
+    assert room.job("j").state == "running"  # type: ignore[union-attr]
+
+
+def test_an_end_that_was_not_heard_is_told_again_and_then_forgotten() -> None:
+    room = JobRoom()
+    room.agent("a", 2)
+    first = room.line("a")
+    room.submit("j")
+    room.say(first, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(first), room.now))
+    second = len(room.heard) + 1
+    room.heard[second] = []
+    room.do(room.desk.handle(Joined(second, wire.Hello(1, "jobs", "a"), ALICE), room.now))
+    assert wire.JobGone("j") not in room.heard[second]
+    room.say(second, wire.JobSaid("j", 1, "done"), wire.JobsHere(()))
+    assert room.job("j") is None
+    assert wire.JobGone("j") in room.heard[second]
+    assert room.started(second) == []
+    again = room.say(second, wire.JobSaid("j", 1, "done"))
+    assert again == [wire.JobGone("j")]
+
+
+def test_a_start_that_got_lost_is_said_again_when_the_agent_comes_back() -> None:
+    room = JobRoom()
+    room.agent("a", 2)
+    first = room.line("a")
+    room.submit("j")
+    room.do(room.desk.handle(Left(first), room.now))
+    second = room.line("a")
+    assert room.started(second) == [("j", 2, 1)]
+    third = room.line("a", ALICE, ("j", 2))
+    assert room.started(third) == []
+    assert room.job("j").attempt == 2  # type: ignore[union-attr]
+
+
+def test_a_cell_has_the_job_stopped_within_its_time() -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    room.say(room.router("k"), wire.LeaseWish("r", 1))
+    (stop,) = [said for said in room.heard[line] if isinstance(said, wire.StopJob)]
+    assert stop.saves and 0.0 < stop.within_s <= 30.0
+    room.say(line, wire.JobSaid("j", 1, "stopped"))
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    assert [lease.phase for lease in room.core.view().leases] == ["active"]
+
+
+def test_a_stopped_jobs_agent_is_told_that_it_is_over_and_need_not_stay() -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j")
+    room.feed(cast("Event", JobStopAsked(JobName("j"))))
+    room.say(line, wire.JobSaid("j", 1, "stopped"))
+    assert room.heard[line][-2:] == [wire.JobGone("j"), wire.JobsAwait(False)]
+
+
+def test_epochs_tell_when_a_job_is_thought_to_end() -> None:
+    room = JobRoom()
+    room.agent("a", 2)
+    line = room.line("a")
+    room.submit("j", ALICE, 2, epochs=10.0)
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    for epoch in range(1, 5):
+        room.say(line, wire.JobSaid("j", 1, "progress", epoch=float(epoch), loss=0.5))
+        room.wait(30.0)
+    assert room.desk.jobs is not None
+    told = room.desk.jobs.told_of[JobName("j")]
+    assert (told.epoch, told.loss, told.left_s(10.0)) == (4.0, 0.5, 180.0)
+    assert room.job("j").left == pytest.approx(180.0 * 1.8)  # type: ignore[union-attr]
