@@ -67,6 +67,27 @@ test('a cell that waits has the place and the guess of its own line', () => {
   assert.equal(older.place, '', 'an older scheduler tells no place');
 });
 
+test('two cells of one notebook that wait have each its own place, and a request without a cell its own', () => {
+  const asked = (request, gpus, position) => ({
+    ...{ request, kernel_id: 'k', gpus, position, since: position, estimate_s: null, ...own }
+  });
+  const cell = (msg_id, wanted, position, wished_at) => ({
+    ...{ kernel_id: 'k', msg_id, cell_id: msg_id, state: 'waiting', wanted, model: '', gpus: [] },
+    ...{ position, estimate_s: null, trouble: '', wished_at, accepted_at: 5 }
+  });
+  const executions = [cell('late', 1, 4, 9), cell('first', 1, 1, 7), cell('large', 2, 2, 8)];
+  const queue = [asked('q', 1, 1), asked('r', 2, 2), asked('s', 1, 4), asked('t', 1, 6)];
+  assert.deepEqual(
+    waitsNow(store({ executions, queue }), 10, name, trans).map(({ place, since }) => [place, since]),
+    [
+      ['next in line', 7],
+      ['number 2 in line', 8],
+      ['number 4 in line', 9],
+      ['number 6 in line', 6]
+    ]
+  );
+});
+
 test('the tables say so where nobody holds a GPU, and count what they leave out', () => {
   const text = made =>
     renderToStaticMarkup(React.createElement(NowTables, { store: made, now: 10, name, trans }));

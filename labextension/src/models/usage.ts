@@ -1,6 +1,6 @@
 // Who holds which GPUs now, and which cells wait for some: the rows that panel and dashboard show. Pure.
 // Law: of others it says what the server has told, never more; what a notebook's own line says, it says too.
-import type { IHost, ILease, IWaiting } from '../generated/live';
+import type { IExecution, IHost, ILease, IWaiting } from '../generated/live';
 import { isStrangers, useInWords, useOf, whose } from './cluster.js';
 import type { GpuUse, NameKernel } from './cluster';
 import { gpusInWords, placeInWords } from './line.js';
@@ -87,23 +87,35 @@ function ofStrangers(host: IHost, trans: ITranslate): IHeld[] {
 
 /** Tell which cells wait, in the order of the queue. */
 export function waitsNow(store: LiveStore, now: number, name: NameKernel, trans: ITranslate): IWait[] {
-  return store.queue.map(one => ({
-    key: one.request,
-    who: whose(one, name, trans),
-    gpus: one.gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', one.gpus),
-    ...placeOf(store, one, now, trans)
-  }));
+  const cells = new Map<string, IExecution[]>();
+  return store.queue.map(one => {
+    const of = cells.get(one.kernel_id) ?? waitingCells(store, one.kernel_id);
+    cells.set(one.kernel_id, of);
+    const at = of.findIndex(cell => cell.wanted === one.gpus);
+    const [cell] = at < 0 ? [] : of.splice(at, 1);
+    return {
+      key: one.request,
+      who: whose(one, name, trans),
+      gpus: one.gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', one.gpus),
+      ...placeOf(one, cell, now, trans)
+    };
+  });
+}
+
+/** A kernel's cells that have a place in the queue, the first in it first; each answers to one request. */
+function waitingCells(store: LiveStore, kernelId: string): IExecution[] {
+  return [...store.cells(kernelId).values()]
+    .filter(cell => cell.state === 'waiting' && cell.position !== null && cell.trouble === '')
+    .sort((a, b) => (a.position ?? 0) - (b.position ?? 0) || (a.wished_at ?? 0) - (b.wished_at ?? 0));
 }
 
 /** What the cell's own line says, where the page knows the cell; else what the scheduler says. */
 function placeOf(
-  store: LiveStore,
   one: IWaiting,
+  cell: IExecution | undefined,
   now: number,
   trans: ITranslate
 ): { place: string; since: number } {
-  const cells = [...store.cells(one.kernel_id).values()];
-  const cell = cells.find(each => each.state === 'waiting' && each.position !== null && each.trouble === '');
   if (cell !== undefined) {
     return { place: placeInWords(cell, now, trans), since: cell.wished_at ?? one.since };
   }

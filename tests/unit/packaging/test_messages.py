@@ -1,16 +1,19 @@
-"""Whatever sentence the product says to people, troubleshooting has a place for it."""
+"""Whatever sentence the product says to people is in a catalogue; troubleshooting is made of these."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
-from docs.build_site import ROOT
+import pytest
 
-PACKAGES = ("replkernel", "server_ext/replkernel_server")
+from docs.messages import CATALOGUES, PAGE, ROOT, catalogue, topics, with_messages
+
+LAB = "labextension/src"
+PACKAGES = tuple(package for package in CATALOGUES if package != LAB)
 SENTENCE = re.compile(r"[A-Z…`].*[.]", re.DOTALL)
 WORDS_MIN = 8
 """Shorter ones are parts of others, or explain themselves."""
@@ -50,12 +53,15 @@ NOT_FOR_PEOPLE = {
 """Places whose sentences need no entry, by the beginning or a part of their path, and why."""
 
 
-def explained(page: str) -> list[re.Pattern[str]]:
-    """Return the messages of a page's headings and tables; an ellipsis stands for what varies."""
-    found = re.findall(r"^(?:### |\| )`(.+?)`(?: \||$)", page, re.MULTILINE)
-    return [
-        re.compile(".*".join(re.escape(part.strip()) for part in one.split("…")), re.DOTALL) for one in found
-    ]
+def pattern(message: str) -> re.Pattern[str]:
+    """Return what matches a message of a catalogue; an ellipsis stands for what varies."""
+    return re.compile(".*".join(re.escape(part.strip()) for part in message.split("…")), re.DOTALL)
+
+
+def patterns(package: str, names: Collection[str] | None = None) -> dict[str, re.Pattern[str]]:
+    """Return the messages of a package's catalogue; `names`: of these topics."""
+    topics = catalogue(package)
+    return {says: pattern(says) for name in topics if names is None or name in names for says in topics[name]}
 
 
 def said(path: Path) -> Iterator[str]:
@@ -94,41 +100,65 @@ def _is_logged(node: ast.AST) -> bool:
 
 
 @cache
-def sentences() -> list[tuple[str, str]]:
-    """Return where each sentence for people stands, and the sentence."""
+def sentences(package: str) -> list[tuple[str, str]]:
+    """Return where each sentence for people of a package stands, and the sentence."""
+    if package == LAB:
+        return [
+            (path.name, " ".join(text.split()))
+            for path in sorted((ROOT / package).rglob("*.ts*"))
+            for text in shown(path)
+        ]
     found = []
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            place = str(path.relative_to(ROOT))
-            if not any(part in place for part in NOT_FOR_PEOPLE):
-                found += [(place, text) for text in said(path)]
+    for path in sorted((ROOT / package).rglob("*.py")):
+        place = str(path.relative_to(ROOT))
+        if not any(part in place for part in NOT_FOR_PEOPLE):
+            found += [(place, text) for text in said(path)]
     return found
 
 
-def test_every_sentence_for_people_has_a_place_in_troubleshooting() -> None:
-    patterns = explained((ROOT / "docs/run/troubleshooting.md").read_text())
-    assert len(sentences()) > 100
+def shown(path: Path) -> list[str]:
+    """Return what a file of the lab extension has translated; what varies is an ellipsis."""
+    return [re.sub(r"%\d", "…", text) for text in re.findall(r"trans\(\s*'([^'\n]+)'", path.read_text())]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_sentence_for_people_is_in_a_catalogue(package: str) -> None:
+    known = [found for each in PACKAGES for found in patterns(each).values()]
+    assert len(sentences(package)) > 50
     absent = [
-        f"{place}: {text}"
-        for place, text in sentences()
-        if not any(pattern.search(text) for pattern in patterns)
+        f"{place}: {text}" for place, text in sentences(package) if not any(one.search(text) for one in known)
     ]
     assert not absent, "\n".join(absent)
 
 
-def test_no_table_explains_what_nobody_says() -> None:
-    page = (ROOT / "docs/run/troubleshooting.md").read_text()
-    tables = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
+@pytest.mark.parametrize("notices", ["news.ts", "doubt.ts"])
+def test_every_notice_of_the_lab_extension_is_in_its_catalogue(notices: str) -> None:
+    known = patterns(LAB).values()
+    told = [text for place, text in sentences(LAB) if place == notices and SENTENCE.fullmatch(text)]
+    assert told
+    assert [text for text in told if not any(one.search(text) for one in known)] == []
+
+
+@pytest.mark.parametrize("package", CATALOGUES)
+def test_no_catalogue_has_what_its_package_does_not_say(package: str) -> None:
+    tables = topics(PAGE.read_text(), "messages")
     stale = [
-        pattern.pattern
-        for pattern in explained(tables)
-        if not any(pattern.search(text) for _, text in sentences())
+        says
+        for says, one in patterns(package, tables).items()
+        if not any(one.search(text) for _, text in sentences(package))
     ]
     assert not stale
 
 
+def test_the_page_of_messages_is_made_of_the_catalogues() -> None:
+    page = PAGE.read_text()
+    assert page == with_messages(page), "run python docs/messages.py"
+    placed = topics(page, "messages") | topics(page, "explained")
+    assert {name for package in CATALOGUES for name in catalogue(package)} == placed
+
+
 def test_every_error_has_a_place_in_troubleshooting() -> None:
-    page = (ROOT / "docs/run/troubleshooting.md").read_text()
+    page = PAGE.read_text()
     tree = ast.parse((ROOT / "replkernel/errors.py").read_text())
     names = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} - {"ReplkernelError"}
     assert {name for name in names if f"`{name}" not in page} == set()
