@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import warnings
 from types import CodeType
 
 import msgspec
 
 from replkernel.state.analysis.mentions import read_code
+from replkernel.state.unwarned import unwarned
 
 CELLS_CACHED = 512
 SOURCE_CHARS_MAX = 200_000
@@ -39,8 +39,7 @@ def cell_mentions(source: str) -> CellMentions:
     if len(source) > SOURCE_CHARS_MAX:
         return OPEN
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with unwarned():
             tree = ast.parse(source)
             defines = bool(tree.body) and all(map(_only_defines, tree.body))
             code = compile(tree, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
@@ -17,6 +16,7 @@ import msgspec
 
 from replkernel.state.analysis.code_facts import CodeFacts, code_facts
 from replkernel.state.analysis.magics import magic_call, without_names
+from replkernel.state.unwarned import unwarned
 
 SOURCE_CHARS_MAX = 1_000_000
 NESTING_MAX = 4
@@ -48,8 +48,7 @@ def read_cell(source: str, depth: int = NESTING_MAX) -> CellText:
     """Return what the text of a cell names; text that is not Python may do anything."""
     if len(source) > SOURCE_CHARS_MAX or depth == 0:
         return ANYTHING
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with unwarned():
         parsed = _parse(source)
         if parsed is None:
             return ANYTHING

@@ -6,7 +6,8 @@ Law: a cell that is taken to look loses nothing by it: what it changed all the s
 from __future__ import annotations
 
 import ast
-import warnings
+
+from replkernel.state.unwarned import unwarned
 
 SOURCE_CHARS_MAX = 4_000
 """A cell that only looks is short."""
@@ -32,8 +33,7 @@ def only_looks(source: str) -> bool:
     if len(source) > SOURCE_CHARS_MAX or not source.strip():
         return False
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with unwarned():
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False

@@ -6,7 +6,6 @@ Law: imported only when numpy is.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from replkernel.loaders import loader
 from replkernel.state.python import instances
 from replkernel.state.python.kinds import derives
+from replkernel.state.unwarned import unwarned
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -51,8 +51,7 @@ def writeable(values: Any) -> bool:
     """Tell whether an array may be written; numpy warns of those that `broadcast_arrays` made."""
     if 0 not in values.strides:
         return bool(values.flags.writeable)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with unwarned():
         return bool(values.flags.writeable)
 
 
