@@ -29,6 +29,8 @@ LAUNCHER, HOLDER, USER = "replkernel.io/launcher", "replkernel.io/holder", "repl
 QUEUE = "kueue.x-k8s.io/queue-name"
 USERNAME = "hub.jupyter.org/username"
 WHY_CHARS_MAX = 300
+HOLDER_HOME = "/srv/agent"
+"""An emptyDir. Not /tmp: kubelets let everybody write to one, and agents put no socket into such a place."""
 IDLE_S = 600
 """A user's agent without kernels ends after so long."""
 _NOT_HANDED_ON = re.compile(r"JUPYTERHUB_|JPY_|REPLKERNEL_(SCHEDULER_|HOSTS$)|(MEM|CPU)_(LIMIT|GUARANTEE)$")
@@ -179,7 +181,7 @@ def holder(options: KubernetesOptions, number: str, node: str = "") -> Json:
     labels = {**options.labels, LAUNCHER: options.release, HOLDER: "yes"}
     if options.queue:
         labels[QUEUE] = options.queue
-    env = [_value("HOME", "/tmp/home"), *_reached(options)]  # noqa: S108 - an emptyDir of the pod's own
+    env = [_value("HOME", HOLDER_HOME), *_reached(options)]
     if options.scheduler_url:
         env.append(_value("REPLKERNEL_SCHEDULER_URL", options.scheduler_url))
     if options.secret:
@@ -198,7 +200,7 @@ def holder(options: KubernetesOptions, number: str, node: str = "") -> Json:
         **({"envFrom": [{"secretRef": {"name": options.store_secret}}]} if options.store_secret else {}),
         "resources": resources,
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "volumeMounts": [{"name": "home", "mountPath": HOLDER_HOME}],
     }
     apart = {"labelSelector": {"matchLabels": {LAUNCHER: options.release, HOLDER: "yes"}}}
     affinity: Json = {
@@ -223,7 +225,7 @@ def holder(options: KubernetesOptions, number: str, node: str = "") -> Json:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": [{"name": "home", "emptyDir": {}}],
     }
     if options.claim_template:
         spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": options.claim_template}]

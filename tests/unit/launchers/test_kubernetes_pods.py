@@ -42,6 +42,13 @@ def test_gpus_are_asked_for_by_the_device_plugin_or_by_a_claim_and_a_user_shares
     assert shared == [{"name": "gpus", "resourceClaimName": "h-gpus"}]
 
 
+def test_no_volume_that_everybody_may_write_to_lies_where_sockets_go() -> None:
+    mounts = holder(OPTIONS, "1")["spec"]["containers"][0]["volumeMounts"]
+    assert not any(it["mountPath"].startswith("/tmp") for it in mounts), "kubelets make an emptyDir 0777"
+    home = next(it for it in holder(OPTIONS, "1")["spec"]["containers"][0]["env"] if it["name"] == "HOME")
+    assert home["value"] in {it["mountPath"] for it in mounts}
+
+
 def test_a_pod_tells_when_it_ends_and_why() -> None:
     told = {
         "metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:01:00Z"},
