@@ -62,6 +62,9 @@ class Execution(msgspec.Struct, kw_only=True):
     """How long its process took to find what it changed, which is a part of the time until it is durable."""
     bind_s: float | None = None
     """How long its process took to have its GPUs, with the state on them, before it began."""
+    cost: float | None = None
+    """What its lease has cost, in `currency`; None: nothing is charged, or it is not over."""
+    currency: str = ""
     version: int = 0
 
 

@@ -30,6 +30,8 @@ const execution = (more = {}) => ({
   durable_at: 15,
   capture_s: null,
   bind_s: null,
+  cost: null,
+  currency: '',
   ...more
 });
 const line = (more, now = 20, models = none) => describeLine(execution(more), models, now, trans);
@@ -40,6 +42,10 @@ test('a cell that is done names its replica, its time and its safety, each by ic
   assert.deepEqual(done.parts, ['r2 · alpha', 'ran 3.0 s']);
   assert.deepEqual([done.safety.icon, done.safety.text], ['durable', 'durable']);
   assert.equal(done.ticking, false);
+});
+
+test('a cell that is done says what it has cost, where that is counted', () => {
+  assert.deepEqual(line({ cost: 0.25, currency: 'EUR' }).parts, ['r2 · alpha', 'ran 3.0 s', '0.25 EUR']);
 });
 
 test('a cell that runs tells for how long', () => {

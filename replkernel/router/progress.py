@@ -27,6 +27,7 @@ from replkernel.router.wishes import Wish
 
 EXECUTIONS_MAX = 500
 TROUBLE_MAX = 500
+CURRENCY_CHARS_MAX = 8
 """No more characters than this are told of why GPUs were refused."""
 
 
@@ -46,6 +47,8 @@ class _Said(msgspec.Struct, frozen=True):
     host: str = ""
     gpus: tuple[str, ...] = ()
     bind_s: float | None = None
+    cost: float | None = None
+    currency: str = ""
 
 
 class _ReplyMetadata(msgspec.Struct, frozen=True):
@@ -197,6 +200,7 @@ class Progress:
             known.replica, known.host = said.replkernel.replica, said.replkernel.host or known.host
             known.gpus = said.replkernel.gpus or known.gpus
             known.bind_s = said.replkernel.bind_s
+            known.cost, known.currency = said.replkernel.cost, said.replkernel.currency[:CURRENCY_CHARS_MAX]
         seq = self._seqs.get(msg_id)
         if seq is None:
             known.safety = "nothing" if known.safety == "pending" else known.safety

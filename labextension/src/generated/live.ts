@@ -82,6 +82,8 @@ export interface IExecution {
   durable_at: number | null;
   capture_s: number | null;
   bind_s: number | null;
+  cost: number | null;
+  currency: string;
 }
 
 /** The names of what is no more; executions by their messages' ids. */

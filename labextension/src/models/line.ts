@@ -2,7 +2,7 @@
 // Law: a mark is icon and text; nothing is called durable that the server has not called so.
 import type { IExecution } from '../generated/live';
 import type { Translate } from './facts';
-import { formatSeconds } from './facts.js'; // With its ending, so that node finds it too.
+import { formatMoney, formatSeconds } from './facts.js'; // With its ending, so that node finds it too.
 import { KERNEL_ENDED } from './remembered.js';
 
 /** Which icon stands before a text. */
@@ -75,6 +75,9 @@ export function describeLine(
   if (waited !== null && (waits || waited >= 0.1)) {
     const { length } = execution.gpus;
     parts.push(waits ? trans('%1 so far', formatSeconds(waited)) : waitedFor(length, waited, trans));
+  }
+  if (execution.cost !== null) {
+    parts.push(formatMoney(execution.cost, execution.currency));
   }
   return {
     state: stateOf(execution, holder, now, trans),

@@ -117,6 +117,8 @@ class Execution(msgspec.Struct, frozen=True):
     durable_at: float | None
     capture_s: float | None
     bind_s: float | None
+    cost: float | None
+    currency: str
 
 
 class Gpu(msgspec.Struct, frozen=True):

@@ -374,4 +374,6 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         durable_at=at(one.durable_at),
         capture_s=one.capture_s,
         bind_s=one.bind_s,
+        cost=one.cost,
+        currency=one.currency,
     )

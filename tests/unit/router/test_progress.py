@@ -99,6 +99,15 @@ def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:
     assert of(world, msg_id)["bind_s"] == 0.25
 
 
+def test_what_the_lease_has_cost_is_told_with_the_reply() -> None:
+    world = World().up()
+    msg_id = cell(world)
+    said = {"replkernel": {"replica": "r1", "host": "here", "cost": 0.25, "currency": "EUR and more"}}
+    world.output("r1", "execute_reply", msg_id, {"status": "ok", "execution_count": 1}, "shell", said)
+    over = of(world, msg_id)
+    assert (over["cost"], over["currency"]) == (0.25, "EUR and ")
+
+
 def test_a_reply_that_overtakes_the_news_that_its_cell_began_takes_no_step_from_it() -> None:
     world = World().up()
     world.now = 1.0
