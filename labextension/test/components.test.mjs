@@ -186,7 +186,10 @@ test('an account says used, saved and quota, and that one is reached', () => {
     read,
     /used 1\.50 Saved compared with holding a GPU all session 120 .*month 1\.00 of 10 Spent this month 3\.50 EUR of 3\.00 EUR quota reached GPUs now 4 of 4 quota reached$/
   );
-  assert.doesNotMatch(text(AccountSection, { account: { ...account, gpu_quota: null, spent_month: null } }), /reached|Spent/);
+  assert.doesNotMatch(
+    text(AccountSection, { account: { ...account, gpu_quota: null, spent_month: null } }),
+    /reached|Spent/
+  );
 });
 
 test('a notebook shows its GPUs first, its replicas in a line, what is pinned and why', () => {
