@@ -144,8 +144,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         leaves = not server.kernels.any() and not jobs.runs_any()
         if leaves:
             forget_pretended(directory)
-        await jobs.close()
-        await announcer.close(leaves=leaves)
+        await asyncio.gather(jobs.close(), announcer.close(leaves=leaves))
         if guarding is not None:
             await guarding.close()
         await server.close()

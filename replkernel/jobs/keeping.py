@@ -1,7 +1,8 @@
 """The agent's part of jobs: orders written down, supervisors kept alive, the scheduler told.
 
 Law: the job's directory is the truth, so an agent that was killed goes on with what it finds there. Nothing
-runs whose command bears no seal of this user. The scheduler hears of an end until it says that it has.
+runs whose command bears no seal of this user. The scheduler hears of an end until it says that it has. What
+has lost its supervisor starts again only once the scheduler could say that it is somebody else's by now.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from replkernel.jobs.words import (
 )
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.finding import find_scheduler, stranger_at
+from replkernel.leasing.starting import SchedulerNotStarted, find_or_start
 from replkernel.leasing.wire import (
     JOBS_OF_HOST_MAX,
     LOG_BYTES_MAX,
@@ -62,6 +64,10 @@ SPAWN_S_MIN = 2.0
 KEPT_MAX = 50
 """Directories of jobs that are over are kept for their logs, so many."""
 STOP_S = 10.0
+ALONE_S = 10.0
+"""With jobs, and so long without a scheduler, one of the user's own is started."""
+HEARD_S = 1.0
+"""The scheduler's orders have come by so long after it has welcomed us."""
 
 
 class JobKeeping:
@@ -85,6 +91,8 @@ class JobKeeping:
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
         self._spawned_at: dict[str, float] = {}
         self._awaits = self._up = False
+        self._changed_at = self._loop.time()
+        """When the scheduler came or went."""
         self._channel: SchedulerChannel | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -133,6 +141,7 @@ class JobKeeping:
                     searched_at = self._loop.time()
                     await self._look_for_scheduler()
                 await self._look()
+                await self._have_scheduler()
             except Exception:
                 log.exception("jobs could not be looked at")
             with contextlib.suppress(TimeoutError):
@@ -151,6 +160,8 @@ class JobKeeping:
 
     async def _supervise(self, name: str, place: JobPlace) -> None:
         now = self._loop.time()
+        if not self._up or now - self._changed_at < HEARD_S:
+            return
         if not _is_live(place) or now - self._spawned_at.get(name, float("-inf")) < SPAWN_S_MIN:
             return
         if place.is_supervised():
@@ -209,9 +220,19 @@ class JobKeeping:
             return
         self._channel.start()
 
+    async def _have_scheduler(self) -> None:
+        """Have one of the user's own started where none is left to give jobs GPUs, and to take them."""
+        if self._up or not self.any() or self._loop.time() - self._changed_at < ALONE_S:
+            return
+        self._changed_at = self._loop.time()
+        try:
+            await find_or_start(self._env)
+        except SchedulerNotStarted as error:
+            log.warning("jobs have no scheduler: %s", error)
+
     def _welcomed(self) -> None:
         """Tell all: ends first, for what is not told to be here is thought to have stopped."""
-        self._up = True
+        self._up, self._changed_at = True, self._loop.time()
         self._told.clear()
         for name, place in self._places.items():
             if place.record().state in ("done", "failed") and not place.is_gone():
@@ -227,7 +248,8 @@ class JobKeeping:
         self._woken.set()
 
     def _lost(self, why: str) -> None:
-        self._up = False
+        if self._up:
+            self._up, self._changed_at = False, self._loop.time()
 
     def _send(self, message: FromClient) -> None:
         if self._channel is not None:

@@ -28,6 +28,7 @@ HOST = "h1"
 CLI = [sys.executable, "-m", "replkernel.cli"]
 EPOCHS = 60
 PATIENCE_S = 60.0
+OVER = ("done", "failed", "stopped")
 
 
 def until(holds: Callable[[], Any], what: str = "") -> Any:
@@ -47,6 +48,7 @@ class World:
         shutil.copy(training.__file__, directory / "training.py")
         self.service = Service()
         self.agent = self._agent()
+        until(lambda: any(host["gpus"] for host in self.service.rest.get("status")[1]["hosts"]))
 
     def _agent(self) -> subprocess.Popen[bytes]:
         command = [*CLI, "agent", "--name", HOST, "--fake-gpus", "2"]
@@ -68,6 +70,11 @@ class World:
 
     def job(self, name: str) -> dict[str, Any]:
         return json.loads(self.said("show", name, "--json"))  # type: ignore[no-any-return]
+
+    def listed(self, name: str) -> str:
+        """Return a job's line, nothing while there is no scheduler."""
+        done = subprocess.run([*CLI, "job", "list"], capture_output=True, text=True, timeout=60, check=False)
+        return next((line for line in done.stdout.splitlines() if line.startswith(name)), "")
 
     def state(self, name: str) -> dict[str, Any]:
         """Ask the scheduler itself, which may be away."""
@@ -99,9 +106,8 @@ class World:
         return until(there, f"{name} does not reach epoch {epoch}: {self.log(name)}")  # type: ignore[no-any-return]
 
     def ended(self, name: str) -> dict[str, Any]:
-        over = ("done", "failed", "stopped")
         return until(  # type: ignore[no-any-return]
-            lambda: found if (found := self.state(name)).get("state") in over else None, self.log(name)
+            lambda: found if (found := self.state(name)).get("state") in OVER else None, self.log(name)
         )
 
     def leases(self) -> list[Any]:
@@ -109,9 +115,9 @@ class World:
 
     def close(self) -> None:
         """End all that there is, whatever a test has left running."""
-        for told in self.service.rest.get("jobs")[1]["jobs"]:
-            self.service.rest.call("DELETE", f"jobs/{told['job']}")
-            self.ended(told["job"])
+        for told in json.loads(self.said("list", "--json"))["jobs"]:
+            self.said("stop", told["job"])
+            until(lambda name=told["job"]: self.job(name)["state"] in OVER)
         stop_agent(HOST, os.environ)
         self.agent.terminate()
         self.agent.wait()
@@ -190,6 +196,15 @@ def test_whoever_is_killed_the_job_goes_on_from_its_checkpoint(world: World, los
     assert len(starts) == (2 if who in ("worker", "supervisor") else 1)
     assert all(epoch >= 10 for epoch, _, _ in starts[1:])
     assert world.leases() == []
+
+
+def test_a_job_without_a_scheduler_goes_on_and_has_one_started(world: World, loss: str) -> None:
+    name = world.run("--gpus", "2", pace_s=0.3)
+    world.trains(name, 3)
+    world.service.kill()
+    until(lambda: loss in world.log(name))
+    until(lambda: "done" in world.listed(name), "no scheduler was started")
+    assert len(world.begun(name)) == 1
 
 
 def test_a_job_is_held_goes_on_and_is_stopped(world: World) -> None:
