@@ -99,7 +99,7 @@ test('each GPU has a line and a name of its own, and words for the last look', (
     use(2, 'b/y', 1)
   ];
   const { sentence, spec } = of('busy', past({ busy }));
-  assert.equal(sentence, 'At the last look: a GPU 1: 40 %, b GPU 0: 100 %.');
+  assert.equal(sentence, 'Last reading: a GPU 1: 40 %, b GPU 0: 100 %.');
   assert.equal(new Set(spec.data.values.map(one => one.gpu)).size, 3);
   assert.match(of('memory', past({ busy })).sentence, /b GPU 0: 2\.0 GiB/);
 });

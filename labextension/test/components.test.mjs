@@ -157,7 +157,7 @@ test('a scheduler that cannot be asked is named with what still works', () => {
     scheduler: { url: 'u', trouble: 'refused', waiting: null, subscription_ratio: null }
   });
   const read = text(ClusterSection, { store: away, name: id => id });
-  assert.match(read, /cannot be asked: refused\. Cells without GPUs run on/);
+  assert.match(read, /is out of reach: refused\. Cells without GPUs run, and you keep the GPUs you have/);
   assert.doesNotMatch(read, /wait/);
 });
 

@@ -140,7 +140,7 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   assert.equal(news.deadline(), 10 + AWAY_CALM_S);
   const [[kind, message]] = tell(10 + AWAY_CALM_S);
   assert.equal(kind, 'schedulerUnreachable');
-  assert.match(message, /Cells without GPUs run, and GPUs in hand stay/);
+  assert.match(message, /Cells without GPUs run, and you keep the GPUs you have/);
   assert.ok(message.length <= 140);
   assert.deepEqual(tell(30), []);
   assert.match(

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tests.bench import (
     commit_latency,
+    debugger,
     dill_catalogue,
     drift,
     dying_notebooks,
@@ -59,6 +60,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "packing": packing.measure,
     "print_throughput": print_throughput.measure,
     "questions": questions.measure,
+    "debugger": debugger.measure,
     "start_cold": start.measure_cold,
     "start_warm": start.measure_warm,
     "commit_latency": commit_latency.measure,

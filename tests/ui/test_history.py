@@ -68,7 +68,7 @@ def test_back_and_forth_by_keyboard(desk: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: "before" in rows(browser)[1])
     show(browser)
     hit(browser, "ArrowDown", "Enter")
-    browser.wait("a", lambda: "now" in rows(browser)[1] and "taken back" in rows(browser)[0])
+    browser.wait("a", lambda: "now" in rows(browser)[1] and "undone" in rows(browser)[0])
     browser.wait("a", lambda: GONE in browser.line("a", 2))
     assert GONE not in browser.line("a", 1)
     shoot(browser, "history-light")

@@ -128,7 +128,7 @@ function butForPins(safety: IMark, pins: readonly IPin[], trans: ITranslate): IM
     : {
         ...safety,
         text: trans('durable, but for what is pinned'),
-        title: trans('What is pinned is lost if its replica is')
+        title: trans('Pinned variables are lost if their replica is')
       };
 }
 
@@ -136,10 +136,7 @@ function butForPins(safety: IMark, pins: readonly IPin[], trans: ITranslate): IM
 function Badge({ source, cellId }: { source: ILineSource; cellId: string }): React.JSX.Element | null {
   const asks = source.asks(cellId);
   return asks === '' ? null : (
-    <span
-      className="jp-replkernel-badge"
-      title={source.trans('This cell asks for its own GPUs, whatever its notebook does')}
-    >
+    <span className="jp-replkernel-badge" title={source.trans('This cell has a GPU request of its own')}>
       <GpuIcon />
       {asks}
     </span>
@@ -180,7 +177,7 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
       {source.isUndone(execution) && (
         <span
           className="jp-replkernel-part jp-mod-undone"
-          title={trans('What this cell changed was taken back: run it again, or go forward in the history')}
+          title={trans('The changes of this cell were undone: run it again, or redo them in the history')}
         >
           {trans('not in the current state')}
         </span>

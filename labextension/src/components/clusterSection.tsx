@@ -85,8 +85,8 @@ export function ClusterSection(props: {
       )}
       {scheduler.trouble !== '' && (
         <p className="jp-replkernel-trouble">
-          {trans('The scheduler cannot be asked: %1.', scheduler.trouble)}{' '}
-          {trans('Cells without GPUs run on, and leases in hand stay valid.')}
+          {trans('The scheduler is out of reach: %1.', scheduler.trouble)}{' '}
+          {trans('Cells without GPUs run, and you keep the GPUs you have.')}
         </p>
       )}
       {hosts.length === 0 ? (
@@ -132,7 +132,7 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
         <dd>{formatHours(account.gpu_hours)}</dd>
         <dt
           title={trans(
-            'In GPU-hours: what keeping the GPUs from the first to the last cell would have cost on top'
+            'GPU-hours that holding the GPUs from the first to the last cell would have cost on top'
           )}
         >
           {trans('Saved compared with holding a GPU all session')}

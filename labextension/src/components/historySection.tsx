@@ -61,7 +61,7 @@ function Row(props: {
         <span>{row.cell}</span>
         <code>{row.source}</code>
         {row.here && <strong>{trans('now')}</strong>}
-        {row.undone && <em>{trans('taken back')}</em>}
+        {row.undone && <em>{trans('undone')}</em>}
       </div>
       <div className="jp-replkernel-part">
         {row.changed}
@@ -93,7 +93,7 @@ function Points(props: {
       className="jp-replkernel-points"
       role="listbox"
       tabIndex={0}
-      aria-label={trans('Points that this notebook can go to')}
+      aria-label={trans('Points that this notebook can go back to')}
       aria-activedescendant={active === undefined ? undefined : optionId(active)}
       onKeyDown={event => {
         const next = rowAfter(event.key, at, rows.length);
@@ -201,16 +201,16 @@ function Naming(props: {
           {
             label: trans('Branch'),
             why,
-            title: trans('Begin a line of work of the name above where the notebook is now'),
+            title: trans('Start a branch with the name above from the current state'),
             press: () => {
-              const said = trans('The next cells go on on branch %1.', name.trim());
+              const said = trans('From now on, cells go to branch %1.', name.trim());
               act(() => named(part.actions.branch(name.trim()), said));
             }
           },
           ...marksOf(props.document, row.point).map(mark => ({
             label: trans('Unmark %1', mark),
             press: () => {
-              act(() => named(part.actions.unmark(mark), trans('The mark is taken away.')));
+              act(() => named(part.actions.unmark(mark), trans('The mark is removed.')));
             }
           }))
         ]}
@@ -262,7 +262,7 @@ function Steps(props: {
   const { part, document, row, act, trans } = props;
   const { actions } = part;
   const step = (way: Way) => () => {
-    act(async () => ((await actions.travel(way)) ? '' : trans('Nothing was taken back.')));
+    act(async () => ((await actions.travel(way)) ? '' : trans('Nothing was undone.')));
   };
   const here = row.here ? trans('The notebook is there') : '';
   return (
@@ -272,12 +272,12 @@ function Steps(props: {
         {
           label: trans('Undo'),
           why: document.undo ? '' : trans('No earlier point is kept'),
-          title: trans('Take back what the last cell changed'),
+          title: trans('Undo what the last cell changed'),
           press: step('undo')
         },
         {
           label: trans('Redo'),
-          why: document.redo ? '' : trans('Nothing was taken back here'),
+          why: document.redo ? '' : trans('Nothing was undone here'),
           press: step('redo')
         },
         { label: trans('Go back to %1', row.cell), why: here, press: props.go },
@@ -296,12 +296,12 @@ function Steps(props: {
         },
         {
           label: trans('Fork'),
-          title: trans('Make another kernel with the state of now'),
+          title: trans('Make another kernel with the current state'),
           press: () => {
             act(async () => {
               await actions.fork();
               return trans(
-                'Another kernel has this state: resume it in the Running panel, under Hibernated Kernels.'
+                'A new kernel has this state: resume it in the Running panel, under Hibernated Kernels.'
               );
             });
           }
@@ -341,7 +341,7 @@ export function HistorySection(props: { part: IHistoryPart; trans: ITranslate })
       act(async () =>
         (await part.actions.travel('goto', row.point))
           ? trans('The notebook is as after cell %1. Files and what others have seen stay.', row.cell)
-          : trans('Nothing was taken back.')
+          : trans('Nothing was undone.')
       );
     }
   };

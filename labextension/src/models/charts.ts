@@ -113,7 +113,7 @@ function busy(uses: IBusy[], past: IPast, ink: IInk, trans: ITranslate): IChart 
   return {
     name: 'busy',
     title: trans('How busy each GPU is'),
-    sentence: trans('At the last look: %1.', last.join(', ')),
+    sentence: trans('Last reading: %1.', last.join(', ')),
     spec: perGpu(uses, name, percent, [0, 100], trans('busy, %'), past, ink)
   };
 }
@@ -125,7 +125,7 @@ function memory(uses: IBusy[], past: IPast, ink: IInk, trans: ITranslate): IChar
   return {
     name: 'memory',
     title: trans('Memory in use on each GPU'),
-    sentence: trans('At the last look: %1.', last.join(', ')),
+    sentence: trans('Last reading: %1.', last.join(', ')),
     spec: perGpu(uses, name, one => one.memory_gib, [0, most], trans('GiB'), past, ink)
   };
 }

@@ -114,7 +114,7 @@ function stateOf(execution: IExecution, holder: string, now: number, trans: ITra
     case 'waiting':
       return mark('waiting', waitingText(execution, holder, now, trans), execution.trouble);
     case 'moving':
-      return mark('moving', trans('Getting ready'), trans('The replica takes over what it needs'));
+      return mark('moving', trans('Getting ready'), trans('The replica fetches the variables it needs'));
     case 'running':
       return mark('running', trans('Running'), '');
     case 'done':
@@ -191,12 +191,12 @@ export function formatEstimate(seconds: number): string {
 function safetyOf(execution: IExecution, trans: ITranslate): IMark | null {
   switch (execution.safety) {
     case 'durable':
-      return mark('durable', trans('durable'), trans('Most replicas and the store have what it changed'));
+      return mark('durable', trans('durable'), trans('Its changes are on most replicas and in the store'));
     case 'pending': {
       const checked = execution.unaudited.join(', ');
       const why =
         checked === ''
-          ? trans('What it changed is on its way to the other replicas')
+          ? trans('Its changes are on their way to the other replicas')
           : trans('Not stored yet: %1', checked);
       return mark('pending', trans('not durable yet'), why);
     }
@@ -204,7 +204,7 @@ function safetyOf(execution: IExecution, trans: ITranslate): IMark | null {
       return mark(
         'lost',
         trans('Changes lost: run this cell again'),
-        trans('Its process died before another replica had what it changed')
+        trans('Its process died before its changes reached another replica')
       );
     case 'nothing':
       return null;
@@ -271,7 +271,7 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
   add(
     'start',
     trans('Start'),
-    trans('The replica takes over what it needs'),
+    trans('The replica fetches the variables it needs'),
     bound ?? sent_at,
     began_at ?? (over ? ended_at : null)
   );
@@ -282,12 +282,12 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
       : Math.min(ended_at + execution.capture_s, safe);
   if (captured !== null && ended_at !== null && captured > ended_at) {
     add('capture', trans('Capture'), trans('Finding what the cell changed'), ended_at, captured);
-    add('safe', trans('Replicate'), trans('Giving it to the other replicas and the store'), captured, safe);
+    add('safe', trans('Replicate'), trans('Copying it to the other replicas and the store'), captured, safe);
   } else {
     add(
       'safe',
       trans('Make durable'),
-      trans('Finding what changed, and giving it to the others'),
+      trans('Finding what changed, and copying it to the others'),
       ended_at,
       safe
     );

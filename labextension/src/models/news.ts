@@ -184,7 +184,9 @@ export class News {
     const trans = this._trans;
     if (trouble === '') {
       if (this._awayTold) {
-        const message = trans('The GPU scheduler answers again; cells that wait for GPUs go on waiting.');
+        const message = trans(
+          'The GPU scheduler answers again; waiting cells have kept their place in line.'
+        );
         notices.push({ kind: 'schedulerUnreachable', type: 'success', message, again: '' });
       }
       this._awaySince = null;
@@ -195,7 +197,7 @@ export class News {
     if (!this._awayTold && now >= this._awaySince + AWAY_CALM_S) {
       this._awayTold = true;
       const message = trans(
-        'The GPU scheduler is out of reach. Cells without GPUs run, and GPUs in hand stay; new requests wait.'
+        'The GPU scheduler is out of reach. Cells without GPUs run, and you keep the GPUs you have; new requests wait.'
       );
       notices.push({ kind: 'schedulerUnreachable', type: 'error', message: cut(message), again: '' });
     }

@@ -36,7 +36,7 @@ class PastHandler(ExtensionHandlerMixin, APIHandler):
         if past is None:
             raise web.HTTPError(404, "No scheduler runs; one is started when a cell asks for GPUs.")
         if isinstance(past, str):
-            raise web.HTTPError(502, f"The scheduler cannot be asked: {past}.")
+            raise web.HTTPError(502, f"The scheduler is out of reach: {past}.")
         self.set_header("Cache-Control", "no-store")
         self.finish(msgspec.json.encode(past))
 
