@@ -38,6 +38,7 @@ STAYS = {
     "a translation put where all modules find it": PROMPTS,
     "streams replaced and given back": "a stream that was given up does not come back",
     "the numbers of nameless threads go on": "numbers that must not come twice go on",
+    "nested tensors with rows of different lengths fit each other": "numbers that must not come twice go on",
     "handlers, formatters and filters are the same objects in loggers and variables": FILES,
     "functions of one def have one code": "a function made before and one made after have equal codes",
     "contexts copied before and after a move": "a variable of a context that was replaced stays in it",
