@@ -157,7 +157,8 @@ class Note(Record):
     `at` is the wall clock when it ended, `source` the first line of its cell. `to` is set where the delta
     takes the state back to that point. `named` are names given to points (None: to
     the one after this execution), `unnamed` those taken away. `branch` is where the notebook goes on;
-    `begins`: the branch begins here. `looks`: by its text, the cell only looks at variables.
+    `begins`: the branch begins here. `looks`: by its text, the cell only looks at variables. `since` is the
+    number of the first cell whose changes wait to be known whole, where several make one step.
     """
 
     at: float = 0.0
@@ -170,6 +171,7 @@ class Note(Record):
     begins: bool = False
     limits: Limits = Limits()
     looks: bool = False
+    since: int = 0
 
 
 class Delta(Record):

@@ -90,7 +90,8 @@ class PointInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """One point: the state after a cell (`number`, as its user counts).
 
     `changed` are some of the names that differ from the point before, `more` counts the others; `bytes` is
-    what these take. `to` is set where the cell took the state to another point, which it stands for.
+    what these take. `to` is set where the cell took the state to another point, which it stands for. `since`
+    is the number of an earlier cell where the cells from that one on make one step.
     """
 
     mark: Mark
@@ -104,6 +105,7 @@ class PointInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: Mark | None = None
     to: Mark | None = None
     branch: str = MAIN
+    since: int = 0
 
     def of_cell(self, number: int) -> bool:
         """Tell whether it is a cell's of this number that its user has run in the notebook."""
@@ -243,6 +245,8 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
         before = [point for point in self.points if point.number < number or point.of_cell(number)]
         behind = self.points[len(before) :][:1]
         if not before or (not behind and number > before[-1].number):
+            return None
+        if behind and 0 < behind[0].since <= number:
             return None
         at = before[-1].stands_for
         return at if not behind or behind[0].parent == at else None

@@ -6,6 +6,7 @@ Law: blobs that do not come stop the cell, never the rebuilding half-way; no cel
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,6 +22,7 @@ from replkernel.kernel.reporter import Reporter
 from replkernel.kernel.restorer import Restorer
 from replkernel.kernel.withheld import gpus_wanted
 from replkernel.records import BlobRef, ComponentId, Delta, Unaudited
+from replkernel.state.python.class_registry import ROOT_PREFIX
 
 QUESTION_BYTES_MAX = 64 * 2**20
 
@@ -103,6 +105,8 @@ class Arrivals:
             self._state.go_back(way)
             with self._prompts.unders_followed():
                 self._rebuild(everything=True)
+            if any(cid.startswith(ROOT_PREFIX) for cid in way.dropped):
+                gc.collect()  # Until then a class that is gone is among the children of those that stay.
             self._state.went_back(way)
 
     # -- before a cell or a question ----------------------------------------------------------------

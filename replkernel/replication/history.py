@@ -118,7 +118,8 @@ class History:
                 branch=note.branch or before.branch,
                 looks=note.looks and before.looks,
             )
-        self.state.pending = note
+        since = delta.execution_count if before is None else before.since
+        self.state.pending = msgspec.structs.replace(note, since=since)
 
     def forget_pending(self) -> None:
         """Forget what executions said that were given up."""
@@ -168,6 +169,7 @@ class History:
             parent,
             to,
             state.branch,
+            note.since if note.since < number else 0,
         )
         if to is None:
             state.branches[state.branch] = mark

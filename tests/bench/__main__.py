@@ -37,6 +37,7 @@ from tests.bench import (
     scheduler_get,
     scheduler_interactivity,
     scheduler_rest,
+    sequences_back,
     simulator,
     simulator_peer,
     simulator_traces,
@@ -83,7 +84,9 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "training_disk": training_disk.measure,
     "undo": going_back.measure_undo,
     "history_kept": going_back.measure_points,
-    "kishu_sequences": going_back.measure_sequences,
+    "history_kept_long": going_back.measure_many_points,
+    "sequences_back": sequences_back.measure,
+    "sequences_back_all": sequences_back.measure_all,
     "forks": fork_memory.measure,
     "survival_mid_cell": survival_executor.measure_mid_cell,
     "survival_idle": survival_executor.measure_idle,
@@ -116,7 +119,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
 }
 
 
-LONG = {"drift_long", "many_objects_long", "large_elements_long"}
+LONG = {"drift_long", "history_kept_long", "sequences_back_all", "many_objects_long", "large_elements_long"}
 """Measured only by name: they take many minutes."""
 
 

@@ -1,6 +1,6 @@
 """What going back costs: undo beside 1 GB that did not change, and what many points of a frame keep.
 
-Kishu runs the same cells in the same run, and both say of sequences of cells which come back right.
+Kishu runs the same cells in the same run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.bench.kernels import Kernel, kernel, place
+from tests.bench.kernels import Kernel, kernel, place, pss_bytes
 from tests.bench.report import Result
 from tests.bench.state_kernels import touch_memory
 from tests.bench.state_peers import HERE, RUN_S, kishu_python
@@ -21,8 +21,6 @@ from tests.support.stock import OURS
 
 MS, MIB = 1000.0, 2**20
 ROUNDS = 8
-SAMPLE = 10
-"""One of so many sequences is played with Kishu."""
 KISHU_ROUNDS = 2
 """Its checkouts take many seconds each."""
 FILL = """\
@@ -35,7 +33,9 @@ CHECK = "assert small == [0] * 10 and len(unchanged) == 125_000_000"
 UNDO = "%replkernel undo"
 
 CELLS, LOOK_EVERY = 60, 10
-"""What is kept stays as it is once the bound is reached, long before: 1,000 cells keep no more."""
+LONG_CELLS, LONG_LOOK_EVERY = 1000, 100
+KISHU_CELLS = 10
+"""It keeps the whole frame after each."""
 FRAME = """\
 import numpy as np, pandas as pd
 rng = np.random.default_rng(1)
@@ -68,27 +68,44 @@ def measure_undo() -> Result:
 
 def measure_points() -> Result:
     """Cells that each replace a column of 10 MB of a frame of 100 MB: what is kept for the past."""
+    return _measure_points("history_kept", CELLS, LOOK_EVERY)
+
+
+def measure_many_points() -> Result:
+    """A thousand such cells: neither what is kept, nor memory, nor a cell's time goes on growing."""
+    return _measure_points("history_kept_long", LONG_CELLS, LONG_LOOK_EVERY)
+
+
+def _measure_points(name: str, cells: int, look_every: int) -> Result:
     touch_memory()
     looks: list[dict[str, float]] = []
-    cells: list[float] = []
+    took: list[float] = []
     with place() as here:
-        store = here.root / "store"
-        here.env["REPLKERNEL_STORE"] = f"file://{store}"
+        here.env["REPLKERNEL_STORE"] = f"file://{here.root / 'store'}"
         with kernel(OURS, here) as running:
             running.run(FRAME)
             running.run("%replkernel sync")
-            for number in range(1, CELLS + 1):
-                took = running.run(COLUMN.format(column=number % 10))
-                cells.append((took + running.run("%replkernel sync")) * MS)
-                if not number % LOOK_EVERY:
-                    points, kept = _kept(running)
-                    on_disk = disk_bytes(store) / MIB
-                    looks.append({"cells": number, "points": points, "mib": kept / MIB, "disk_mib": on_disk})
+            for number in range(1, cells + 1):
+                cell = running.run(COLUMN.format(column=number % 10))
+                took.append((cell + running.run("%replkernel sync")) * MS)
+                if not number % look_every:
+                    looks.append(
+                        {"cells": number, **_look(running), "cell_and_sync_ms": statistics.median(took)}
+                    )
+                    took.clear()
             undo = running.run(UNDO) * MS
-    kept_mib = [look["mib"] for look in looks]
-    details = {"looks": looks, "undo_of_a_column_ms": undo, "cell_and_sync_ms": statistics.median(cells)}
+    kishu_cells = [("frame", FRAME), *(("column", COLUMN.format(column=n)) for n in range(KISHU_CELLS))]
+    details = {"looks": looks, "undo_of_a_column_ms": undo, "kishu": kishu(["cells"], kishu_cells)}
     goal = "10 MB a point, and no more than 256 MiB (REPLKERNEL_HISTORY_MIB)"
-    return Result("history_kept", "MiB", kept_mib, [], goal, details)
+    return Result(name, "MiB", [look["mib"] for look in looks], [], goal, details)
+
+
+def _look(running: Kernel) -> dict[str, float]:
+    """Return what is kept, on disk and in all processes' memory (MiB)."""
+    points, kept = _kept(running)
+    disk = disk_bytes(running.where.root / "store")
+    pss = pss_bytes(running.where.pids())
+    return {"points": points, "mib": kept / MIB, "disk_mib": disk / MIB, "pss_mib": pss / MIB}
 
 
 def _kept(running: Kernel) -> tuple[int, int]:
@@ -105,22 +122,6 @@ def _kishu_undo() -> dict[str, Any] | str:
     cells.append(("check", CHECK))
     found = kishu(["cells"], cells)
     return found if isinstance(found, str) else dict(found)
-
-
-def measure_sequences() -> Result:
-    """How many sequences of `tests/e2e/state` come back right with Kishu after undo and redo of all."""
-    from tests.e2e.state.sequence import collect
-
-    there = [one for one in collect() if not one.refuses and not one.missing()]
-    found = kishu(["sequences"], [(one.name, list(one.cells)) for one in there[::SAMPLE]])
-    if isinstance(found, str):
-        raise RuntimeError(found)
-    counts = {kind: list(found.values()).count(kind) for kind in sorted(set(found.values()))}
-    wrong = sorted(name for name, outcome in found.items() if outcome != "right")
-    details = {"of": len(found), "outcomes": counts, "not_right": wrong}
-    goal = "ours: make nightly, tests/e2e/state/test_going_back.py"
-    print(f"Kishu, of {len(found)} sequences: {counts}")
-    return Result("kishu_sequences", "", [], [], goal, details)
 
 
 def kishu(words: list[str], work: Any) -> Any:

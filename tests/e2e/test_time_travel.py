@@ -86,7 +86,7 @@ def test_a_cells_number_means_the_state_after_that_cell_or_is_refused(live: Live
     first = int(live.value(numbered.format(1)))
     live.run("n = 2")
     live.value("%replkernel undo")
-    live.run("print(n)")
+    live.run("print(n)\n%replkernel sync")
     live.run("n = 5")
     live.value(f"%replkernel goto {first + 3}")
     assert live.value("print(n)") == "1", "that cell saw what was left of an undo"
@@ -108,6 +108,14 @@ def test_what_goes_on_untouched_is_named(live: Live) -> None:
     live.run("first = next(numbers)")
     assert "`numbers` (generator)" in live.value("%replkernel undo")
     live.run("del numbers")
+
+
+def test_what_is_printed_is_seen_again_after_the_replaced_stream_was_taken_back(live: Live) -> None:
+    live.run("import io, sys; kept = 1")
+    live.run("sys.stdout = io.StringIO(); kept = 2")
+    assert live.value("print('unseen')") == ""
+    live.run("%replkernel undo --yes")
+    assert live.value("print(kept)") == "1"
 
 
 def test_marks_branches_and_comparison(live: Live) -> None:

@@ -164,7 +164,13 @@ def replaced_streams(baseline: tuple[Any, ...]) -> Iterator[Found]:
     for name, before, present in zip(names, baseline, streams(), strict=True):
         if present is before or (name in _OUTPUT and any(present is own for own in baseline[:2])):
             continue
-        kind = type(present)
-        home = present.__module__ if kind is types.FunctionType else _home_of(kind)
-        if home in ("__main__", "_io", "io"):
-            yield (name, kind.__name__, f"The notebook replaced {name} by a {kind.__name__}.")
+        if is_of_notebook(present):
+            kind = type(present).__name__
+            yield (name, kind, f"The notebook replaced {name} by a {kind}.")
+
+
+def is_of_notebook(present: Any) -> bool:
+    """Tell whether a stream or a hook is an object or a file of the notebook's, and no library's."""
+    kind = type(present)
+    home = present.__module__ if kind is types.FunctionType else _home_of(kind)
+    return home in ("__main__", "_io", "io")

@@ -45,6 +45,8 @@ def there_and_back(pair: Pair) -> Returned:
         beside, playing = stock.play(cell), ours.play(cell)
         playing.end()
         shown.append(beside.end())
+        if len(shown) == 1:
+            ours.play("%replkernel sync", counted=False).end()  # Else it may be one step with the next cell.
     said = _go(ours, 0) or _go(ours, len(cells) - 1)
     beside, playing = stock.play(cells[-1]), ours.play(cells[-1])
     forth = beside.end(), playing.end()

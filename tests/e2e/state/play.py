@@ -90,7 +90,8 @@ class Pair:
             settings = {**settings, "REPLKERNEL_PRELOAD": ",".join(PRELOADED)}
         files = [_connection_file(base, sockets, name) for name in ("ours", "stock")]
         self.ours = Kernel(forks.router(files[0], there, self.terminal, settings), files[0], there)
-        self.stock = Kernel(forks.stock(files[1], here, sequence.needs), files[1], here)
+        packages = sequence.needs if sequence.preload else ()
+        self.stock = Kernel(forks.stock(files[1], here, packages), files[1], here)
 
     def await_ready(self) -> None:
         """Return when both take cells, and ours on all replicas."""

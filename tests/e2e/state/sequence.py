@@ -25,7 +25,8 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True):
     `needs` are packages, without which it is skipped. `pinned` says that it may bind the notebook to one
     replica for a while; as a text, it is in ``%replkernel pins`` at the end. With `refuses` the replica
     is killed before the last cell, which must show that text. With `preload` the packages of `needs` are
-    imported before the kernel starts, which only saves time. Without `again` the last cell runs once.
+    imported before both kernels start, which saves time where they do not look for a notebook when they are
+    imported. Without `again` the last cell runs once.
     """
 
     name: str

@@ -237,6 +237,22 @@ def test_a_change_that_is_checked_behind_a_look_is_a_step() -> None:
     assert [point.mark for point in book.machine.timeline().points] == [first, changed]
 
 
+def test_a_cells_number_is_refused_where_it_is_one_step_with_the_cells_behind_it() -> None:
+    book = Notebook()
+    first = book.run(component("df", b"1"))
+    book.seq += 1
+    left = (Unaudited("df", 0, R1),)
+    book._apply(Delta(Seq(2), Fence(1), R1, 2, order=("df",), unaudited=left, note=Note(at=2.0)))
+    book.seq += 1
+    book._apply(Delta(Seq(3), Fence(1), R1, 3, order=("df",), unaudited=left, note=Note(at=3.0)))
+    step = book.run(component("df", b"2"))
+    timeline = book.machine.timeline()
+    assert (timeline.find("1"), timeline.find("4")) == (first, step)
+    for within in ("2", "3"):
+        with pytest.raises(NoSuchPoint):
+            timeline.find(within)
+
+
 def test_a_cells_number_is_refused_where_its_point_is_not_kept_any_more() -> None:
     book = Notebook()
     first = book.run(component("a", b"1"), note=Note(at=0.0, named=(("first", None),), limits=MANY))

@@ -19,6 +19,10 @@ def _two_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
 
 
+class Wrapper(io.StringIO):
+    """What a library puts in a stream's place, for colours or progress bars."""
+
+
 def test_nothing_is_told_while_the_streams_are_where_they_were() -> None:
     assert OwnStreamsPart().dump() is None
 
@@ -57,7 +61,7 @@ def test_a_librarys_stream_stays_when_the_other_one_goes_back() -> None:
     part = OwnStreamsPart()
     sys.stderr = sys.stdout
     part.dump()
-    wrapper = sys.stdout = io.StringIO()
+    wrapper = sys.stdout = Wrapper()
     sys.stderr = err
     back = part.dump()
     assert back is not None
@@ -65,6 +69,18 @@ def test_a_librarys_stream_stays_when_the_other_one_goes_back() -> None:
     part.apply(back)
     assert sys.stdout is wrapper
     assert sys.stderr is err
+
+
+def test_a_stream_of_the_notebooks_gives_way_when_it_goes_back() -> None:
+    out, err = sys.stdout, sys.stderr
+    part, there = OwnStreamsPart(), OwnStreamsPart()
+    sys.stdout = io.StringIO()
+    changed = part.dump()
+    assert changed is not None
+    part.revert()
+    assert (sys.stdout, sys.stderr) == (out, err)
+    there.load(changed)
+    assert sys.stdout is out, "what cannot travel changes nothing elsewhere"
 
 
 def test_a_stream_that_comes_back_during_a_cell_belongs_to_that_cell() -> None:
