@@ -1,7 +1,8 @@
 """A real Kubernetes on one machine: etcd, API server, controllers and scheduler, each a process.
 
-`get.sh` builds them. There is no kubelet: nodes are objects, and `kubelet.py` stands in for what runs pods.
-Law: all of it listens at loopback, lies below one directory, and ends with `close`.
+`get.sh` builds them. Nodes are objects, and `kubelet.py` stands in for what runs pods; `node.py` has real
+ones. Law: it listens at loopback, or where pods of this machine alone reach it; all of it lies below one
+directory, and ends with `close`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 MISSING = f"no Kubernetes in {BIN}: `make kubernetes` builds it from Debian's source"
 ADMIN = "of-the-tests-alone"
 STARTS_S = 180.0
+SERVICES, SERVER = "10.88.0.0/24", "10.88.0.1"
+"""The addresses of services; pods ask the API server at the first one."""
 Json = dict[str, Any]
 
 
@@ -59,11 +62,11 @@ def eventually(what: Callable[[], Any], within_s: float = 60.0) -> Any:
 class Cluster:
     """Its processes, and a client with all rights."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, address: str = "127.0.0.1", port: int = 0) -> None:
         """Start them all, and wait until the API server is ready."""
-        self.place = place
-        self.etcd, self.port = free_port(), free_port()
-        self.url = f"https://127.0.0.1:{self.port}"
+        self.place, self._address = place, address
+        self.etcd, self.port = free_port(), port or free_port()
+        self.url = f"https://{address}:{self.port}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._context = ssl.create_default_context()
         self._context.check_hostname = False
@@ -83,6 +86,7 @@ class Cluster:
             "--bind-address=127.0.0.1",
             f"--cert-dir={place}/controllers",
             f"--service-account-private-key-file={key}",
+            f"--root-ca-file={place}/api/apiserver.crt",
             "--node-monitor-period=1s",
             "--node-monitor-grace-period=8s",
             "--pod-eviction-timeout=5s",
@@ -137,15 +141,16 @@ class Cluster:
             f"--etcd-servers=http://127.0.0.1:{self.etcd}",
             f"--secure-port={self.port}",
             "--insecure-port=0",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._address}",
             "--endpoint-reconciler-type=none",
+            "--allow-privileged=true",
             f"--cert-dir={self.place}/api",
             f"--token-auth-file={self.place}/tokens.csv",
             "--authorization-mode=RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--service-cluster-ip-range={SERVICES}",
         )
         eventually(lambda: self.ask("GET", "/readyz", raw=True) == "ok", STARTS_S)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from replkernel_server.launchers.kubernetes_pods import HOLDER, KubernetesOptions, read_options
@@ -79,21 +80,28 @@ class counted:
                 continue  # The API server is away.
 
 
-@pytest.fixture(scope="module")
-def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubernetesOptions:
-    """Install the chart; return what it tells the launcher."""
-    chart = tmp_path_factory.mktemp("chart") / "replkernel"
+def install_chart(cluster: Cluster, place: Path, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Install the chart by real Helm; return the notes that it prints."""
+    chart = place / "chart" / "replkernel"
     shutil.copytree(ROOT / "deploy/helm/replkernel", chart)
     about = chart / "Chart.yaml"
     about.write_text(about.read_text().replace(">=1.30.0-0", ">=1.20.0-0"))
-    sets = [f"--set={name}={value}" for name, value in SETS.items()]
+    sets = [f"--set={name}={value}" for name, value in {**SETS, **more}.items()]
     command = [str(find_helm()), "install", "rk", str(chart), f"--namespace={SPACE}", *sets]
     command += [f"--kubeconfig={cluster.kubeconfig}", "--disable-openapi-validation", "--server-side=false"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "setup_replkernel(c, service_token=" in done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubernetesOptions:
+    """Install the chart; return what it tells the launcher."""
+    place = tmp_path_factory.mktemp("chart")
+    install_chart(cluster, place)
     told = cluster.ask("GET", f"/api/v1/namespaces/{SPACE}/configmaps/rk-launcher")["data"]["launcher.json"]
-    file = chart.parent / "launcher.json"
+    file = place / "launcher.json"
     file.write_text(told)
     return read_options({"file": str(file)})
 
