@@ -18,7 +18,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups kubernetes chaos soak ui pictures bench gpu sim conformance fuzz docs lock audit compiled dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups kubernetes chaos soak ui pictures bench gpu sim conformance fuzz vsix docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -169,6 +169,13 @@ fuzz: .venv/fuzz ## malformed input for everything that parses, guided by covera
 	touch $@
 
 ##@ Document and release
+
+vsix: vscode/node_modules/.package-lock.json ## check, test and pack the extension for VS Code, into dist (needs node)
+	cd vscode && npm test && mkdir -p ../dist && npm run package
+
+vscode/node_modules/.package-lock.json: vscode/package-lock.json
+	cd vscode && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
 
 docs: .venv/docs ## the site, into build/docs; a link that leads nowhere is an error
 	$(BIN)/python -m docs.build_site

@@ -18,6 +18,7 @@ UNRELEASED = "## Unreleased\n"
 PLACES = {
     "replkernel/__init__.py": rf'^(__version__ = "){NUMBER}(")$',
     "package.json": rf'^(  "version": "){NUMBER}(",)$',
+    "vscode/package.json": rf'^(  "version": "){NUMBER}(",)$',
     "CITATION.cff": rf"^(version: ){NUMBER}()$",
     "deploy/helm/replkernel/Chart.yaml": rf"^(version: ){NUMBER}()$",
     "release/recipe.yaml": rf'^(  version: "){NUMBER}(")$',

@@ -28,6 +28,8 @@ EXIT_UNKNOWN = 1
 
 returning_launchers: weakref.WeakSet[Any] = weakref.WeakSet()
 """The multi-kernel managers of this process whose kernels are found again when it is started again."""
+client_classes: weakref.WeakKeyDictionary[Any, type[Any]] = weakref.WeakKeyDictionary()
+"""By which client these multi-kernel managers' other extensions run cells on replicated kernels."""
 
 
 class ConnectedManager(Protocol):

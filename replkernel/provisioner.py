@@ -25,6 +25,7 @@ from replkernel.attachment import (
     AttachedRouter,
     ConnectedManager,
     attach,
+    client_classes,
     load_connection,
     returning_launchers,
     taken_port,
@@ -264,6 +265,9 @@ class ReplkernelProvisioner(LocalProvisioner):
         self._let_go()
         self._env = kwargs.get("env") or os.environ
         self._encrypt(self.parent)
+        launcher = getattr(self.parent, "parent", None)
+        if launcher in client_classes:
+            self.parent.client_factory = client_classes[launcher]
         record = self._record()
         if record is not None and self.parent is not None:
             await self._take_up(self.parent, record, kwargs)

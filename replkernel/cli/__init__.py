@@ -106,6 +106,13 @@ def build_parser() -> argparse.ArgumentParser:
         description="Show every host agent of this user with its kernels, replicas and GPU leases.",
     )
     status.add_argument("--json", action="store_true", help="write the whole document as JSON, for programs")
+    follow = verbs.add_parser(
+        "follow",
+        help="tell an editor what a notebook's kernel does, as JSON, a line whenever something is new",
+        description="For extensions of editors that start kernels themselves, as the one for VS Code in this "
+        "project: cells, GPUs and replicas of the notebook's kernel. It ends when its standard input does.",
+    )
+    follow.add_argument("notebook", metavar="NOTEBOOK", help="the notebook's file")
     _add_agent(verbs)
     _add_kernel_verbs(verbs)
     carrying.add_verbs(verbs)
@@ -308,6 +315,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _tell(options: argparse.Namespace) -> int:
+    if options.verb == "follow":
+        from replkernel.cli.follow import run_follow
+
+        return run_follow(options.notebook)
+    from replkernel.cli.status import run_status
+
+    return run_status(as_json=options.json)
+
+
 def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     match options.verb:
         case "doctor":
@@ -319,10 +336,8 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
 
             prefix = sys.prefix if options.sys_prefix else options.prefix
             return run_install(options.name, options.display_name, prefix, user=options.user)
-        case "status":
-            from replkernel.cli.status import run_status
-
-            return run_status(as_json=options.json)
+        case "status" | "follow":
+            return _tell(options)
         case "agent":
             from replkernel.cli.agent import run_agent
 

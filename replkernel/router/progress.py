@@ -26,6 +26,8 @@ from replkernel.router.wire import DELIMITER, parent_of
 from replkernel.router.wishes import Wish
 
 EXECUTIONS_MAX = 500
+CELL_ID_CHARS_MAX = 2000
+"""VS Code names a cell by an address with the path of its notebook in it."""
 TROUBLE_MAX = 500
 CURRENCY_CHARS_MAX = 8
 """No more characters than this are told of why GPUs were refused."""
@@ -343,7 +345,7 @@ class Progress:
 
 def _cell_id(metadata: bytes) -> str:
     found: _CellMetadata = _read(_cells, metadata, _CellMetadata())
-    return found.cellId[:200]
+    return found.cellId[:CELL_ID_CHARS_MAX]
 
 
 def _read(decoder: msgspec.json.Decoder[Any], data: bytes, otherwise: Any) -> Any:

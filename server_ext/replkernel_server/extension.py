@@ -17,6 +17,7 @@ from traitlets.config import Config
 from replkernel.leasing.finding import URL as SCHEDULER_URL
 from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
+from replkernel_server import shared_cells
 from replkernel_server.culling import Culling
 from replkernel_server.handlers.carrying import ForksHandler, StateHandler
 from replkernel_server.handlers.kernel_routes import ADDRESSES
@@ -77,6 +78,8 @@ class ReplkernelExtension(ExtensionApp):
             self.log.warning("Kernels cannot be told this server's token (%s): GPU cells may wait.", error)
         app = self.serverapp
         gateway = app is not None and app.gateway_config.gateway_enabled
+        if app is not None and not gateway:
+            shared_cells.install(app)
         if self.scheduler and not gateway and not os.environ.get(SCHEDULER_URL, "").strip():
             self._hosting = ServerHosting(os.environ, self.log)
             IOLoop.current().add_callback(self._hosting.start)

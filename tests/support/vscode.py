@@ -95,6 +95,16 @@ class VsCode:
         self.client.execute_interactive(code, store_history=False, output_hook=hear, timeout=CELL_S)
         return "".join(told).strip()
 
+    def cell(self, code: str, metadata: dict[str, Any]) -> None:
+        """Run a cell: the extension sends its metadata, and the cell's address as `cellId`."""
+        content = {"code": code, "silent": False, "store_history": True, "stop_on_error": False}
+        request = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(request)
+        while True:
+            reply = self.client.get_shell_msg(timeout=CELL_S)
+            if reply["parent_header"]["msg_id"] == request["header"]["msg_id"]:
+                return
+
     def interrupted(self, code: str) -> str:
         """Run code that prints, and interrupt it then; return the name of its error.
 

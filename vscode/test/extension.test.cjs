@@ -1,0 +1,142 @@
+// The extension in a stub of VS Code, fed by a process that plays `replkernel follow`.
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const test = require('node:test');
+
+const { events, state, vscode } = require('./vscode.cjs');
+const { activate } = require('../out/extension.js');
+
+const place = fs.mkdtempSync(path.join(os.tmpdir(), 'replkernel-vscode-'));
+const program = path.join(place, 'follow');
+const ended = path.join(place, 'ended');
+
+/** A program that tells these lines, and notes when its reader has gone. */
+function tells(...lines) {
+    const text = JSON.stringify(lines.map(line => JSON.stringify(line)).join('\n') + '\n');
+    const script = `#!${process.execPath}
+process.stdout.write(${text});
+process.stdin.resume().on('end', () => { require('fs').writeFileSync(${JSON.stringify(ended)}, process.argv.join(' ')); process.exit(0); });
+process.on('SIGTERM', () => undefined);
+`;
+    fs.writeFileSync(program, script, { mode: 0o700 });
+}
+
+function notebook(name, kernelspec, metadata = {}) {
+    const uri = { scheme: 'file', fsPath: `/home/me/${name}`, toString: () => `file:///home/me/${name}` };
+    const made = {
+        uri,
+        notebookType: 'jupyter-notebook',
+        isUntitled: false,
+        metadata: { metadata: { kernelspec: { name: kernelspec } } }
+    };
+    const cell = {
+        notebook: made,
+        index: 0,
+        metadata,
+        document: { uri: { toString: () => `vscode-notebook-cell:/home/me/${name}#W0sZmlsZQ%3D%3D` } }
+    };
+    return { ...made, cell: Object.assign(cell, { notebook: made }), cellAt: () => cell };
+}
+
+const told = provider => new Promise(resolve => provider.onDidChangeCellStatusBarItems(resolve));
+
+test('cells of a notebook on a replicated kernel have a status; the follower ends with the notebook', async () => {
+    const mine = notebook('a.ipynb', 'replkernel');
+    const execution = {
+        msg_id: 'm',
+        cell_id: mine.cell.document.uri.toString(),
+        state: 'done',
+        safety: 'durable',
+        status: 'ok',
+        ename: '',
+        host: 'here',
+        replica: 'r1',
+        gpus: ['GPU-1'],
+        wanted: 1,
+        position: null,
+        estimate_s: null,
+        trouble: '',
+        accepted_at: 1,
+        began_at: 2,
+        ended_at: 3
+    };
+    tells({
+        kernel_id: 'k',
+        now: 4,
+        afresh: true,
+        state: 'live',
+        executions: [execution],
+        kernel: { replicas: [{ replica: 'r1' }] }
+    });
+    state.settings.python = program;
+    const context = { subscriptions: [] };
+    activate(context);
+    const [{ type, provider }] = state.providers;
+    assert.equal(type, 'jupyter-notebook');
+    const changed = told(provider);
+    events.open.fire(mine);
+    await changed;
+    const [item] = provider.provideCellStatusBarItems(mine.cell);
+    assert.equal(item.text, '$(pass) Done · r1 · here · 1 GPU · 1.0 s · $(check) durable');
+
+    vscode.window.activeNotebookEditor = { notebook: mine };
+    const [{ provider: tree }] = state.trees;
+    const roots = tree.getChildren();
+    assert.deepEqual(
+        roots.map(root => root.label),
+        ['GPUs', 'Replicas', 'Hosts']
+    );
+    assert.deepEqual(
+        tree.getChildren(roots[1]).map(entry => tree.getTreeItem(entry).label),
+        ['r1']
+    );
+
+    let watcher;
+    const gone = new Promise(resolve => {
+        watcher = fs.watch(
+            place,
+            (_, name) => name === 'ended' && fs.readFileSync(ended).length > 0 && resolve()
+        );
+    });
+    events.close.fire(mine);
+    await gone;
+    watcher.close();
+    assert.match(fs.readFileSync(ended, 'utf8'), /-P -m replkernel.cli follow \/home\/me\/a.ipynb$/);
+    assert.deepEqual(provider.provideCellStatusBarItems(mine.cell), []);
+    context.subscriptions.forEach(part => part.dispose());
+});
+
+test('notebooks on other kernels are left alone', () => {
+    const before = state.providers.length;
+    fs.writeFileSync(program, '#!/bin/sh\ntouch "$0.started"\n', { mode: 0o700 });
+    const context = { subscriptions: [] };
+    activate(context);
+    const { provider } = state.providers[before];
+    const theirs = notebook('b.ipynb', 'python3');
+    events.open.fire(theirs);
+    assert.deepEqual(provider.provideCellStatusBarItems(theirs.cell), []);
+    context.subscriptions.forEach(part => part.dispose());
+});
+
+test('a request for GPUs goes into the metadata of the cell, and is shown there', async () => {
+    const before = state.providers.length;
+    const context = { subscriptions: [] };
+    activate(context);
+    const mine = notebook('c.ipynb', 'python3', { metadata: { tags: ['x'] } });
+    state.answer = '2';
+    await state.commands.get('replkernel.askForGpus')(mine.cell);
+    const [{ edits }] = state.edits.at(-1).edits;
+    assert.deepEqual(edits[0], {
+        index: 0,
+        metadata: { metadata: { tags: ['x'], replkernel: { gpus: 2 } } }
+    });
+    mine.cell.metadata = edits[0].metadata;
+    const { provider } = state.providers[before];
+    assert.equal(provider.provideCellStatusBarItems(mine.cell)[0].text, '$(circuit-board) asks for 2 GPUs');
+    state.answer = undefined;
+    await state.commands.get('replkernel.askForGpus')(mine.cell);
+    assert.equal(state.edits.length, 1, 'a question that is left changes nothing');
+    context.subscriptions.forEach(part => part.dispose());
+});
