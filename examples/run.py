@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from replkernel.kernel_record import kernels_dir, read_record, router_lives
+from replkernel.launch.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.settings import data_dir
 
 ROOT = Path(__file__).parents[1]

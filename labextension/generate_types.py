@@ -15,7 +15,7 @@ from replkernel_server.handlers.history import NotDone
 from replkernel_server.live.documents import Changes, Snapshot
 from replkernel_server.scheduling.past import Past
 
-from replkernel.points import ComparisonDocument, HistoryDocument
+from replkernel.protocol.points import ComparisonDocument, HistoryDocument
 
 FILE = Path(__file__).parent / "src" / "generated" / "live.ts"
 HEAD = """\

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from replkernel.timeline import Difference, Timeline
+    from replkernel.protocol.timeline import Difference, Timeline
 
     T = TypeVar("T")
 

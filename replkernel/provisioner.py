@@ -20,7 +20,8 @@ from jupyter_client.connect import KernelConnectionInfo, LocalPortCache
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Float, Int, List, Unicode, Union
 
-from replkernel.attachment import (
+from replkernel.hosts.reach import PORT_FIRST, PORT_LAST
+from replkernel.launch.attachment import (
     PORTS,
     AttachedRouter,
     ConnectedManager,
@@ -30,12 +31,11 @@ from replkernel.attachment import (
     returning_launchers,
     taken_port,
 )
-from replkernel.configured import as_text, configured_env
-from replkernel.given_ports import GIVEN_PORTS, HeldPorts
-from replkernel.kernel_end import end_at_hosts
-from replkernel.kernel_record import BadKernelId, KernelRecord, forget_kernel, kernel_dir, read_record
-from replkernel.reach import PORT_FIRST, PORT_LAST
-from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS
+from replkernel.launch.configured import as_text, configured_env
+from replkernel.launch.given_ports import GIVEN_PORTS, HeldPorts
+from replkernel.launch.kernel_end import end_at_hosts
+from replkernel.launch.kernel_record import BadKernelId, KernelRecord, forget_kernel, kernel_dir, read_record
+from replkernel.router.io.parent import LAUNCHER_PID, LAUNCHER_RETURNS
 from replkernel.settings import (
     CONFIG_FAULT,
     CONFIG_FILE,

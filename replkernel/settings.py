@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from replkernel.errors import SettingError
-from replkernel.places import (
+from replkernel.hosts.places import (
     ANY_HOSTS,
     data_place,
     given_address,
@@ -22,7 +22,7 @@ from replkernel.places import (
     named_hosts,
     own_host,
 )
-from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
+from replkernel.hosts.reach import PORT_FIRST, PORT_LAST, Reach
 from replkernel.records import Limits
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")

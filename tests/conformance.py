@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from replkernel.agent.lookup import stop_agent
+from replkernel.agent.io.lookup import stop_agent
+from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
 
 ROOT = Path(__file__).resolve().parents[1]
 IPYKERNEL = "7.4.0"

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 def main(arguments: list[str]) -> NoReturn:
     """Spawn the first zygote, then become the agent."""
-    from replkernel.agent.early import be_nobodys_child, name_places_absolutely, parse, spawn_first
+    from replkernel.agent.io.early import be_nobodys_child, name_places_absolutely, parse, spawn_first
 
     options = parse(arguments)
     if options.ready_fd is not None:  # Whoever starts an agent in the foreground keeps it as a child.
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> NoReturn:
     name_places_absolutely(os.environ)
     first = spawn_first(options, os.environ)
     gc.disable()  # Imports make next to no garbage.
-    from replkernel.agent.app import run_agent
+    from replkernel.agent.io.app import run_agent
 
     gc.freeze()
     gc.enable()

@@ -11,7 +11,7 @@ from replkernel.carrying.founding import found_kernel
 from replkernel.carrying.reseeding import reseeded
 from replkernel.carrying.taking import rewritten, taken
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord
+from replkernel.launch.kernel_record import KernelRecord
 
 FORKS_MAX = 256
 

@@ -13,11 +13,17 @@ import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from replkernel.agent.checkpoint_store import Shelf, said_by, write_checkpoint
+from replkernel.agent.io.checkpoint_store import Shelf, said_by, write_checkpoint
 from replkernel.carrying.taking import chunks_of, spec_of
 from replkernel.carrying.unfinished import Making, tidy_unfinished
 from replkernel.errors import BlobMissing, ReplkernelError
-from replkernel.kernel_record import KernelRecord, forget_kernel, kernel_dir, this_machine, write_record
+from replkernel.launch.kernel_record import (
+    KernelRecord,
+    forget_kernel,
+    kernel_dir,
+    this_machine,
+    write_record,
+)
 from replkernel.objects.collect import write_mark
 from replkernel.objects.shares import About, write_about
 from replkernel.objects.store import ObjectStore

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from replkernel.carrying.outline import Outline, outline, values_in
+from replkernel.protocol.timeline import Difference
 from replkernel.records import ComponentRecord
 from replkernel.replication.components import TableState
 from replkernel.state.format.dump_graph import Node, Value
-from replkernel.timeline import Difference
 
 CHARS_MAX = 40
 ITEMS_MAX = 4

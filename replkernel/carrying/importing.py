@@ -18,7 +18,7 @@ from replkernel.carrying.founding import Founding
 from replkernel.carrying.safe import HEAD_BYTES_MAX, NotSafe, cleaned, is_plain_name, lost
 from replkernel.carrying.taking import chunks_of, head_of, rewritten, state_in
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord
+from replkernel.launch.kernel_record import KernelRecord
 from replkernel.objects.chunk_files import is_digest
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, payload_blobs

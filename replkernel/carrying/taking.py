@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from replkernel.agent.checkpoint_store import find_checkpoint, read_checkpoint
-from replkernel.by_record import ask_kernel, known_record
+from replkernel.agent.io.checkpoint_store import find_checkpoint, read_checkpoint
 from replkernel.carrying.outline import HEAD_BYTES_MAX
+from replkernel.client.by_record import ask_kernel, known_record
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord, router_lives
+from replkernel.launch.kernel_record import KernelRecord, router_lives
 from replkernel.objects.collect import MARK
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.kernel_spec import KernelSpec
@@ -27,7 +27,7 @@ from replkernel.replication.components import TableState
 from replkernel.replication.history import HistoryState
 from replkernel.replication.machine import KernelMachine
 from replkernel.replication.snapshot import MachineState, decode_state, encode_state
-from replkernel.router.hibernation import SAVE
+from replkernel.router.core.hibernation import SAVE
 from replkernel.settings import read_settings, reads_unsealed
 
 TAKING = "taking"

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.kernel_record import forget_kernel, kernels_dir, make_kernel_dir, read_record
+from replkernel.hosts.own_file import read_own
+from replkernel.launch.kernel_record import forget_kernel, kernels_dir, make_kernel_dir, read_record
 from replkernel.objects.store import ObjectStore
 from replkernel.objects.withdrawal import end_kernel
-from replkernel.own_file import read_own
 from replkernel.records import KernelId
 from replkernel.settings import data_dir
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from replkernel.agent.lookup import (
+from replkernel.agent.io.lookup import (
     AgentAddress,
     agent_dir,
     check_host_name,
@@ -14,12 +14,12 @@ from replkernel.agent.lookup import (
     reaches,
     stop_agent,
 )
-from replkernel.agent.start import ENGINE
+from replkernel.agent.io.start import ENGINE
 from replkernel.cli.agent_as import run_agent_as
+from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
-from replkernel.module_command import module_command
-from replkernel.places import given_address
+from replkernel.hosts.places import given_address
+from replkernel.launch.module_command import module_command
 from replkernel.settings import host_name, read_settings
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from replkernel.errors import AgentUnavailable, ReplkernelError
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 
 START_S = 60.0
 """So long an agent may take to listen."""
@@ -160,7 +160,7 @@ def _outcome(pid: int, read_end: int) -> tuple[bytes, int]:
 
 def main(arguments: list[str]) -> int:
     """Find or start the agent of a host, as whoever this process is."""
-    from replkernel.agent.lookup import check_host_name, find_or_start
+    from replkernel.agent.io.lookup import check_host_name, find_or_start
 
     try:
         address = find_or_start(check_host_name(arguments[0]), os.environ, START_S - 5)

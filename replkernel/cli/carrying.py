@@ -146,7 +146,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     from replkernel.carrying.importing import read_state
     from replkernel.carrying.manifest import named_in
     from replkernel.carrying.taking import heads_of
-    from replkernel.timeline import said_name
+    from replkernel.protocol.timeline import said_name
 
     with StateFile(options.file) as file:
         signature = file.signature()
@@ -239,7 +239,7 @@ def _ask() -> None:
 
 
 def _link(notebook: Path, kernel_id: str) -> None:
-    from replkernel.notebook_link import NotebookLink, Opener, link_file, write_link
+    from replkernel.launch.notebook_link import NotebookLink, Opener, link_file, write_link
 
     path = str(notebook.resolve())
     write_link(link_file(path, os.environ), NotebookLink(path, kernel_id, Opener(0, 0)))

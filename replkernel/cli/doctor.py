@@ -17,15 +17,15 @@ from typing import Literal
 
 import msgspec
 
-from replkernel.agent.lookup import AgentAddress, find_agent, reaches
-from replkernel.agent.socket_places import check_given
-from replkernel.agent.start import lives_elsewhere
+from replkernel.agent.io.lookup import AgentAddress, find_agent, reaches
+from replkernel.agent.io.socket_places import check_given
+from replkernel.agent.io.start import lives_elsewhere
 from replkernel.errors import ReplkernelError
+from replkernel.hosts.places import FAR, hosts_are_chosen
+from replkernel.launch.unknown_settings import misspelt, unknown_settings
 from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
-from replkernel.places import FAR, hosts_are_chosen
 from replkernel.settings import host_name, read_settings
-from replkernel.spelling import misspelt, unknown_settings
 
 KERNEL = "replkernel"
 PROVISIONER = "replkernel-provisioner"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The matrices of the simulator are small: threads made it 7 times slower on two busy cores."""

@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from replkernel.by_record import KernelLine
+from replkernel.client.by_record import KernelLine
+from replkernel.client.inquiry import ask_agents
 from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.inquiry import ask_agents
-from replkernel.kernel_record import KernelRecord, read_record, router_lives
+from replkernel.launch.kernel_record import KernelRecord, read_record, router_lives
+from replkernel.launch.notebook_link import link_file, read_link
 from replkernel.leasing.standing import ask_scheduler, join
-from replkernel.notebook_link import link_file, read_link
-from replkernel.progress import REQUEST, Execution, Holding, ProgressAnswer
+from replkernel.protocol.progress import REQUEST, Execution, Holding, ProgressAnswer
+from replkernel.protocol.status import HostStatus, KernelStatus, StatusDocument, WaitingStatus
 from replkernel.settings import data_dir
-from replkernel.status import HostStatus, KernelStatus, StatusDocument, WaitingStatus
 
 LOOK_S = 0.4
 STATUS_S = 2.0

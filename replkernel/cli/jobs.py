@@ -19,13 +19,13 @@ from typing import TypeVar
 
 import msgspec
 
-from replkernel.agent import lookup
+from replkernel.agent.io import lookup
 from replkernel.errors import UNREADABLE, ReplkernelError
+from replkernel.hosts.places import own_host
 from replkernel.jobs.words import is_job_name, key_of, seal_of
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
 from replkernel.leasing.finding import URL, find_scheduler, token_for
 from replkernel.leasing.starting import SchedulerNotStarted, find_or_start
-from replkernel.places import own_host
 
 BOUNDS = Bounds(10.0, 30.0, 16 * 1024 * 1024)
 FOLLOW_S = 1.0

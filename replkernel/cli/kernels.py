@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from replkernel.by_record import ask_kernel, forget, known_record
+from replkernel.client.by_record import ask_kernel, forget, known_record
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord, router_lives
+from replkernel.launch.kernel_record import KernelRecord, router_lives
 
 
 def run_hibernate(kernel_id: str) -> int:

@@ -6,9 +6,9 @@ import os
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from replkernel.leasing.standing import ask_scheduler, join
-from replkernel.status import (
+from replkernel.protocol.status import (
     GpuStatus,
     HostStatus,
     KernelStatus,

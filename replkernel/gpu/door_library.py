@@ -18,8 +18,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from replkernel.errors import ReplkernelError
-from replkernel.own_dir import check_own_dir, make_own_dir
-from replkernel.places import data_place
+from replkernel.hosts.own_dir import check_own_dir, make_own_dir
+from replkernel.hosts.places import data_place
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from replkernel.disk_path import DiskPath
 from replkernel.errors import ReplkernelError
 from replkernel.gpu.torch_library import torch
+from replkernel.hosts.disk_path import DiskPath
 
 PIECE_BYTES = 64 * 2**20
 """So much at most is in host memory at a time, for a tensor whose bytes follow each other."""

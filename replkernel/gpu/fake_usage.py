@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from replkernel.places import data_place
+from replkernel.hosts.places import data_place
 
 PREFIX = "GPU-fake-"
 """How the UUIDs of pretended GPUs begin."""

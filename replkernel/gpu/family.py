@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from replkernel.agent.death import start_time, stat_fields
+from replkernel.agent.io.death import start_time, stat_fields
 from replkernel.gpu import seen
 from replkernel.gpu.who_holds import Holds, Known, child_verdict
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 
-class Door(NamedTuple):
+class EntryPoint(NamedTuple):
     """The one function that a library calls before all others of CUDA: `name` of what is at `path`.
 
     `argument`: only with one of these as its first argument does it lead to CUDA; `leads`: only then at all.
@@ -34,12 +34,12 @@ def _tensorflow_has_cuda() -> bool:
     return bool(getattr(built, "build_info", {}).get("is_cuda_build", True))
 
 
-DOORS = {
-    "torch.cuda": Door(("torch", "_C"), "_cuda_init"),
-    "jax._src.xla_bridge": Door(("jax._src.xla_bridge",), "_init_backend", frozenset({"cuda", "gpu"})),
-    "numba.cuda.cudadrv.driver": Door(("numba.cuda.cudadrv.driver", "Driver"), "ensure_initialized"),
-    "pycuda.driver": Door(("pycuda.driver",), "init"),
-    "tensorflow.python.eager.context": Door(
+ENTRY_POINTS = {
+    "torch.cuda": EntryPoint(("torch", "_C"), "_cuda_init"),
+    "jax._src.xla_bridge": EntryPoint(("jax._src.xla_bridge",), "_init_backend", frozenset({"cuda", "gpu"})),
+    "numba.cuda.cudadrv.driver": EntryPoint(("numba.cuda.cudadrv.driver", "Driver"), "ensure_initialized"),
+    "pycuda.driver": EntryPoint(("pycuda.driver",), "init"),
+    "tensorflow.python.eager.context": EntryPoint(
         ("tensorflow.python.eager.context", "Context"),
         "_initialize_physical_devices",
         leads=_tensorflow_has_cuda,
@@ -59,7 +59,7 @@ def watch(asked: Callable[[], None], imported: Callable[[], None] = lambda: None
     `imported` is called when one of the libraries has been imported.
     """
     _watched[:], _imported[:], _process[0] = [asked], [imported], os.getpid()
-    for module in DOORS:
+    for module in ENTRY_POINTS:
         if module in sys.modules:
             _guard(module)
     if _finder not in sys.meta_path:
@@ -80,22 +80,22 @@ def reached() -> None:
 
 def _guard(module: str) -> None:
     """Stand before a library's door, once."""
-    door = DOORS[module]
-    owner: Any = sys.modules.get(door.path[0])
-    for name in door.path[1:]:
+    entry_point = ENTRY_POINTS[module]
+    owner: Any = sys.modules.get(entry_point.path[0])
+    for name in entry_point.path[1:]:
         owner = getattr(owner, name, None)
-    found = getattr(owner, door.name, None)
+    found = getattr(owner, entry_point.name, None)
     if found is None or getattr(found, "_replkernel_asks", False):
         return
 
     @functools.wraps(found)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        if (not door.argument or (args and args[0] in door.argument)) and door.leads():
+        if (not entry_point.argument or (args and args[0] in entry_point.argument)) and entry_point.leads():
             reached()
         return found(*args, **kwargs)
 
     guarded._replkernel_asks = True  # type: ignore[attr-defined]
-    setattr(owner, door.name, guarded)
+    setattr(owner, entry_point.name, guarded)
 
 
 class _Finder:
@@ -105,7 +105,7 @@ class _Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return what the other finders make of a library's module, and look at it when it is run."""
-        if name not in DOORS:
+        if name not in ENTRY_POINTS:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)

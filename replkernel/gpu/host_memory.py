@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from replkernel.memory_cgroups import CGROUPS, UNLIMITED, counter, own_groups, with_parents
+from replkernel.hosts.memory_cgroups import CGROUPS, UNLIMITED, counter, own_groups, with_parents
 
 PROC = Path("/proc")
 _V2 = ("memory.max", "memory.current", "inactive_file")

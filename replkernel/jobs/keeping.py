@@ -31,6 +31,7 @@ from replkernel.jobs.words import (
     is_job_name,
     key_of,
 )
+from replkernel.launch.module_command import module_command
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.finding import find_scheduler, stranger_at
 from replkernel.leasing.starting import SchedulerNotStarted, find_or_start
@@ -51,7 +52,6 @@ from replkernel.leasing.wire import (
     StartJob,
     StopJob,
 )
-from replkernel.module_command import module_command
 from replkernel.records import HostName
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from replkernel.agent.death import start_time
-from replkernel.agent.start import Start as AgentStart
-from replkernel.agent.start import agent_holds_lock, begin, lives_elsewhere
+from replkernel.agent.io.death import start_time
+from replkernel.agent.io.start import Start as AgentStart
+from replkernel.agent.io.start import agent_holds_lock, begin, lives_elsewhere
 from replkernel.jobs import processes
 from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
 from replkernel.jobs.words import (

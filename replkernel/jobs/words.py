@@ -20,8 +20,8 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 
 from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.hosts_secret import read_secret
-from replkernel.own_file import read_own, replace_own
+from replkernel.hosts.hosts_secret import read_secret
+from replkernel.hosts.own_file import read_own, replace_own
 from replkernel.settings import data_dir
 
 FILE_BYTES_MAX = 256 * 1024

@@ -22,7 +22,7 @@ from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.session import Session
 from traitlets import DottedObjectName, Type
 
-from replkernel.far_sockets import FarDoor
+from replkernel.hosts.far_sockets import FarListener
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import cell_directory, name_cells_by
 from replkernel.kernel.comm_pins import comm_pins
@@ -42,10 +42,10 @@ from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.variable_answers import answer_variables
-from replkernel.message_session import message_session
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
 from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.message_session import message_session
 from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
 from replkernel.state.names import Names
@@ -96,7 +96,7 @@ class ReplicaApp(IPKernelApp):
     birth: Birth
     link: AgentLink | None = None
     _direct: DirectChannel | None = None
-    _far_door: FarDoor | None = None
+    _far_listener: FarListener | None = None
     _router_monitor: Any = None
 
     def _session_default(self) -> Session:
@@ -139,20 +139,20 @@ class ReplicaApp(IPKernelApp):
         for number in range(1, CHILDREN_NUMBER + 1):
             Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
         if self.birth.reach is not None:
-            self._far_door = FarDoor(self.birth.reach)
+            self._far_listener = FarListener(self.birth.reach)
         super().init_sockets()
         context: Any = self.context
         near = f"ipc://{self.birth.ipc_base}-{DIRECT_NUMBER}"
-        self._direct = DirectChannel(context, near, self._far_door)
-        if self._far_door is not None:
-            self._far_door.guard()
+        self._direct = DirectChannel(context, near, self._far_listener)
+        if self._far_listener is not None:
+            self._far_listener.guard()
         atexit.register(self.cleanup_ipc_files)
 
     def _bind_socket(self, s: Any, port: int) -> int:
         """Bind a channel for this machine, and for others where there are some."""
         number: int = super()._bind_socket(s, port)
-        if self._far_door is not None:
-            self._far_endpoints[CHANNELS[number - 1]] = self._far_door.open(s)
+        if self._far_listener is not None:
+            self._far_endpoints[CHANNELS[number - 1]] = self._far_listener.open(s)
         return number
 
     def cleanup_ipc_files(self) -> None:
@@ -306,7 +306,7 @@ class ReplicaApp(IPKernelApp):
 
     def _endpoints_from_afar(self) -> Endpoints | None:
         """Return where a router on another machine finds the channels."""
-        if self._far_door is None or self._direct is None:
+        if self._far_listener is None or self._direct is None:
             return None
         at = self._far_endpoints
         return Endpoints(at["shell"], at["control"], at["stdin"], at["iopub"], self._direct.far_endpoint)

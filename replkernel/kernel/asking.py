@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from replkernel import elsewhere
-from replkernel.installing import InstallQuestion
 from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
+from replkernel.protocol import remote_status as elsewhere
+from replkernel.protocol.installing import InstallQuestion
 
 LOOK_MS = 10
 NO_ROUTER = "This cell did not come from a router, so there is none to ask."

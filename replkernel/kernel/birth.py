@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from replkernel.hosts.reach import Reach
 from replkernel.protocol.kernel_spec import KernelSpec
-from replkernel.reach import Reach
 from replkernel.records import HostName, ReplicaId
 
 BIRTH_BYTES_MAX = 16 * 1024 * 1024

@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from replkernel.far_sockets import FarDoor
+from replkernel.hosts.far_sockets import FarListener
 from replkernel.protocol.envelope import EXPECT_QUESTIONS
 
 LINGER_MS = 1000
@@ -31,7 +31,7 @@ class DirectMessage(list[Any]):
 class DirectChannel:
     """A ROUTER socket that is read on the main thread's loop; a GUI's loop reads it with `flush`."""
 
-    def __init__(self, context: zmq.Context[Any], endpoint: str, far: FarDoor | None = None) -> None:
+    def __init__(self, context: zmq.Context[Any], endpoint: str, far: FarListener | None = None) -> None:
         self.endpoint = endpoint
         self.far_endpoint = ""
         self._socket = context.socket(zmq.ROUTER)

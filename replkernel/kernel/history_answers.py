@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.points import (
+from replkernel.protocol.points import (
     DIFFERENCES_MAX,
     REPLY,
     REQUEST,
@@ -19,7 +19,7 @@ from replkernel.points import (
     HistoryQuestion,
     document_of,
 )
-from replkernel.variables import REQUEST as VARIABLES
+from replkernel.protocol.variables import REQUEST as VARIABLES
 
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink

@@ -13,8 +13,7 @@ from IPython.core.error import UsageError
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.history_answers import asked
-from replkernel.records import Mark
-from replkernel.timeline import (
+from replkernel.protocol.timeline import (
     Difference,
     PointInfo,
     Timeline,
@@ -23,6 +22,7 @@ from replkernel.timeline import (
     check_name,
     steps_of,
 )
+from replkernel.records import Mark
 
 if TYPE_CHECKING:
     from replkernel.kernel.replica import Replica

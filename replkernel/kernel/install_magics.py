@@ -11,7 +11,7 @@ from typing import Any, Literal
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magics.packaging import PackagingMagics
 
-from replkernel.installing import InstallQuestion
+from replkernel.protocol.installing import InstallQuestion
 
 CHANGING = {
     "pip": frozenset({"install", "uninstall"}),

@@ -24,10 +24,8 @@ import msgspec
 from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
-from replkernel import installing
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.gpu.backend import Kept, Moved, Outcome
-from replkernel.installing import InstallQuestion
 from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.asking import ask_elsewhere, ask_router, tell_router
 from replkernel.kernel.auditing import AuditingKernel
@@ -44,7 +42,9 @@ from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import split_gpu_line
+from replkernel.protocol import installing
 from replkernel.protocol.envelope import client_identities, read_envelope
+from replkernel.protocol.installing import InstallQuestion
 
 END_TIMEOUT_S = 10.0
 """So long after it was told to end, a process that still runs a cell ends at once."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from replkernel.agent.socket_places import check_near
+from replkernel.agent.io.socket_places import check_near
 from replkernel.errors import UNREADABLE, AgentUnavailable, BlobMissing
 from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth

@@ -29,7 +29,7 @@ from replkernel.state.tombstone import losses
 
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink
-    from replkernel.status import StatusDocument
+    from replkernel.protocol.status import StatusDocument
 
 OPTIONS = {"status": {"--json"}, "state": {"--all"}}
 """The options of the questions that have any."""
@@ -112,7 +112,7 @@ class ReplkernelMagics(Magics):
 
     def _status(self, options: set[str]) -> None:
         from replkernel.cli.status import describe_narrow
-        from replkernel.status import to_json
+        from replkernel.protocol.status import to_json
 
         link = self.replica.link
         try:
@@ -155,7 +155,7 @@ class ReplkernelMagics(Magics):
 
     def _with_names_of_now(self, document: StatusDocument) -> StatusDocument:
         """Name what binds this kernel as `pins` does: agents know the names that it had when it was lost."""
-        from replkernel.status import PinnedSection
+        from replkernel.protocol.status import PinnedSection
 
         pinned: dict[str, list[PinnedSection]] = {}
         for pin in self._pins_now():
@@ -181,7 +181,7 @@ class ReplkernelMagics(Magics):
 
     def _document(self, link: AgentLink) -> StatusDocument:
         """Return how this kernel stands on all of its hosts."""
-        from replkernel.status import of_all, read_document
+        from replkernel.protocol.status import of_all, read_document
 
         shell: Any = self.shell
         others, why = ((), NO_ROUTER) if shell is None else shell.kernel.ask_elsewhere()
@@ -273,7 +273,7 @@ class ReplkernelMagics(Magics):
 
     def _fresh(self, options: set[str]) -> None:
         """Have the notebook begin empty when it is opened the next time."""
-        from replkernel.notebook_link import PATH_VARIABLE, link_file
+        from replkernel.launch.notebook_link import PATH_VARIABLE, link_file
 
         path = str(self._variables().get(PATH_VARIABLE) or "")
         if not path:

@@ -54,11 +54,11 @@ class OutputThread(iostream.IOPubThread):
         # A router is sent nothing before what the last one missed; and one that comes while the last one's
         # connection seems to live, cut off, is told of.
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
-        self._door = threading.Lock()
+        self._lock = threading.Lock()
         self._counting = threading.Lock()
         self._scheduled = self._done = 0
         self._held = HeldOutput()
-        """Used behind the door."""
+        """Used behind the lock."""
         super().__init__(socket, *args, **options)
 
     def schedule(self, f: Callable[[], object]) -> None:
@@ -127,14 +127,14 @@ class OutputThread(iostream.IOPubThread):
             return False
         if not self.idle() or not self._is_master_process() or not self.thread.is_alive():
             return False
-        if not self._door.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return False
         try:
             self._welcome()
             self._publish(*args, **options)
             news = self._has_news()
         finally:
-            self._door.release()
+            self._lock.release()
         if news:
             self.io_loop.add_callback(self._take_subscriptions)
         return True
@@ -143,7 +143,7 @@ class OutputThread(iostream.IOPubThread):
         if not self._is_master_process():
             super()._really_send(*args, **options)
             return
-        with self._door:
+        with self._lock:
             self._welcome()
             self._publish(*args, **options)
             news = self._has_news()
@@ -151,18 +151,18 @@ class OutputThread(iostream.IOPubThread):
             self.io_loop.add_callback(self._take_subscriptions)
 
     def _publish(self, msg: list[Any], *args: Any, **options: Any) -> None:
-        """Send, and hold the message for the next router (the caller holds the door)."""
+        """Send, and hold the message for the next router (the caller holds the lock)."""
         super()._really_send(msg, *args, **options)
         self._held.published(msg)
 
     def keep_reply(self, frames: list[Any]) -> None:
         """Hold a reply that is sent another way, for the router after the one that it is sent to."""
-        with self._door:
+        with self._lock:
             self._held.replied(frames)
 
     def replies_heard(self) -> bool:
         """Tell whether a router has confirmed all replies."""
-        with self._door:
+        with self._lock:
             return not self._held.owes_replies
 
     def _setup_xpub_listener(self) -> None:
@@ -170,11 +170,11 @@ class OutputThread(iostream.IOPubThread):
         self.io_loop.add_handler(self.socket, self._take_subscriptions, self.io_loop.READ)
 
     def _take_subscriptions(self, *_: object) -> None:
-        with self._door:
+        with self._lock:
             self._welcome()
 
     def _welcome(self) -> None:
-        """Let the routers in that have come, and take what they confirm (the caller holds the door)."""
+        """Let the routers in that have come, and take what they confirm (the caller holds the lock)."""
         while self._has_news():
             self._take_news(self.socket.recv_multipart(zmq.NOBLOCK))
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from replkernel.disk_path import DiskPath
+from replkernel.hosts.disk_path import DiskPath
 from replkernel.kernel.cells import source_of
 from replkernel.kernel.history import ReplicatedHistory
 from replkernel.kernel.own_names import OwnNames

@@ -1,6 +1,6 @@
 """A ZMQ socket of which one thread waits for messages while any may send.
 
-Law: whoever uses the socket holds its door; and as use takes ZMQ's news of messages away, the thread asks for
+Law: whoever uses the socket holds its lock; and as use takes ZMQ's news of messages away, the thread asks for
 them before it waits, and whoever else sends tells it what came meanwhile.
 """
 
@@ -28,15 +28,15 @@ def descriptor(socket: zmq.Socket[Any]) -> int:
 
 
 class SharedSocket:
-    """A DEALER socket behind a door."""
+    """A DEALER socket behind a lock."""
 
     def __init__(self, socket: zmq.Socket[Any]) -> None:
         self._socket = socket
-        self._door = threading.Lock()
+        self._lock = threading.Lock()
 
     def send(self, frame: bytes) -> bool:
         """Send without waiting; return False when the peer takes no more for now or the socket is closed."""
-        with self._door:
+        with self._lock:
             if self._socket.closed:
                 return False
             try:
@@ -47,7 +47,7 @@ class SharedSocket:
 
     def receive(self) -> bytes | None:
         """Return the next message, or None when there is none."""
-        with self._door:
+        with self._lock:
             try:
                 return bytes(self._socket.recv(_NOW))
             except zmq.Again:
@@ -55,13 +55,13 @@ class SharedSocket:
 
     def wants(self, *, sending: bool) -> bool:
         """Tell whether there is a message, or with `sending` whether one can be sent."""
-        with self._door:
+        with self._lock:
             if self._socket.closed:
                 return False
             return bool(int(self._socket.getsockopt(_EVENTS)) & (_IN | _OUT if sending else _IN))
 
     def close(self) -> None:
         """Close the socket and its monitor."""
-        with self._door:
+        with self._lock:
             self._socket.disable_monitor()
             self._socket.close()

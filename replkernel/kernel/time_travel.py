@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from replkernel.carrying.safe import NotSafe, check_payload, is_plain_name
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.execution import Execution
+from replkernel.protocol.timeline import MOVED, PointInfo, Timeline, address
 from replkernel.records import ComponentRecord, Delta, Fence, Limits, Mark, Note, Pin, ReplicaId
 from replkernel.state.analysis.looking import only_looks
-from replkernel.timeline import MOVED, PointInfo, Timeline, address
 
 NAMES_MAX = 8
 HEAD_BYTES_MAX = 64 * 1024

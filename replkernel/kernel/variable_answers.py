@@ -13,7 +13,14 @@ from typing import Any
 
 import msgspec
 
-from replkernel.variables import REPLY, REQUEST, TEXT_CHARS_MAX, VARIABLES_MAX, Variable, VariablesDocument
+from replkernel.protocol.variables import (
+    REPLY,
+    REQUEST,
+    TEXT_CHARS_MAX,
+    VARIABLES_MAX,
+    Variable,
+    VariablesDocument,
+)
 
 _LIBRARIES = frozenset(
     {"cupy", "jax", "jaxlib", "numpy", "pandas", "polars", "pyarrow", "scipy", "torch", "xarray"}

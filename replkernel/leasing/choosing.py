@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from replkernel.agent.lookup import find_agent
+from replkernel.agent.io.lookup import find_agent
 from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
 from replkernel.leasing.finding import find_scheduler

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from replkernel.agent.death import start_time
+from replkernel.agent.io.death import start_time
 from replkernel.errors import UNREADABLE
-from replkernel.own_file import read_own, replace_own
+from replkernel.hosts.own_file import read_own, replace_own
+from replkernel.hosts.socket_owner import NOBODY, listener_of
 from replkernel.settings import data_dir
-from replkernel.socket_owner import NOBODY, listener_of
 
 log = logging.getLogger(__name__)
 

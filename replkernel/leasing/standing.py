@@ -14,7 +14,7 @@ from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.advice import Patience
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
 from replkernel.leasing.finding import find_scheduler
-from replkernel.status import (
+from replkernel.protocol.status import (
     ComingStatus,
     GpuStatus,
     HostStatus,

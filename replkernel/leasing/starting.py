@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from replkernel.errors import ReplkernelError
+from replkernel.launch.module_command import module_command
 from replkernel.leasing.finding import URL, find_scheduler, scheduler_place
-from replkernel.module_command import module_command
 
 START_S_MAX = 30.0
 """A scheduler that does not serve after so long is given up; most do within a second."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
-from replkernel.disk_path import DiskPath
+from replkernel.hosts.disk_path import DiskPath
 from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
 from replkernel.objects.crew import each
 from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content, windows_of

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from replkernel.disk_path import DiskPath
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError
+from replkernel.hosts.disk_path import DiskPath
 from replkernel.objects import mapping
 from replkernel.objects.eviction import SAVED_MODE, SHARED_MODE, UNSAVED_MODE
 from replkernel.records import ChunkRef, Digest

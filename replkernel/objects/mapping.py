@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from replkernel.disk_path import DiskPath
+from replkernel.hosts.disk_path import DiskPath
 
 PAGE = mmap.PAGESIZE
 

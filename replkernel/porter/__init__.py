@@ -1,1 +1,1 @@
-"""A notebook's door for front ends that start the kernel's command themselves, with another key each time."""
+"""A notebook's proxy, for front ends that start the kernel's command themselves, with a new key each time."""

@@ -1,6 +1,6 @@
 """``python -m replkernel.porter -f CONNECTION_FILE``: what a front end starts that ends its descendants.
 
-The process that it starts only waits; the door is another one, nobody's child. Each sees by a pipe that the
+The process that it starts only waits; the proxy is another one, nobody's child. Each sees by a pipe that the
 other has ended. Law: nothing heavy is imported before the processes are apart.
 """
 
@@ -37,15 +37,15 @@ def main(argv: list[str]) -> int:
     return _wait(theirs[0])
 
 
-def _wait(door: int) -> int:
-    """Wait for a signal, or for the door's end."""
+def _wait(proxy: int) -> int:
+    """Wait for a signal, or for the proxy's end."""
     told, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ready, _, _ = select.select([door, told], [], [])
+    ready, _, _ = select.select([proxy, told], [], [])
     if told in ready:
         return 0
     said = "the kernel has ended, or could not be started; the reason is in"
@@ -54,13 +54,13 @@ def _wait(door: int) -> int:
 
 
 def _log_path() -> str:
-    from replkernel.places import data_place
+    from replkernel.hosts.places import data_place
 
-    return os.path.join(data_place(os.environ), "logs", "doors.log")
+    return os.path.join(data_place(os.environ), "logs", "proxies.log")
 
 
 def _serve(name: str, opener: int, began: float, alive: int) -> NoReturn:
-    """Be the door, away from the front end's terminal and pipes."""
+    """Be the proxy, away from the front end's terminal and pipes."""
     path = _log_path()
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     if os.path.exists(path) and os.path.getsize(path) > LOG_BYTES_MAX:
@@ -86,15 +86,15 @@ def _serve(name: str, opener: int, began: float, alive: int) -> NoReturn:
 async def _open(name: str, opener: int, began: float, alive: int) -> None:
     import asyncio
 
-    from replkernel.agent.death import start_time
-    from replkernel.notebook_link import Opener
-    from replkernel.porter.door import Door
-    from replkernel.router.connection import find_connection_file, read_connection_file
+    from replkernel.agent.io.death import start_time
+    from replkernel.launch.notebook_link import Opener
+    from replkernel.porter.proxy import Proxy
+    from replkernel.router.io.connection import find_connection_file, read_connection_file
 
     file = read_connection_file(find_connection_file(name, os.environ))
     closed = asyncio.Event()
     asyncio.get_running_loop().add_reader(alive, closed.set)
-    await Door(file, Opener(opener, start_time(opener)), began, dict(os.environ)).serve(closed)
+    await Proxy(file, Opener(opener, start_time(opener)), began, dict(os.environ)).serve(closed)
 
 
 if __name__ == "__main__":

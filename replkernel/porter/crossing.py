@@ -1,4 +1,4 @@
-"""Messages that cross the door: verified under the one key, signed with the other.
+"""Messages that cross the proxy: verified under the one key, signed with the other.
 
 Pure. Law: a message that its sender's key does not vouch for stays outside.
 """
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from replkernel.errors import UNREADABLE
-from replkernel.notebook_link import PATH_VARIABLE, named_in
-from replkernel.router.wire import DELIMITER, SIGNED_FRAMES, Signer
+from replkernel.launch.notebook_link import PATH_VARIABLE, named_in
+from replkernel.router.core.wire import DELIMITER, SIGNED_FRAMES, Signer
 
 _MARK = PATH_VARIABLE.encode()
 

@@ -1,6 +1,6 @@
-"""The kernel behind the door: its router started or found again by the provisioner, as Jupyter does it.
+"""The kernel behind the proxy: its router started or found again by the provisioner, as Jupyter does it.
 
-Law: the router is started by the door's process, which is nobody's child: whoever ends the front end's
+Law: the router is started by the proxy's process, which is nobody's child: whoever ends the front end's
 descendants does not reach it.
 """
 
@@ -18,9 +18,9 @@ from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.paths import jupyter_runtime_dir
 
 import replkernel
-from replkernel.kernel_record import read_record
-from replkernel.router.parent import LAUNCHER_RETURNS
-from replkernel.router.wire import Signer
+from replkernel.launch.kernel_record import read_record
+from replkernel.router.core.wire import Signer
+from replkernel.router.io.parent import LAUNCHER_RETURNS
 from replkernel.settings import data_dir
 
 GRACE = "REPLKERNEL_LAUNCHER_GRACE_S"

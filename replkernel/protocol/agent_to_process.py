@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from replkernel.protocol.message import Message
+from replkernel.protocol.timeline import Difference, Timeline
 from replkernel.records import Delta, Digest, HostName, ReplicaId, Seq
-from replkernel.timeline import Difference, Timeline
 
 
 class KernelWelcome(Message):

@@ -245,7 +245,7 @@ class GpusUsed(Message):
 
 
 class StatusAnswer(Message):
-    """The status of a host, as the JSON document of `replkernel.status`."""
+    """The status of a host, as the JSON document of `replkernel.protocol.status`."""
 
     request: int
     document: bytes

@@ -13,7 +13,7 @@ import threading
 import time
 
 from replkernel.errors import SettingError
-from replkernel.reach import LOOPBACK, Reach
+from replkernel.hosts.reach import LOOPBACK, Reach
 from replkernel.replication.consensus import RaftAddressLost
 
 BIND = "REPLKERNEL_BIND"

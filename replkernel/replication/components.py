@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from replkernel.protocol.timeline import Difference
 from replkernel.records import (
     ComponentId,
     ComponentRecord,
@@ -23,7 +24,6 @@ from replkernel.records import (
     Unaudited,
 )
 from replkernel.replication.history import LASTING, Change, History, HistoryState
-from replkernel.timeline import Difference
 
 COMPONENTS_MAX = 100_000
 """No kernel has more components than this; a delta beyond it is refused."""

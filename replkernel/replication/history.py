@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from replkernel.protocol.timeline import MAIN, PointInfo, Timeline
 from replkernel.records import (
     ChunkRef,
     ComponentId,
@@ -22,7 +23,6 @@ from replkernel.records import (
     Note,
     payload_blobs,
 )
-from replkernel.timeline import MAIN, PointInfo, Timeline
 
 NAMES_MAX = 64
 """So many points have names at most, and so many branches there are; further ones are ignored."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from replkernel.protocol.timeline import Difference, Timeline
 from replkernel.records import (
     ComponentId,
     ComponentRecord,
@@ -50,7 +51,6 @@ from replkernel.replication.outcomes import (
     Refused,
 )
 from replkernel.replication.snapshot import HeldDelta, MachineState, Member, decode_state, encode_state
-from replkernel.timeline import Difference, Timeline
 
 KEYS_REMEMBERED = 1024
 """How many keys of the latest accepted entries are remembered, to tell a repeated entry."""

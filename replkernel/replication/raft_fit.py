@@ -21,8 +21,8 @@ import pysyncobj.transport
 from pysyncobj.version import VERSION
 
 from replkernel.errors import ReplkernelError
-from replkernel.replication.raft_door import RaftListener
 from replkernel.replication.raft_files import MetaFile, ReadySerializer, TidyJournal, open_whole
+from replkernel.replication.raft_listener import RaftListener
 from replkernel.replication.raft_wire import BoundedConnection, NoCompression, sealed_channel
 
 FITTED_VERSION: Final = "0.3.17"

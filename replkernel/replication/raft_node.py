@@ -21,9 +21,10 @@ from pysyncobj.node import TCPNode
 from pysyncobj.transport import TCPTransport
 
 from replkernel.errors import UNREADABLE
+from replkernel.hosts.strangers import Strangers, is_expected
 from replkernel.replication.consensus import JournalDamaged, StateCallbacks
 from replkernel.replication.entries import ENTRY_BYTES_MAX
-from replkernel.replication.raft_door import (
+from replkernel.replication.raft_listener import (
     HANDSHAKE_S,
     STRANGERS_MAX,
     STRANGERS_OF_ADDRESS_MAX,
@@ -31,7 +32,6 @@ from replkernel.replication.raft_door import (
 )
 from replkernel.replication.raft_rules import PaperRules
 from replkernel.replication.raft_thread import MemberPoller
-from replkernel.strangers import Strangers, is_expected
 
 JOURNAL_FILE = "raft.journal"
 SNAPSHOT_FILE = "raft.snapshot"

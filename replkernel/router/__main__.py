@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replkernel.agent.start import Start
+    from replkernel.agent.io.start import Start
 
 _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file")
 _VS_CODES = "kernel-v2-"
@@ -39,10 +39,10 @@ def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the router; return 0, or 1 or 2 when the connection file or a port cannot be used."""
-    from replkernel.configured import take_configured
-    from replkernel.given_ports import take_given
-    from replkernel.module_command import module_command
-    from replkernel.router.parent import LAUNCHER_PID
+    from replkernel.launch.configured import take_configured
+    from replkernel.launch.given_ports import take_given
+    from replkernel.launch.module_command import module_command
+    from replkernel.router.io.parent import LAUNCHER_PID
 
     name, extra = read_arguments(sys.argv[1:] if argv is None else argv)
     given = take_given(os.environ)
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         take_configured(os.environ)
     begun = _begin_agent(name)
     gc.disable()  # Imports make next to no garbage.
-    from replkernel.router.serve import serve
+    from replkernel.router.io.serve import serve
 
     gc.freeze()
     gc.enable()
@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _begin_agent(name: str) -> Start | None:
     """Begin to start the first host's agent, if this looks like a kernel that is going to need it."""
-    from replkernel.agent.start import begin_early
-    from replkernel.places import hosts_are_chosen, named_hosts, own_host
+    from replkernel.agent.io.start import begin_early
+    from replkernel.hosts.places import hosts_are_chosen, named_hosts, own_host
 
     if not os.path.exists(name) or hosts_are_chosen(os.environ):
         return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from replkernel.records import ComponentId, Mark, ReplicaId, Seq, Unaudited
 from replkernel.state.capture.baseline import Baseline
-from replkernel.state.capture.provenance import Makings
+from replkernel.state.capture.provenance import Provenance
 from replkernel.state.component_table import ComponentTable
 from replkernel.state.process.seldom_readers import collecting
 from replkernel.state.python import finalizers
@@ -22,7 +22,7 @@ from replkernel.state.restore.left_behind import LeftBehind
 from replkernel.state.world import World
 
 
-class Holdings:
+class ReplicaState:
     """The namespace of one process with everything that is known of it."""
 
     def __init__(self, namespace: dict[str, Any], replica: ReplicaId) -> None:
@@ -31,8 +31,8 @@ class Holdings:
         self.world = World(namespace, replica)
         self.table = ComponentTable()
         self.baseline = Baseline()
-        self.makings = Makings(namespace, self.table)
-        self.world.bound_in = self.makings.cell_of
+        self.provenance = Provenance(namespace, self.table)
+        self.world.bound_in = self.provenance.cell_of
         self.left = LeftBehind(namespace)
         self.lock = threading.RLock()
         self.order: tuple[str, ...] = ()

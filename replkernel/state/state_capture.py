@@ -33,7 +33,7 @@ from replkernel.state.names import Names
 from replkernel.state.process.parts import ProcessPart
 from replkernel.state.process.travelling import PartFamily, ProcessState
 from replkernel.state.python.sqlite3 import watch as sqlite_watch
-from replkernel.state.replica_state import Holdings
+from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore.devices import Devices
 from replkernel.state.restore.leaving import Leaving
 from replkernel.state.restore.left_behind import ReadAhead
@@ -41,8 +41,8 @@ from replkernel.state.restore.rebuild import RebuildReport
 from replkernel.state.restore.restoration import Restoration
 from replkernel.state.state_rows import TableRow, rows_of
 from replkernel.state.user_names import UserNames
-from replkernel.state.verify.faith import Unfaithful
 from replkernel.state.verify.prover import Prover
+from replkernel.state.verify.verification import Unfaithful
 
 ORDER_MAX = 100_000
 """Names beyond this number keep no order."""
@@ -73,7 +73,7 @@ class StateCapture:
         sqlite_watch.install()
         self.ahead = ReadAhead(cache)
         """The reader of what was left behind."""
-        self._holdings = held = Holdings(namespace, replica)
+        self._replica_state = held = ReplicaState(namespace, replica)
         self._process = ProcessState(parts)
         self.devices = Devices()
         """Whether what lies on a GPU may be rebuilt now."""
@@ -109,22 +109,22 @@ class StateCapture:
     @property
     def applied(self) -> Seq:
         """Return the last execution whose delta was captured here or received."""
-        return self._holdings.mark.seq
+        return self._replica_state.mark.seq
 
     @property
     def mark(self) -> Mark:
         """Return the last execution, and which of its audits, that was captured here or received."""
-        return self._holdings.mark
+        return self._replica_state.mark
 
     @property
     def has_heavy(self) -> bool:
         """Tell whether a component takes so long to look at that it matters what a cell mentions."""
-        return bool(self._unfinished or self._holdings.baseline.heavy)
+        return bool(self._unfinished or self._replica_state.baseline.heavy)
 
     @property
     def has_new(self) -> bool:
         """Tell whether there are variables of which nothing has been captured, nor found to have no room."""
-        known, held = self._holdings.baseline.by_root, self.unstored.held
+        known, held = self._replica_state.baseline.by_root, self.unstored.held
         names = self._changes.surveyed(self._changes.names())
         return any(name not in known and name not in held for name in names)
 
@@ -141,46 +141,46 @@ class StateCapture:
     @property
     def left_behind(self) -> AbstractSet[str]:
         """Return the variables that are bound to nothing because no cell has needed them yet."""
-        return self._holdings.left.names
+        return self._replica_state.left.names
 
     @property
     def state_bytes(self) -> int:
         """Return the bytes of everything captured or received."""
-        with self._holdings.lock:
-            return self._holdings.table.state_bytes
+        with self._replica_state.lock:
+            return self._replica_state.table.state_bytes
 
     @property
     def components(self) -> int:
         """Return the number of components."""
-        with self._holdings.lock:
-            return len(self._holdings.table.records)
+        with self._replica_state.lock:
+            return len(self._replica_state.table.records)
 
     @property
     def pending_bytes(self) -> int:
         """Return the bytes received and not rebuilt."""
-        with self._holdings.lock:
-            return self._holdings.table.pending_bytes
+        with self._replica_state.lock:
+            return self._replica_state.table.pending_bytes
 
     @property
     def unfaithful(self) -> tuple[Unfaithful, ...]:
         """Return the components that were rebuilt here otherwise than captured."""
-        with self._holdings.lock:
+        with self._replica_state.lock:
             return self._faith.unfaithful
 
     @property
     def unproven(self) -> int:
         """Return how many components were rebuilt here without a proof."""
-        with self._holdings.lock:
+        with self._replica_state.lock:
             return self._faith.unproven
 
     def withheld(self) -> list[ComponentRecord]:
         """Return what waits because it lies on GPUs, and no cell with a lease runs here."""
-        with self._holdings.lock:
-            return [one for one in self._holdings.table.waiting() if not self.devices.may_have(one)]
+        with self._replica_state.lock:
+            return [one for one in self._replica_state.table.waiting() if not self.devices.may_have(one)]
 
     def table(self) -> list[TableRow]:
         """Return all components, largest first."""
-        held = self._holdings
+        held = self._replica_state
         with held.lock:
             owed = {left.name: left for left in held.owed}
             return rows_of(held.table, held.namespace, held.baseline.by_root, owed)
@@ -194,9 +194,9 @@ class StateCapture:
         in the delta's `unaudited`. Raises StoreError when large state cannot be written to the blob cache;
         what was written is withdrawn, and the next capture tries again.
         """
-        held, changes = self._holdings, self._changes
+        held, changes = self._replica_state, self._changes
         world = held.world
-        world.seq, world.cell, world.late = seq, execution_count, held.makings.late
+        world.seq, world.cell, world.late = seq, execution_count, held.provenance.late
         self.unstored.begin()
         with held.at_work():
             survey = Survey(world, held.baseline.by_root, terms)
@@ -232,7 +232,7 @@ class StateCapture:
                 self._process.told(parts, parts_gone)
                 changes.commit(delta, shipped)
                 held.owed, self._checked = unaudited, execution_count
-                held.makings.left(survey.unseen, execution_count)
+                held.provenance.left(survey.unseen, execution_count)
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
                 changes.kept_back &= survey.unseen
@@ -251,9 +251,9 @@ class StateCapture:
         """Return what this capture leaves to be checked, and since when."""
         if not survey.unseen:
             return ()
-        by_root = self._holdings.baseline.by_root
+        by_root = self._replica_state.baseline.by_root
         wholes = (by_root[root].roots for root in survey.unseen if root in by_root)
-        before = {left.name: left for left in self._holdings.owed}
+        before = {left.name: left for left in self._replica_state.owed}
         held = self._held_roots(survey)
         return tuple(
             Unaudited(
@@ -267,25 +267,25 @@ class StateCapture:
 
         What the log has under the name is an older value, even where it was never rebuilt here.
         """
-        table, by_root = self._holdings.table, self._holdings.baseline.by_root
+        table, by_root = self._replica_state.table, self._replica_state.baseline.by_root
         return max(1, self._checked) if root in by_root or table.has_older(root) else 0
 
     def _held_roots(self, survey: Survey) -> set[str]:
         """Return the roots for which the store has no room, deleted ones of the same components included."""
-        by_root = self._holdings.baseline.by_root
+        by_root = self._replica_state.baseline.by_root
         held = {root for root in survey.unseen if self.unstored.holds(root)}
         wholes = {root for kept in held if kept in by_root for root in by_root[kept].roots}
         return held | (wholes - survey.unseen)
 
     def lives_on(self) -> None:
         """Keep quiet the finalizers of all values: another process has the state, and this one ends."""
-        self._holdings.drop_quietly(list(self._holdings.namespace.values()))
+        self._replica_state.drop_quietly(list(self._replica_state.namespace.values()))
 
     # -- rebuild -----------------------------------------------------------------------------------------
 
     def receive(self, delta: Delta) -> None:
         """Take a foreign delta in; what it changes is pending until it is rebuilt."""
-        held = self._holdings
+        held = self._replica_state
         with held.lock:
             if delta.mark <= held.mark:
                 return
@@ -297,7 +297,7 @@ class StateCapture:
 
     def go_back(self, way: Delta) -> None:
         """Take in what leads to an earlier point; `went_back` follows once it is rebuilt."""
-        with self._holdings.at_work():
+        with self._replica_state.at_work():
             self._process.revert(way)
         self.receive(way)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 
-from replkernel.kernel_record import read_record
+from replkernel.launch.kernel_record import read_record
 from replkernel_server.sessions import replicated
 
 log = logging.getLogger("replkernel.server")

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 from replkernel_server.errors import ServerError
 from replkernel_server.hub_agents import LOCAL, UserAgents
 from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE, SEE_SCOPE

@@ -17,7 +17,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from replkernel.agent.death import last_line
+from replkernel.agent.io.death import last_line
 from replkernel_server.errors import ServerError
 
 log = logging.getLogger("replkernel.hub")

@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 from tornado import httpserver, iostream, web
 
+from replkernel.hosts.strangers import Strangers
 from replkernel.leasing.finding import URL, forget_address, tell_address
-from replkernel.strangers import Strangers
 from replkernel_server.errors import ServerError, ServiceSettingError
 from replkernel_server.handlers.scheduler_base import PROVED
 from replkernel_server.launchers.installed import make, read_options

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from replkernel.errors import UNREADABLE
-from replkernel.own_file import read_own, replace_own
+from replkernel.hosts.own_file import read_own, replace_own
 from replkernel_server.errors import ServerError
 
 log = logging.getLogger("replkernel.server")

@@ -16,8 +16,8 @@ from typing import Any
 from jupyter_core.utils import ensure_async
 from tornado.ioloop import PeriodicCallback
 
-from replkernel.attachment import leave_files, returning_launchers
-from replkernel.kernel_record import read_record
+from replkernel.launch.attachment import leave_files, returning_launchers
+from replkernel.launch.kernel_record import read_record
 from replkernel.provisioner import ReplkernelProvisioner
 from replkernel_server.session_file import KeptKernel, KeptSession, NoPlace, SessionFile
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from jupyter_client.asynchronous import AsyncKernelClient
 
-from replkernel.attachment import client_classes
+from replkernel.launch.attachment import client_classes
 
 log = logging.getLogger("replkernel.server")
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from jupyter_client import BlockingKernelClient, KernelManager
 
-from replkernel.agent.lookup import stop_agent
+from replkernel.agent.io.lookup import stop_agent
+from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
 from tests.support.stock import OURS, STOCK, kernelspec_dir
 
 REPLY_S = 120.0

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from replkernel.progress import REQUEST
+from replkernel.protocol.progress import REQUEST
 from tests.bench.kernels import Kernel, kernel, place
 from tests.bench.report import Result, quantile, write
 from tests.bench.survival_cells import PATIENCE_S, await_true, kill, whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from replkernel.agent.lookup import find_agent
-from replkernel.inquiry import agent_names
+from replkernel.agent.io.lookup import find_agent
+from replkernel.client.inquiry import agent_names
 from tests.bench.kernels import kernel, place
 from tests.bench.report import Result
 from tests.bench.survival_cells import await_true, committed, kill, run, value, whole

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from replkernel.agent.lookup import agent_dir, find_agent
-from replkernel.inquiry import ask_agents
+from replkernel.agent.io.lookup import agent_dir, find_agent
+from replkernel.client.inquiry import ask_agents
 from tests.bench.kernels import Kernel, Place
 from tests.e2e.faults.hosts import kernel_processes, lives
 

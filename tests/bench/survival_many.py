@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from replkernel.agent.lookup import stop_agent
-from replkernel.inquiry import agent_names, ask_agents
+from replkernel.agent.io.lookup import stop_agent
+from replkernel.client.inquiry import agent_names, ask_agents
 from tests.bench.kernels import Kernel, Place, cpu_s, place, pss_bytes
 from tests.bench.report import Result, quantile
 from tests.bench.survival_cells import await_true, value

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.inquiry import ask_agents, live_agents
+from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel

@@ -12,7 +12,7 @@ from jupyter_client import KernelManager
 
 from replkernel.carrying.forking import fork_kernel
 from replkernel.cli import main
-from replkernel.kernel_record import KernelRecord, read_record
+from replkernel.launch.kernel_record import KernelRecord, read_record
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, kernel

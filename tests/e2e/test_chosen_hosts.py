@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import find_agent
-from replkernel.places import own_host
+from replkernel.agent.io.lookup import find_agent
+from replkernel.hosts.places import own_host
 from tests.support.group import standing
 from tests.support.live import eventually, kernel
 from tests.support.scheduler_service import Service, serving

@@ -15,7 +15,7 @@ import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from replkernel.provisioner import ReplkernelProvisioner
 from tests.support.lab import running
 from tests.support.live import eventually, kernel

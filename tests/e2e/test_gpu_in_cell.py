@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from replkernel.cli.status import describe
+from replkernel.client.inquiry import ask_agents
 from replkernel.gpu.fake_usage import read_usage
-from replkernel.inquiry import ask_agents
 from replkernel.leasing.asking import Bounds, ask
 from replkernel.leasing.finding import find_scheduler
 from replkernel.leasing.standing import ask_scheduler, join

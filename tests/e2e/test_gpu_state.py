@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.gpu.fake_usage import read_usage
-from replkernel.places import own_host
+from replkernel.hosts.places import own_host
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import serving
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import find_agent
+from replkernel.agent.io.lookup import find_agent
 from tests.support.live import eventually, kernel
 
 pytestmark = [pytest.mark.timeout(180)]

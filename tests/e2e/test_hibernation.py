@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 
-from replkernel.agent.lookup import agent_dir
+from replkernel.agent.io.lookup import agent_dir
 from replkernel.cli import main
-from replkernel.inquiry import ask_agents, live_agents
-from replkernel.kernel_record import read_record
+from replkernel.client.inquiry import ask_agents, live_agents
+from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.by_record import ask_kernel, known_record
+from replkernel.client.by_record import ask_kernel, known_record
 from tests.support.live import eventually
 from tests.support.server_life import Page, ServerLife, living
 from tests.support.shared_place import _kernel_in_reach as _kernel_in_reach

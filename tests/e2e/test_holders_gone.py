@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from jupyter_client import KernelManager
 
+from replkernel.hosts.places import own_host
 from replkernel.leasing.wire import Granted, LeaseKept, LeaseLingers, LeaseOver, LeaseWanted
-from replkernel.places import own_host
 from tests.support.lease_clients import Agent, Router, opened
 from tests.support.lease_history import History, read_history
 from tests.support.live import Live, eventually, kernel

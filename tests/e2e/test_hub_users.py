@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.inquiry import agent_names
+from replkernel.client.inquiry import agent_names
 from tests.support import hub as running
 from tests.support.ports import free_port
 from tests.support.stock import OURS

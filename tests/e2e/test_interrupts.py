@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.router.interrupts import READING_S
+from replkernel.router.core.interrupts import READING_S
 from tests.support.live import Live, kernel
 from tests.support.stuck_cells import CATCHES_ALL, ENDING, ENDS_AS, GO, NEVER_LOOKS
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from replkernel.agent.lookup import agent_dir, find_agent, find_or_start
+from replkernel.agent.io.lookup import agent_dir, find_agent, find_or_start
+from replkernel.client.inquiry import ask_agents
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import ask_agents
 from tests.e2e.faults.hosts import kernel_processes
 from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from tests.support.live import Live, eventually, kernel
 from tests.support.memory_cgroup import memory_cgroup
 

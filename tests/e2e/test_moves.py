@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.agent.lookup import agent_dir
+from replkernel.agent.io.lookup import agent_dir
 from tests.e2e.faults.hosts import kernel_processes
 from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from replkernel.agent.lookup import find_agent
+from replkernel.agent.io.lookup import find_agent
 from tests.support.group import standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.ray_cluster import NEEDS, RayCluster, ray_cluster

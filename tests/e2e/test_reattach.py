@@ -12,7 +12,7 @@ import nbformat
 import psutil
 import pytest
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from tests.e2e.faults.hosts import lives
 from tests.support.executed import run_notebook
 from tests.support.live import eventually

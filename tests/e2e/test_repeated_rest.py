@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.cli import main
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from tests.support.live import Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy

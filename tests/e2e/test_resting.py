@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from replkernel.by_record import ask_kernel, known_record
 from replkernel.carrying.container import StateFile
-from replkernel.kernel_record import read_record, router_lives
+from replkernel.client.by_record import ask_kernel, known_record
+from replkernel.launch.kernel_record import read_record, router_lives
 from replkernel.settings import data_dir
 from tests.support.lab import TOKEN
 from tests.support.live import eventually

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replkernel.cli.draining import run_draining
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from tests.support.group import standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving

@@ -18,10 +18,10 @@ import pytest
 from jupyter_client.ioloop import AsyncIOLoopKernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
-from replkernel.inquiry import ask_agents, live_agents
-from replkernel.kernel_record import read_record
+from replkernel.client.inquiry import ask_agents, live_agents
+from replkernel.launch.kernel_record import read_record
+from replkernel.protocol.status import ReplicaStatus
 from replkernel.settings import data_dir
-from replkernel.status import ReplicaStatus
 from tests.support.live import Live, eventually, kernel
 from tests.support.stock import OURS
 

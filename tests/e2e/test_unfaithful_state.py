@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.inquiry import ask_agents
-from replkernel.status import ReplicaStatus
+from replkernel.client.inquiry import ask_agents
+from replkernel.protocol.status import ReplicaStatus
 from tests.support.live import Live, Ran, eventually, kernel
 
 pytestmark = pytest.mark.timeout(120)

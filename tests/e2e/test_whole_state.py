@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.inquiry import ask_agents, live_agents
-from replkernel.kernel_record import read_record
+from replkernel.client.inquiry import ask_agents, live_agents
+from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.support.live import Live, eventually, kernel
 

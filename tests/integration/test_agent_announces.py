@@ -13,10 +13,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from replkernel.agent import announcer as module
-from replkernel.agent.announcer import Announcer
-from replkernel.agent.gpus import FakeGpus
-from replkernel.inquiry import ask_agents
+from replkernel.agent.io import announcer as module
+from replkernel.agent.io.announcer import Announcer
+from replkernel.agent.io.gpus import FakeGpus
+from replkernel.client.inquiry import ask_agents
 from replkernel.leasing.wire import (
     WIRE_VERSION,
     Hello,
@@ -26,7 +26,7 @@ from replkernel.leasing.wire import (
     Refused,
     Welcome,
 )
-from replkernel.status import GpuStatus
+from replkernel.protocol.status import GpuStatus
 from tests.support.channel_server import TOKEN, ChannelServer, until
 
 AGENT = [sys.executable, "-m", "replkernel.cli", "agent", "--name", "h2", "--fake-gpus", "4"]

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
-from replkernel.agent.start import LOCK_HELD
+from replkernel.agent.io.lookup import agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.agent.io.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
-from replkernel.places import this_machine
+from replkernel.hosts.places import this_machine
 from replkernel.protocol.agent_to_router import AgentRefuses, AgentWelcome, ReplicaPrepared
 from replkernel.protocol.router_to_agent import EndKernel, StatusQuery
 from replkernel.records import KernelId
@@ -41,7 +41,7 @@ def test_many_starters_at_once_make_one_agent() -> None:
 
 
 def test_processes_that_start_agents_at_once_make_one() -> None:
-    lookup = "import os; from replkernel.agent.lookup import find_or_start"
+    lookup = "import os; from replkernel.agent.io.lookup import find_or_start"
     code = f"{lookup}; print(find_or_start({HOST!r}, os.environ).pid)"
     starters = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
     pids = {starter.communicate(timeout=60)[0].strip() for starter in starters}
@@ -77,7 +77,7 @@ def test_a_dead_agents_file_is_not_believed() -> None:
 
 
 def test_a_starter_that_is_killed_leaves_no_trap_for_the_next() -> None:
-    lookup = "import os; from replkernel.agent.lookup import find_or_start"
+    lookup = "import os; from replkernel.agent.io.lookup import find_or_start"
     starter = subprocess.Popen([sys.executable, "-c", f"{lookup}; find_or_start({HOST!r}, os.environ)"])
     lock = agent_dir(HOST, os.environ) / "agent.lock"
     deadline = time.monotonic() + 10

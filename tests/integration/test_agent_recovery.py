@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.birthplace import spawn_zygote
-from replkernel.agent.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.agent.io.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.agent.io.spawning_place import spawn_zygote
 from replkernel.protocol.agent_to_router import Committed, ReplicaLost
 from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.status import ReplicaStatus
 from replkernel.records import ReplicaId
-from replkernel.status import ReplicaStatus
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
 from tests.support.ending import end_process
 

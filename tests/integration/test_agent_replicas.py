@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
+from replkernel.agent.io.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
 from replkernel.objects.cache import BlobCache
 from replkernel.protocol.agent_to_router import (
     AgentRefuses,

@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 def is_forked(process: psutil.Process) -> bool:
     """Tell whether a process is a zygote or came out of one."""
     with contextlib.suppress(psutil.Error):
-        return "replkernel.agent.zygote" in process.cmdline()
+        return "replkernel.agent.io.zygote" in process.cmdline()
     return False
 
 

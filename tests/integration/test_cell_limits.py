@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from replkernel.agent.cell_limits import CellLimits, find_limits
+from replkernel.agent.io.cell_limits import CellLimits, find_limits
 from tests.support.live import eventually
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.checkpoint_store import (
+from replkernel.agent.io.checkpoint_store import (
     GroupFollowed,
     Shelf,
     Written,
@@ -21,7 +21,7 @@ from replkernel.agent.checkpoint_store import (
     said_by,
     write_checkpoint,
 )
-from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
+from replkernel.agent.io.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
 from replkernel.objects.collect import read_marks
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.agent_to_router import (

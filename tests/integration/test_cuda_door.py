@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.birthplace import interpreter_environment
+from replkernel.agent.io.spawning_place import interpreter_environment
 from replkernel.gpu import door_library
 from tests.support.stub_drivers import CLIENT, GPU, Stubs
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent import disk_usage
-from replkernel.agent.disk_usage import DiskUsage
+from replkernel.agent.io import disk_usage
+from replkernel.agent.io.disk_usage import DiskUsage
 from replkernel.objects import usage
 from replkernel.objects.room import SMALL_BYTES, room_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.death import start_time
+from replkernel.agent.io.death import start_time
 from replkernel.leasing.finding import (
     find_scheduler,
     forget_address,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.given_ports import GIVEN_PORTS, HeldPorts, close_given, listens_at, take_given
+from replkernel.launch.given_ports import GIVEN_PORTS, HeldPorts, close_given, listens_at, take_given
 
 IP = "127.0.0.1"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from replkernel.agent.ground import Grounds, at_home, directory_trouble
+from replkernel.agent.io.host_environment import Grounds, at_home, directory_trouble
 from replkernel.protocol.agent_to_router import GroundDescribed
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.router_to_agent import DescribeGround, InstallHere

@@ -7,13 +7,13 @@ import signal
 
 import pytest
 
-from replkernel.agent.death import start_time
-from replkernel.agent.lookup import find_or_start, stop_agent
-from replkernel.inquiry import ask_agents, with_records
-from replkernel.kernel_record import KernelRecord, this_machine, write_record
+from replkernel.agent.io.death import start_time
+from replkernel.agent.io.lookup import find_or_start, stop_agent
+from replkernel.client.inquiry import ask_agents, with_records
+from replkernel.launch.kernel_record import KernelRecord, this_machine, write_record
+from replkernel.protocol.status import KernelStatus, StatusDocument
 from replkernel.records import KernelId
 from replkernel.settings import data_dir
-from replkernel.status import KernelStatus, StatusDocument
 
 NAMES = ("first", "second")
 

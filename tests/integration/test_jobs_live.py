@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.agent.lookup import stop_agent
+from replkernel.agent.io.lookup import stop_agent
 from tests.support import training
 from tests.support.scheduler_service import Service
 

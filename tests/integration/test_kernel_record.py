@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from replkernel.agent.death import start_time
-from replkernel.attachment import PORTS, AttachedRouter, attach, taken_port
-from replkernel.kernel_record import (
+from replkernel.agent.io.death import start_time
+from replkernel.launch.attachment import PORTS, AttachedRouter, attach, taken_port
+from replkernel.launch.kernel_record import (
     BadKernelId,
     KernelRecord,
     forget_kernel,

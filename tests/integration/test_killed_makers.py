@@ -14,7 +14,7 @@ import pytest
 from replkernel.carrying.container import StateFile
 from replkernel.carrying.importing import import_kernel, read_state
 from replkernel.cli.store import run_collect
-from replkernel.kernel_record import KernelRecord, kernels_dir, read_record
+from replkernel.launch.kernel_record import KernelRecord, kernels_dir, read_record
 from replkernel.objects.collect import GRACE_S
 from replkernel.objects.store import open_store
 from replkernel.settings import data_dir

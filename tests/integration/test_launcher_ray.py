@@ -13,7 +13,7 @@ from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import make
 from replkernel_server.launchers.protocol import Launcher, LauncherFailed
 
-from replkernel.agent.lookup import find_agent
+from replkernel.agent.io.lookup import find_agent
 from tests.conftest import SOURCE_PATHS
 from tests.contracts.launcher import Heard, LauncherContract
 from tests.support.ray_cluster import NEEDS, RayCluster, ray_cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import agent_dir, find_or_start, stop_agent
+from replkernel.agent.io.lookup import agent_dir, find_or_start, stop_agent
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.agent_to_router import (
     CheckpointFound,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.memory_kills import memory_kills, shortage
+from replkernel.agent.io.memory_kills import memory_kills, shortage
 
 
 @pytest.fixture

@@ -77,21 +77,21 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[subprocess.Popen[str]]:
+def spawner() -> Iterator[subprocess.Popen[str]]:
     program = [sys.executable, "-c", NURSERY]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
 
 
 @pytest.fixture
-def run(nursery: subprocess.Popen[str], tmp_path: Path) -> Run:
+def run(spawner: subprocess.Popen[str], tmp_path: Path) -> Run:
     def run_cells(cells: list[str], told: dict[str, str] | None = None) -> Outcome:
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
+        assert spawner.stdin is not None
+        assert spawner.stdout is not None
         (tmp_path / "in").write_text(json.dumps([told or {}, cells]))
-        nursery.stdin.write(json.dumps([str(tmp_path), PROCESS, dict(os.environ)]) + "\n")
-        nursery.stdin.flush()
-        assert nursery.stdout.readline() == "0\n", (tmp_path / "err").read_text()
+        spawner.stdin.write(json.dumps([str(tmp_path), PROCESS, dict(os.environ)]) + "\n")
+        spawner.stdin.flush()
+        assert spawner.stdout.readline() == "0\n", (tmp_path / "err").read_text()
         return Outcome((tmp_path / "out").read_text().rpartition("@@@")[2])
 
     return run_cells

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.errors import AuthenticationFailed
-from replkernel.reach import Reach
+from replkernel.hosts.reach import Reach
 from replkernel.replication.addresses import HELD_MAX, free_raft_address, release_raft_address
 from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
 from replkernel.replication.raft import RaftMember

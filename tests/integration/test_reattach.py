@@ -12,7 +12,7 @@ import pytest
 from jupyter_client import KernelManager
 from traitlets.config import Config
 
-from replkernel.kernel_record import read_record
+from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.integration.test_router_provisioner import TIMEOUT_S, connect, gone, manager, say
 

@@ -16,9 +16,9 @@ import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
-from replkernel.agent.lookup import find_agent, stop_agent
+from replkernel.agent.io.lookup import find_agent, stop_agent
+from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
 from replkernel.settings import data_dir
 from tests.support import conversation
 from tests.support.live import eventually, reply_to

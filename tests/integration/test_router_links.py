@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from replkernel.router.links import AgentLink
+from replkernel.router.io.links import AgentLink
 
 PATIENCE_MS = 5000
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import find_agent
-from replkernel.kernel_record import kernel_dir
+from replkernel.agent.io.lookup import find_agent
+from replkernel.launch.kernel_record import kernel_dir
 from replkernel.settings import data_dir
 from tests.support.routed import Client, Routed
 

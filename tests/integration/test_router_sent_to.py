@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from replkernel.router.sent_to import SentTo
+from replkernel.router.io.sent_to import SentTo
 from tests.support.live import eventually
 
 

@@ -178,7 +178,7 @@ def test_numbers_of_visible_devices_are_cudas_where_models_differ(stubs: Stubs) 
     machine = [f"gpu {GPU} T4 {16 * GB}", f"gpu {OTHER} H100 {80 * GB}", "order 1 0"]
     stubs.script(machine=machine)
     source = """
-from replkernel.agent.gpus import NvmlGpus
+from replkernel.agent.io.gpus import NvmlGpus
 for more in ({}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}):
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", **more}
     print(*(gpu.uuid for gpu in NvmlGpus(env).read()))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from replkernel.agent import stock as stock_module
-from replkernel.agent.admission import Admission
-from replkernel.agent.stock import Stock
+from replkernel.agent.io import kernel_store as store_module
+from replkernel.agent.io.admission import Admission
+from replkernel.agent.io.kernel_store import KernelStore
 from replkernel.errors import StoreError
 from replkernel.objects import superseded
 from replkernel.objects.cache import BlobCache
@@ -114,11 +114,11 @@ async def test_chunks_stored_by_a_killed_agent_go_with_its_kernel(store: ObjectS
     cache = BlobCache(tmp_path / "cache")
     url = f"file://{tmp_path / 'store'}"
     spec = KernelSpec(K1, "one", "secret-key", "hmac-sha256", "python", {}, "/", url, 3)
-    killed, next_one = (Stock(spec, "host", cache, print) for _ in range(2))
-    for stock, data in ((killed, b"one"), (killed, b"two"), (next_one, b"three")):
-        await stock.opened(30.0)
+    killed, next_one = (KernelStore(spec, "host", cache, print) for _ in range(2))
+    for kernel_store, data in ((killed, b"one"), (killed, b"two"), (next_one, b"three")):
+        await kernel_store.opened(30.0)
         blob = cache.write_blob(data)
-        await stock.upload([blob], print)
+        await kernel_store.upload([blob], print)
         digest = blob.chunks[0].digest
         await asyncio.to_thread(eventually, partial(noted, store, digest), "the note of what was made", 15.0)
     killed.close()
@@ -134,23 +134,23 @@ class Shop:
         self.cache = BlobCache(tmp_path / f"cache-{host}", rest_s=0.0)
         url = f"file://{tmp_path / 'store'}"
         spec = KernelSpec(KernelId(f"k-{name}"), name, "secret-key", "hmac-sha256", "python", {}, "/", url, 3)
-        self.stock = Stock(spec, host, self.cache, print)
+        self.kernel_store = KernelStore(spec, host, self.cache, print)
         self.needed: set[Digest] = set()
         self.on_their_way: set[Digest] = set()
-        self.stock.serve(lambda: set(self.needed), lambda: set(self.on_their_way), lambda: Place(1, 1))
+        self.kernel_store.serve(lambda: set(self.needed), lambda: set(self.on_their_way), lambda: Place(1, 1))
 
     async def put(self, data: bytes) -> Digest:
-        await self.stock.opened(30.0)
+        await self.kernel_store.opened(30.0)
         blob = self.cache.write_blob(data)
-        await self.stock.upload([blob], print)
+        await self.kernel_store.upload([blob], print)
         return blob.chunks[0].digest
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have superseded chunks go at once, however little they are worth."""
-    monkeypatch.setattr(stock_module, "TIDY_EVERY_S", 0.05)
-    monkeypatch.setattr(stock_module, "TIDY_REST", 0.0)
+    monkeypatch.setattr(store_module, "TIDY_EVERY_S", 0.05)
+    monkeypatch.setattr(store_module, "TIDY_REST", 0.0)
     monkeypatch.setattr(superseded, "HERE", superseded.Rest(0.0, 0, 0.0))
 
 
@@ -183,7 +183,7 @@ async def test_superseded_chunks_leave_store_and_cache_while_the_kernel_lives(
     assert await shop.put(b"old") == old
     shop.needed.add(old)
     assert store.get_chunk(old) == b"old"
-    shop.stock.close()
+    shop.kernel_store.close()
 
 
 async def test_the_end_of_a_kernel_takes_its_data_out_of_the_cache_too_but_for_what_others_use(
@@ -193,13 +193,13 @@ async def test_the_end_of_a_kernel_takes_its_data_out_of_the_cache_too_but_for_w
     alone, shared = await one.put(b"alone"), await one.put(b"shared")
     assert await two.put(b"shared") == shared
     two.needed.add(shared)
-    await two.stock.note_made()
+    await two.kernel_store.note_made()
     asked_again = await one.put(b"asked again")
     one.cache.write_blob(b"asked again")
-    await one.stock.forget(collecting=False)
+    await one.kernel_store.forget(collecting=False)
     kept = {digest for digest in (alone, shared, asked_again) if one.cache.chunk_path(digest).exists()}
     assert kept == {shared, asked_again}
-    two.stock.close()
+    two.kernel_store.close()
 
 
 @pytest.mark.usefixtures("hasty")
@@ -210,34 +210,34 @@ async def test_a_chunk_made_anew_survives_the_end_of_the_kernel_that_gave_it_up(
     one, two = Shop(tmp_path), Shop(tmp_path, "two", "other")
     old = await one.put(b"old")
     one.needed = {old}
-    await one.stock.note_made()
+    await one.kernel_store.note_made()
     assert old in read_made(store, KernelId("k-one"), "one")
     one.needed = set()
     await gone(store, old)
     two.needed.add(old)
     assert await two.put(b"old") == old
-    await one.stock.forget(collecting=False)
+    await one.kernel_store.forget(collecting=False)
     assert store.get_chunk(old) == b"old"
-    two.stock.close()
+    two.kernel_store.close()
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_chunk_that_another_host_has_noted_as_well_stays(store: ObjectStore, tmp_path: Path) -> None:
     checkpoint(store)
     one = Shop(tmp_path)
-    await one.stock.opened(30.0)
+    await one.kernel_store.opened(30.0)
     blob = one.cache.write_blob(b"old")
     write_made(store, KernelId("k-one"), "one", "elsewhere", {blob.chunks[0].digest})
     old, gone_for_sure = await one.put(b"old"), await one.put(b"other")
     await gone(store, gone_for_sure)
     assert store.has(old)
-    one.stock.close()
+    one.kernel_store.close()
 
 
 async def test_chunks_that_wait_for_their_commit_are_marked_until_then(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stock_module, "MARK_EVERY_S", 0.05)
+    monkeypatch.setattr(store_module, "MARK_EVERY_S", 0.05)
     shop = Shop(tmp_path)
     shop.on_their_way = {Digest("a" * 64)}
     waiting = await shop.put(b"waiting")
@@ -246,14 +246,14 @@ async def test_chunks_that_wait_for_their_commit_are_marked_until_then(
     await asyncio.to_thread(eventually, lambda: waiting in named(), "the mark of what waits", 15.0)
     shop.on_their_way, shop.needed = set(), {await shop.put(b"next")}
     await asyncio.to_thread(eventually, lambda: named() == shop.needed, "the mark of what is committed", 15.0)
-    shop.stock.close()
+    shop.kernel_store.close()
 
 
 async def test_a_store_that_was_emptied_is_filled_again_and_what_cannot_be_had_is_named(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     shop, told = Shop(tmp_path), []
-    shop.stock._on_notice = told.append
+    shop.kernel_store._on_notice = told.append
     digests = [await shop.put(data) for data in (b"here", b"gone")]
     components = [
         ComponentRecord(
@@ -264,13 +264,13 @@ async def test_a_store_that_was_emptied_is_filled_again_and_what_cannot_be_had_i
     for digest in digests:
         store.delete(digest)
     shop.cache.chunk_path(digests[1]).unlink()
-    await shop.stock.refill(components)
+    await shop.kernel_store.refill(components)
     assert [store.has(digest) for digest in digests] == [True, False]
     (sentence,) = told
     assert "somebody emptied it" in sentence
     assert "`gone` could not be" in sentence
     assert "`here`" not in sentence
-    shop.stock.close()
+    shop.kernel_store.close()
 
 
 def blob_of(digest: Digest) -> BlobRef:
@@ -310,9 +310,9 @@ async def test_nothing_superseded_goes_before_a_checkpoint_does_without_it(
     await asyncio.sleep(0.5)
     assert store.has(old)
     checkpoint(store)
-    shop.stock.checkpointed()
+    shop.kernel_store.checkpointed()
     await gone(store, old)
-    shop.stock.close()
+    shop.kernel_store.close()
 
 
 async def test_chunks_stored_for_nothing_leave_store_and_cache_with_the_kernel(
@@ -323,12 +323,12 @@ async def test_chunks_stored_for_nothing_leave_store_and_cache_with_the_kernel(
     (early, given_up, wanted) = (
         shop.cache.write_blob(data).chunks for data in (b"early", b"given up", b"wanted")
     )
-    await shop.stock.store_early([*early, *given_up, *wanted])
-    await shop.stock.withdraw([given_up[0].digest])
+    await shop.kernel_store.store_early([*early, *given_up, *wanted])
+    await shop.kernel_store.withdraw([given_up[0].digest])
     assert not store.has(given_up[0].digest)
     assert not shop.cache.chunk_path(given_up[0].digest).exists()
     BlobCache(shop.cache.directory).write_blob(b"wanted")
-    await shop.stock.forget(collecting=False)
+    await shop.kernel_store.forget(collecting=False)
     assert store.list_digests() == {}
     left = {path.name for path in shop.cache.directory.glob("??/*")}
     assert left == {wanted[0].digest}, "another kernel's process has asked for it"
@@ -340,11 +340,11 @@ async def test_a_kernel_at_rest_leaves_nothing_that_no_delta_names(
     shop = Shop(tmp_path)
     named = await shop.put(b"named")
     (early,) = shop.cache.write_blob(b"early").chunks
-    await shop.stock.store_early([early])
-    await shop.stock.rest()
+    await shop.kernel_store.store_early([early])
+    await shop.kernel_store.rest()
     assert set(store.list_digests()) == {named}
     assert not shop.cache.chunk_path(early.digest).exists()
-    shop.stock.close()
+    shop.kernel_store.close()
 
 
 @pytest.mark.usefixtures("hasty")
@@ -353,15 +353,15 @@ async def test_a_checkpoint_that_comes_during_a_look_is_not_missed(
 ) -> None:
     monkeypatch.setattr(superseded, "HERE", superseded.Rest(0.0, 0, 60.0))
     shop, loop = Shop(tmp_path), asyncio.get_running_loop()
-    look = shop.stock._look_at_store
+    look = shop.kernel_store._look_at_store
 
     def look_before_the_checkpoint(looked_at: ObjectStore) -> tuple[int | None, Place]:
         found = look(looked_at)
         if not store.list_documents("k-one").keys() & {"k-one/checkpoint-one-000001-0000000000000001"}:
             checkpoint(store)
-            loop.call_soon_threadsafe(shop.stock.checkpointed)
+            loop.call_soon_threadsafe(shop.kernel_store.checkpointed)
         return found
 
-    monkeypatch.setattr(shop.stock, "_look_at_store", look_before_the_checkpoint)
+    monkeypatch.setattr(shop.kernel_store, "_look_at_store", look_before_the_checkpoint)
     await gone(store, await shop.put(b"old"))
-    shop.stock.close()
+    shop.kernel_store.close()

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from blake3 import blake3
 
-from replkernel.agent.checkpoint_store import (
+from replkernel.agent.io.checkpoint_store import (
     GroupFollowed,
     Shelf,
     Written,
@@ -21,14 +21,14 @@ from replkernel.agent.checkpoint_store import (
     said_by,
     write_checkpoint,
 )
-from replkernel.kernel_record import KernelRecord, read_record
+from replkernel.launch.kernel_record import KernelRecord, read_record
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.replication.checkpoint import CHECKPOINT, CHECKPOINTS_KEPT, Place, document_name
 from replkernel.replication.entries import execution_started, split_delta
 from replkernel.replication.machine import KernelMachine
-from replkernel.router.own_record import OwnRecord
+from replkernel.router.io.own_record import OwnRecord
 from replkernel.settings import data_dir, reads_unsealed
 from tests.e2e.test_hibernation import checkpoints, hibernate
 from tests.support.agent_router import make_spec, snapshot_after

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.device_hook import DeviceHook, read_hook
-from replkernel.agent.gpu_guard import HookCall
+from replkernel.agent.core.gpu_guard import HookCall
+from replkernel.agent.io.device_hook import DeviceHook, read_hook
 from replkernel.errors import SettingError
 from replkernel.leasing.wire import Denied, Granted
 from tests.support.lease_clients import Router

@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 import zmq
 
-from replkernel.agent.peers import PeerSocket
-from replkernel.far_sockets import FarDoor, connect, new_keys
+from replkernel.agent.io.peers import PeerSocket
+from replkernel.hosts.far_sockets import FarListener, connect, new_keys
+from replkernel.hosts.reach import Reach
 from replkernel.protocol.message import encode
 from replkernel.protocol.router_to_agent import RouterHello, RouterToAgent
-from replkernel.reach import Reach
 from replkernel.records import KernelId
 from tests.conftest import ROOT
 from tests.support.live import eventually
@@ -71,7 +71,7 @@ class Listener:
     def __init__(self) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(zmq.ROUTER)
-        self.door = FarDoor(Reach())
+        self.door = FarListener(Reach())
         self.endpoint = self.door.open(self.socket)
         self.door.guard()
         self._ends = threading.Event()

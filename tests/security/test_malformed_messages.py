@@ -19,11 +19,11 @@ from replkernel_server.handlers.scheduler_base import SchedulerHandler
 from replkernel_server.scheduling.documents import LeaseBody
 from replkernel_server.service import read_port
 
-from replkernel.agent.bundle import BUNDLE_MARK, unbundle
-from replkernel.agent.folder import ReplicaFolder, saved_replicas
-from replkernel.agent.peers import PeerSocket
-from replkernel.agent.zygote_link import ZygoteLink
-from replkernel.agent.zygote_wire import ForkRefused, FrameReader, KernelForked, frame
+from replkernel.agent.core.bundle import BUNDLE_MARK, unbundle
+from replkernel.agent.io.folder import ReplicaFolder, saved_replicas
+from replkernel.agent.io.peers import PeerSocket
+from replkernel.agent.io.zygote_link import ZygoteLink
+from replkernel.agent.io.zygote_wire import ForkRefused, FrameReader, KernelForked, frame
 from replkernel.errors import ProtocolMismatch, SettingError
 from replkernel.leasing import wire
 from replkernel.leasing.request import BadGpuRequest, request_of
@@ -35,12 +35,12 @@ from replkernel.replication import checkpoint
 from replkernel.replication.checkpoint import CheckpointDamaged, Place, document_name, seal_key
 from replkernel.replication.entries import EntryUnreadable, assemble_delta, decode_entry
 from replkernel.replication.snapshot import SnapshotUnreadable, decode_state
-from replkernel.router.contents import ExecuteOptions, read
-from replkernel.router.fallen_cell import FallenCell
-from replkernel.router.journal import Append, Journal, Remove
-from replkernel.router.journal_notes import Message, read_notes, write_note
-from replkernel.router.outputs_fold import KINDS, OutputsFold
-from replkernel.router.wire import DELIMITER, Gate, Signer, WireError, parent_of, read_replica, unpack
+from replkernel.router.core.contents import ExecuteOptions, read
+from replkernel.router.core.fallen_cell import FallenCell
+from replkernel.router.core.journal import Append, Journal, Remove
+from replkernel.router.core.journal_notes import Message, read_notes, write_note
+from replkernel.router.core.outputs_fold import KINDS, OutputsFold
+from replkernel.router.core.wire import DELIMITER, Gate, Signer, WireError, parent_of, read_replica, unpack
 from tests.support.router_world import World
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from replkernel.router.connection import PORTS, Ports, read_connection_file
+from replkernel.router.io.connection import PORTS, Ports, read_connection_file
 from tests.conftest import ROOT
 
 MEBIBYTE = 1024 * 1024

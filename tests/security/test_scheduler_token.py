@@ -13,7 +13,7 @@ import pytest
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.hub_service import serve as serve_hub
 
-from replkernel.agent.lookup import agent_dir, find_or_start
+from replkernel.agent.io.lookup import agent_dir, find_or_start
 from replkernel.leasing.finding import find_scheduler, tell_address, token_for
 from tests.support.live import eventually
 from tests.support.ports import free_port

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import zmq
 
-from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.agent.io.lookup import agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.client.inquiry import ask_agents
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import ask_agents
-from replkernel.own_dir import DirectoryUnsafe, check_own_dir, make_own_dir
-from replkernel.places import data_place
+from replkernel.hosts.own_dir import DirectoryUnsafe, check_own_dir, make_own_dir
+from replkernel.hosts.places import data_place
 from tests.support.second_user import ATTACKER, NOBODY, Attack, as_user, needs_root
 
 HOST = "doors"

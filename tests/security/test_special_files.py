@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.checkpoint_store import Shelf, Written, find_checkpoint, said_by, write_checkpoint
+from replkernel.agent.io.checkpoint_store import Shelf, Written, find_checkpoint, said_by, write_checkpoint
 from replkernel.errors import BlobDamaged, StoreError
 from replkernel.objects.collect import read_marks
 from replkernel.objects.shares import read_shares

@@ -14,7 +14,7 @@ import pytest
 from jupyter_client import KernelManager
 from jupyter_client.kernelspec import KernelSpecManager
 
-from replkernel.agent.lookup import find_agent
+from replkernel.agent.io.lookup import find_agent
 from tests.conftest import ROOT
 from tests.support.live import kernel
 from tests.support.stock import OURS

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from tests.bench.kernels import Kernel, Place, kernel, place
 from tests.soak.cells import DIGEST, SETTING, Cell, cells
 from tests.soak.gauge import Reading, beyond, read

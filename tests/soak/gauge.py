@@ -15,7 +15,7 @@ SLACK: Mapping[str, float] = {"MiB": 64, "fds": 24, "threads": 8, "sockets": 24,
 """How much more than at first each may be, beside a quarter."""
 DISK_MIB_MAX = 1024
 ROLES = {
-    "replkernel.agent.zygote": "zygote or kernel process",
+    "replkernel.agent.io.zygote": "zygote or kernel process",
     "replkernel.agent": "agent",
     "replkernel.router": "router",
     "replkernel.kernel": "zygote or kernel process",

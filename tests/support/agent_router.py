@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import zmq
 
-from replkernel.agent.lookup import AgentAddress
+from replkernel.agent.io.lookup import AgentAddress
 from replkernel.protocol.agent_to_router import (
     AgentToRouter,
     AgentWelcome,
@@ -35,6 +35,7 @@ from replkernel.protocol.router_to_agent import (
     StartReplica,
     StatusQuery,
 )
+from replkernel.protocol.status import StatusDocument, read_document
 from replkernel.records import (
     ComponentId,
     ComponentRecord,
@@ -48,7 +49,6 @@ from replkernel.records import (
 )
 from replkernel.replication.entries import execution_started, split_delta
 from replkernel.replication.machine import KernelMachine
-from replkernel.status import StatusDocument, read_document
 
 STANDIN = Path(__file__).parent / "standin"
 PATIENCE_S = 20.0

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from replkernel.agent.lookup import find_agent, stop_agent
+from replkernel.agent.io.lookup import find_agent, stop_agent
+from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
 
 STOP_S = 30.0
 LOOK_S = 0.05

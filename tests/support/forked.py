@@ -14,8 +14,8 @@ import sys
 import time
 from collections.abc import Mapping
 
-from replkernel.agent.birthplace import ZygoteKey, spawn_zygote, zygote_key
-from replkernel.agent.zygote_wire import (
+from replkernel.agent.io.spawning_place import ZygoteKey, spawn_zygote, zygote_key
+from replkernel.agent.io.zygote_wire import (
     ForkKernel,
     ForkRefused,
     FrameReader,

@@ -6,8 +6,8 @@ import os
 
 import psutil
 
-from replkernel.inquiry import ask_agents
-from replkernel.status import ReplicaStatus
+from replkernel.client.inquiry import ask_agents
+from replkernel.protocol.status import ReplicaStatus
 
 
 def replicas() -> dict[str, ReplicaStatus]:

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from replkernel.agent.socket_places import recorded_root
-from replkernel.inquiry import agent_names
+from replkernel.agent.io.socket_places import recorded_root
+from replkernel.client.inquiry import agent_names
 from tests.support.ending import end_agents
 from tests.support.ports import free_port
 from tests.support.server_life import EXTENSION, Page

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from replkernel.router.events import ClientRequest, Header
-from replkernel.router.journal import Append, Journal, Remove
-from replkernel.router.journal_notes import Message, read_messages, write_message
-from replkernel.router.kept import Kept
+from replkernel.router.core.events import ClientRequest, Header
+from replkernel.router.core.journal import Append, Journal, Remove
+from replkernel.router.core.journal_notes import Message, read_messages, write_message
+from replkernel.router.core.kept import Kept
 
 
 class Memory:

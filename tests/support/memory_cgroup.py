@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.memory_cgroups import CGROUPS, own_groups
+from replkernel.hosts.memory_cgroups import CGROUPS, own_groups
 
 _V1, _V2 = "memory.limit_in_bytes", "memory.max"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from replkernel.settings import data_dir
 from tests.support.live import Live, eventually
 

@@ -16,14 +16,14 @@ from replkernel.protocol.agent_to_router import AgentWelcome, Committed, Replica
 from replkernel.protocol.envelope import Envelope, read_envelope
 from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
 from replkernel.records import HostName, KernelId, MoveRecord, Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.core import Identity, Router
-from replkernel.router.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage
-from replkernel.router.fleet import Fleet
-from replkernel.router.grounds import Versions
-from replkernel.router.leases import Leases
-from replkernel.router.placement import Placement, Policy
-from replkernel.router.wire import DELIMITER
+from replkernel.router.core import events
+from replkernel.router.core.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage
+from replkernel.router.core.fleet import Fleet
+from replkernel.router.core.host_environments import Versions
+from replkernel.router.core.leases import Leases
+from replkernel.router.core.placement import Placement, Policy
+from replkernel.router.core.router import Identity, Router
+from replkernel.router.core.wire import DELIMITER
 
 HOST = HostName("here")
 CLIENT = b"client"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import find_agent
-from replkernel.kernel_record import read_record
-from replkernel.places import own_host
+from replkernel.agent.io.lookup import find_agent
+from replkernel.hosts.places import own_host
+from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.ui.driven import IN_BROWSER, ROOT, SHOTS, Browser, Lab, lab_in_browser, panel
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.configured import take_configured
+from replkernel.launch.configured import take_configured
 from replkernel.settings import CONFIG_FAULT
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.notebook_link import (
+from replkernel.launch.notebook_link import (
     RESTART_S,
     NotebookLink,
     Opener,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.progress import Execution
-from replkernel.sent_cells import Bounds, Fault, NewCell, Row, bounded, told
+from replkernel.protocol.progress import Execution
+from replkernel.protocol.sent_cells import Bounds, Fault, NewCell, Row, bounded, told
 from tests.support.examples import examples
 
 OVER = {"started": 1.0, "ended": 2.0}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.spelling import KNOWN, misspelt, unknown_settings
+from replkernel.launch.unknown_settings import KNOWN, misspelt, unknown_settings
 
 SOURCES = Path(__file__).parents[2]
 OF_TESTS = re.compile(r"REPLKERNEL_(TEST|BENCH)_")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from replkernel.disk_path import DiskPath
+from replkernel.hosts.disk_path import DiskPath
 from replkernel.objects.backend import OBJECT_BYTES_MAX, NoSuchObject, StoreFault, UnfitObject, full
 from replkernel.objects.url import setting_error
 

@@ -1,7 +1,7 @@
 """Sheaves: small variables that have not changed for a while, looked at together with one dump.
 
-As long as the stream of a sheaf is the same, so is each of its members, and so is what they have in common.
-What a sheaf shares with other units is seen in its memo, as with any unit; whoever finds that it shares
+As long as the stream of a bundle is the same, so is each of its members, and so is what they have in common.
+What a bundle shares with other units is seen in its memo, as with any unit; whoever finds that it shares
 something that counts has the members dumped one by one.
 Law: members are builtin containers of builtin values, and share nothing but text with each other; in doubt
 a variable is no member.
@@ -27,10 +27,10 @@ CALM_CAPTURES = 2
 
 MEMBERS_MIN, MEMBERS_MAX = 16, 64
 STREAM_BYTES_MAX = 512
-"""A member's stream is no longer: the sheaf's then comes in one piece."""
+"""A member's stream is no longer: the bundle's then comes in one piece."""
 
 BOUND_MAX = 4
-"""So many sheaves are bound in one capture, each a millisecond."""
+"""So many bundles are bound in one capture, each a millisecond."""
 
 _KINDS = frozenset({list, dict, set})
 _TEXTS = frozenset({str, bytes})
@@ -43,7 +43,7 @@ _NO_SEEDS = b"\x80\x05" + (pickle.NONE + pickle.MEMOIZE + pickle.POP) * len(SEED
 Memo = dict[int, tuple[int, Any]]
 
 
-class Sheaf:
+class Bundle:
     """The members of one, and the fingerprint of their common stream; `whole` as long as it held."""
 
     __slots__ = ("fingerprint", "names", "whole")
@@ -55,13 +55,13 @@ class Sheaf:
 
 
 class Seen(NamedTuple):
-    """A sheaf that is as it was, with what its members hold."""
+    """A bundle that is as it was, with what its members hold."""
 
-    sheaf: Sheaf
+    bundle: Bundle
     memo: Memo
 
     def as_unit(self) -> Dump:
-        """Return what stands for the sheaf where units are compared by what they share."""
+        """Return what stands for the bundle where units are compared by what they share."""
         return Dump((), False, FAST, [], b"", self.memo)
 
 
@@ -86,7 +86,7 @@ class PlainPickler(pickle.Pickler):
         self._seed_memo = self._holder.memo
 
     def reducer_override(self, obj: Any, /) -> Any:
-        """Refuse: no code of a class is run for a sheaf."""
+        """Refuse: no code of a class is run for a bundle."""
         raise _Other
 
     def stream_of(self, value: Any) -> bytes:
@@ -119,31 +119,31 @@ class PlainPickler(pickle.Pickler):
         self._parts.clear()
 
 
-def complete(light: Iterable[tuple[str, Known | None]]) -> list[Sheaf]:
-    """Return the sheaves of which every member is at hand, as it was known."""
+def complete(light: Iterable[tuple[str, Known | None]]) -> list[Bundle]:
+    """Return the bundles of which every member is at hand, as it was known."""
     found: dict[int, list[Any]] = {}
     for _, before in light:
-        if before is not None and (sheaf := before.sheaf) is not None and sheaf.whole:
-            found.setdefault(id(sheaf), [sheaf, 0])[1] += 1
+        if before is not None and (bundle := before.bundle) is not None and bundle.whole:
+            found.setdefault(id(bundle), [bundle, 0])[1] += 1
     whole = []
-    for sheaf, count in found.values():
-        sheaf.whole = count == len(sheaf.names)
-        if sheaf.whole:
-            whole.append(sheaf)
+    for bundle, count in found.values():
+        bundle.whole = count == len(bundle.names)
+        if bundle.whole:
+            whole.append(bundle)
     return whole
 
 
-def look(sheaf: Sheaf, values: Mapping[str, Any], pickler: PlainPickler) -> Seen | None:
-    """Return what a sheaf holds; None when it is not as it was."""
-    stream = pickler.stream_of([values[name] for name in sheaf.names])
-    sheaf.whole = bool(stream) and xxh3_128_digest(stream) == sheaf.fingerprint
-    return Seen(sheaf, pickler.met()) if sheaf.whole else None
+def look(bundle: Bundle, values: Mapping[str, Any], pickler: PlainPickler) -> Seen | None:
+    """Return what a bundle holds; None when it is not as it was."""
+    stream = pickler.stream_of([values[name] for name in bundle.names])
+    bundle.whole = bool(stream) and xxh3_128_digest(stream) == bundle.fingerprint
+    return Seen(bundle, pickler.met()) if bundle.whole else None
 
 
 def bind(
     units: Iterable[Dump], known: Mapping[str, Known], values: Mapping[str, Any], pickler: PlainPickler
 ) -> None:
-    """Make sheaves of the units that were as they had been, a few at a time."""
+    """Make bundles of the units that were as they had been, a few at a time."""
     members: list[str] = []
     for unit in units:
         if not _may_be_member(unit):
@@ -152,7 +152,7 @@ def bind(
         if before is None or before.calm == _UNFIT or before.fingerprint != unit.fingerprint:
             continue
         before.calm += 1
-        if before.calm > CALM_CAPTURES and (before.sheaf is None or not before.sheaf.whole):
+        if before.calm > CALM_CAPTURES and (before.bundle is None or not before.bundle.whole):
             members.append(unit.roots[0])
     for start in range(0, min(len(members), BOUND_MAX * MEMBERS_MAX), MEMBERS_MAX):
         _bind(members[start : start + MEMBERS_MAX], known, values, pickler)
@@ -173,7 +173,7 @@ def _may_be_member(unit: Dump) -> bool:
 def _bind(
     names: Sequence[str], known: Mapping[str, Known], values: Mapping[str, Any], pickler: PlainPickler
 ) -> None:
-    """Make one sheaf of those of the names that are fit."""
+    """Make one bundle of those of the names that are fit."""
     fit: dict[str, bytes] = {}
     for name in names:
         value = values.get(name)
@@ -201,9 +201,9 @@ def _bind(
         for name in unfit:
             known[name].calm = _UNFIT
         return
-    sheaf = Sheaf(tuple(fit), xxh3_128_digest(together))
+    bundle = Bundle(tuple(fit), xxh3_128_digest(together))
     for name in fit:
-        known[name].sheaf = sheaf
+        known[name].bundle = bundle
 
 
 def _is_plain_root(value: Any) -> bool:

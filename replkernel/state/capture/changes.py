@@ -18,11 +18,11 @@ from replkernel.state.capture.survey_order import HEAVY_S
 from replkernel.state.capture.unstored import Held, Unstored
 from replkernel.state.patches.book import book, is_place
 from replkernel.state.python.class_registry import ROOT_PREFIX
-from replkernel.state.replica_state import Holdings
+from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore.leaving import Leaving
 from replkernel.state.tombstone import is_tombstone
 from replkernel.state.user_names import UserNames
-from replkernel.state.verify.faith import FaithBook
+from replkernel.state.verify.verification import Verification
 
 SPARED_BYTES = 4 << 20
 """A sparing capture writes no more than this of a known component: else that is left to an audit."""
@@ -38,14 +38,14 @@ class Changes:
 
     def __init__(
         self,
-        holdings: Holdings,
+        replica_state: ReplicaState,
         leaving: Leaving,
-        faith: FaithBook,
+        faith: Verification,
         shipper: Shipper,
         names: UserNames,
         unstored: Unstored,
     ) -> None:
-        self._holdings = holdings
+        self._replica_state = replica_state
         self._leaving = leaving
         self._faith = faith
         self._shipper = shipper
@@ -59,32 +59,32 @@ class Changes:
 
     def surveyed(self, names: list[str]) -> list[str]:
         """Return `names` without those that pending components will bind, unless the user bound them anew."""
-        holdings = self._holdings
-        if not holdings.table.pending:
+        replica_state = self._replica_state
+        if not replica_state.table.pending:
             return names
         waiting = self._waiting()
-        unhealed = {name for names in holdings.unhealed.values() for name in names}
-        namespace = holdings.namespace
+        unhealed = {name for names in replica_state.unhealed.values() for name in names}
+        namespace = replica_state.namespace
         return [
             name
             for name in names
             if name not in waiting
-            or name in holdings.left.names
+            or name in replica_state.left.names
             or (name in unhealed and not is_tombstone(namespace[name]))
         ]
 
     def patches(self) -> dict[str, Any]:
         """Return what the notebook changed in libraries, without what pending components will put there."""
         patches = book.values()
-        if patches and self._holdings.table.pending:
+        if patches and self._replica_state.table.pending:
             waiting = self._waiting()
             patches = {root: value for root, value in patches.items() if root not in waiting}
         return patches
 
     def _waiting(self) -> set[str]:
         """Return the names of the components that wait to be rebuilt."""
-        with self._holdings.lock:
-            return {name for record in self._holdings.table.waiting() for name in record.names}
+        with self._replica_state.lock:
+            return {name for record in self._replica_state.table.waiting() for name in record.names}
 
     # -- what is told --------------------------------------------------------------------------------
 
@@ -92,22 +92,22 @@ class Changes:
         self, survey: Survey, seq: Seq
     ) -> tuple[list[ComponentRecord], Shipped, tuple[ComponentId, ...]]:
         """Return the records of changed components, what was shipped, and the components that are gone."""
-        holdings, baseline = self._holdings, self._holdings.baseline
+        replica_state, baseline = self._replica_state, self._replica_state.baseline
         changed: list[Dump] = []
         kept = {baseline.cids[root] for root in survey.untouched}
-        kept.update(baseline.cids[name] for seen in survey.sheaves for name in seen.sheaf.names)
+        kept.update(baseline.cids[name] for seen in survey.bundles for name in seen.bundle.names)
         for unit in survey.units:
             cid = baseline.unchanged(unit)
             if cid is not None:
                 kept.add(cid)
                 if baseline.heavy or unit.seconds >= HEAVY_S:
-                    baseline.seen(unit, holdings.namespace)
+                    baseline.seen(unit, replica_state.namespace)
             else:
                 changed.append(unit)
-        cids = name_components(changed, baseline.cids, kept, holdings.table.records)
+        cids = name_components(changed, baseline.cids, kept, replica_state.table.records)
         shipped, records = self._ship(survey, dict(zip(map(id, changed), cids, strict=True)), seq)
         kept |= {baseline.cids[root] for root in survey.unseen if root in baseline.cids}
-        if holdings.table.pending:
+        if replica_state.table.pending:
             kept |= self._leaving.needed_classes()
         if survey.settled:
             kept |= {cid for root, cid in baseline.cids.items() if root.startswith(ROOT_PREFIX)}
@@ -118,7 +118,7 @@ class Changes:
         self, survey: Survey, cids: dict[int, ComponentId], seq: Seq
     ) -> tuple[Shipped, list[ComponentRecord]]:
         """Write the units of `cids`, the small ones first; what there is no time for is taken back."""
-        chunks = self._holdings.baseline.chunks
+        chunks = self._replica_state.baseline.chunks
         told: dict[int, tuple[ComponentRecord, KnownChunks]] = {}
         changed = [unit for unit in survey.units if id(unit) in cids]
         torn: set[int] = set()
@@ -133,8 +133,8 @@ class Changes:
                 if self._hold_back(survey, unit, chunks.get(cid)):
                     torn = set(cids) - set(map(id, survey.units))
                     continue
-                known, cell = chunks.get(cid) or KnownChunks(), self._holdings.world.cell
-                made = self._holdings.makings.of(roots_of(unit), cell)
+                known, cell = chunks.get(cid) or KnownChunks(), self._replica_state.world.cell
+                made = self._replica_state.provenance.of(roots_of(unit), cell)
                 told[id(unit)] = self._shipper.ship(cid, unit, seq, known, check, cell=cell, made=made)
             except GiveWay:
                 survey.gate.open()
@@ -160,7 +160,7 @@ class Changes:
         why = self._unstored.refuses(size)
         if why:
             size = self._shipper.new_bytes(
-                unit, known or KnownChunks(), self._holdings.baseline.chunks.values()
+                unit, known or KnownChunks(), self._replica_state.baseline.chunks.values()
             )
             why = self._unstored.refuses(size)
         if not why:
@@ -172,10 +172,10 @@ class Changes:
 
     def _abandoned(self) -> list[ComponentId]:
         """Return the components never rebuilt here whose names the user has deleted or bound anew."""
-        namespace = self._holdings.namespace
+        namespace = self._replica_state.namespace
         return [
             cid
-            for cid, names in self._holdings.unhealed.items()
+            for cid, names in self._replica_state.unhealed.items()
             if not any(
                 is_place(name) or (name in namespace and is_tombstone(namespace[name])) for name in names
             )
@@ -183,18 +183,18 @@ class Changes:
 
     def commit(self, delta: Delta, shipped: Shipped) -> None:
         """Take what a delta says as the new baseline."""
-        holdings, baseline = self._holdings, self._holdings.baseline
+        replica_state, baseline = self._replica_state, self._replica_state.baseline
         baseline.forget_components([*delta.dropped, *(cid for cid in shipped if cid in baseline.chunks)])
         for cid, (unit, chunks) in shipped.items():
-            baseline.set(cid, unit, holdings.namespace, chunks)
-            holdings.makings.bound(unit.roots)
+            baseline.set(cid, unit, replica_state.namespace, chunks)
+            replica_state.provenance.bound(unit.roots)
         if delta.order is not None:
-            holdings.order = delta.order
+            replica_state.order = delta.order
         for cid in delta.dropped:
-            holdings.unhealed.pop(cid, None)
-        with holdings.lock:
-            holdings.table.apply(delta, own=True)
+            replica_state.unhealed.pop(cid, None)
+        with replica_state.lock:
+            replica_state.table.apply(delta, own=True)
             self._faith.forget([*delta.dropped, *shipped])
-            holdings.table.unbound.clear()
-            holdings.left.keep(self._leaving.waiting_names())
-            holdings.mark = max(holdings.mark, delta.mark)
+            replica_state.table.unbound.clear()
+            replica_state.left.keep(self._leaving.waiting_names())
+            replica_state.mark = max(replica_state.mark, delta.mark)

@@ -450,18 +450,18 @@ class CapturePickler(pickle.Pickler):
         """Dump tombstones for the roots, and for the definitions, that cannot be dumped even carefully."""
         first = next(iter(roots.values()), None) if roots else next(iter((own_classes or {}).values()), None)
         reason = reducers.in_words(error, type(first))
-        graves = {}
+        tombstones = {}
         for name, value in roots.items():
             if len(roots) > 1 and self._can_be_dumped({name: value}):
-                graves[name] = value
+                tombstones[name] = value
             else:
-                graves[name] = reducers.Grave(value, reason)
+                tombstones[name] = reducers.LostRoot(value, reason)
         self._renew()
         try:
-            return self._attempt(graves, Mode(True, True), own_classes)
+            return self._attempt(tombstones, Mode(True, True), own_classes)
         except Exception:
             self._renew()
-            everything = {name: reducers.Grave(value, reason) for name, value in roots.items()}
+            everything = {name: reducers.LostRoot(value, reason) for name, value in roots.items()}
             return self._attempt(everything, Mode(True, True), own_classes, reason)
 
     def _can_be_dumped(self, roots: dict[str, Any]) -> bool:

@@ -14,8 +14,8 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.paths import type_name
 
 
-class Makings:
-    """The makings of one process's variables; `late` are the first cells of what was left to an audit."""
+class Provenance:
+    """The provenance of one process's variables; `late` are the first cells of what was left to an audit."""
 
     def __init__(self, namespace: Mapping[str, Any], table: ComponentTable) -> None:
         self._namespace = namespace

@@ -10,7 +10,7 @@ from replkernel.state.capture.outcomes import AT_THE_END, Again, CannotTravel, E
 from replkernel.state.capture.reducer_table import plan, plans
 from replkernel.state.capture.refusals import in_words
 from replkernel.state.capture.registered import ASKED_MAX
-from replkernel.state.format.roots import Grave, whole
+from replkernel.state.format.roots import LostRoot, whole
 from replkernel.state.python.modules import stand_in_for
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Again",
     "CannotTravel",
     "Endless",
-    "Grave",
+    "LostRoot",
     "Overlap",
     "in_words",
     "plan",

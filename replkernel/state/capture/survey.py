@@ -21,7 +21,7 @@ from replkernel.state.capture.hashing import Begun, grouped
 from replkernel.state.capture.incomplete import rest_without
 from replkernel.state.capture.partition import Linkable, joined
 from replkernel.state.capture.pickling import LARGE_OBJECTS, CapturePickler
-from replkernel.state.capture.survey_order import Job, Known, agenda, is_heavy, measured
+from replkernel.state.capture.survey_order import Job, Known, is_heavy, measured, survey_order
 from replkernel.state.format.shared_values import Value
 from replkernel.state.hooks import HOOKS_ROOT, registered
 from replkernel.state.patches.book import book
@@ -42,7 +42,7 @@ CHECKED_UNITS = 16
 class Survey:
     """One survey: `units` are the dumps of the namespace, `untouched` the names that stayed without a look.
 
-    `sheaves` are variables that were looked at together, and are as they were.
+    `bundles` are variables that were looked at together, and are as they were.
 
     `unseen` are the names that were left to an audit, or not come to: it is empty after a whole survey. What
     hangs together with them is not in `units`, and `gave_way` tells that the survey was cut short.
@@ -61,7 +61,7 @@ class Survey:
         self._wholes: dict[frozenset[str], Dump] = {}
         self._plain: bundles.PlainPickler | None = None
         self.units: list[Dump] = []
-        self.sheaves: list[bundles.Seen] = []
+        self.bundles: list[bundles.Seen] = []
         self.untouched: list[str] = []
         self.unseen: set[str] = set()
         self.unfinished: set[str] = set()
@@ -71,9 +71,9 @@ class Survey:
         self._shuffled = False
         """Whether units were not dumped in the order of the namespace."""
         self.changed = False
-        """Whether a unit, or a sheaf, is not as it was."""
+        """Whether a unit, or a bundle, is not as it was."""
         self._loosened = False
-        """Whether a sheaf is not as it was: its members may be, and have something new in common."""
+        """Whether a bundle is not as it was: its members may be, and have something new in common."""
 
     def _as_captured(self, patches: Mapping[str, Any]) -> dict[str, Any]:
         """Return the variables and the changed places in libraries, with stand-ins for what is transient."""
@@ -83,7 +83,7 @@ class Survey:
     def release(self) -> None:
         """Let go of all user objects."""
         self.units = []
-        self.sheaves = []
+        self.bundles = []
         self._wholes = {}
         if self._plain is not None:
             self._plain.release()
@@ -103,7 +103,7 @@ class Survey:
 
     @property
     def plain(self) -> bundles.PlainPickler:
-        """The pickler of sheaves, made when there are any."""
+        """The pickler of bundles, made when there are any."""
         if self._plain is None:
             self._plain = bundles.PlainPickler(self._world.seeds)
         return self._plain
@@ -259,7 +259,7 @@ class Survey:
 
     def _look_at_names(self, names: list[str], unfinished: Collection[str]) -> None:
         namespace, gate = self._values, self.gate
-        plan = agenda(names, namespace, self._known, self._terms, unfinished)
+        plan = survey_order(names, namespace, self._known, self._terms, unfinished)
         self.untouched = plan.untouched
         self.unseen.update(plan.left)
         self._shuffled = bool(
@@ -273,7 +273,7 @@ class Survey:
         groups = grouped(plan.bulky)
         try:
             begun = self._begin(next(groups, []))
-            done = self._look_at_sheaves(plan.light)
+            done = self._look_at_bundles(plan.light)
             for index, (name, before) in enumerate(plan.light):
                 if not index % CHECKED_UNITS:
                     gate.check()
@@ -328,17 +328,17 @@ class Survey:
                 dump = self._asked_anew(dump, held, (*values,), holding)
             self.units.append(dump)
 
-    def _look_at_sheaves(self, light: list[tuple[str, Known | None]]) -> set[str]:
+    def _look_at_bundles(self, light: list[tuple[str, Known | None]]) -> set[str]:
         """Look at what does not change as a rule; return the names that are as they were."""
         done: set[str] = set()
-        for sheaf in bundles.complete(light):
+        for bundle in bundles.complete(light):
             self.gate.check()
-            seen = bundles.look(sheaf, self._values, self.plain)
+            seen = bundles.look(bundle, self._values, self.plain)
             if seen is None:
                 self.changed = self._loosened = True
             else:
-                self.sheaves.append(seen)
-                done.update(sheaf.names)
+                self.bundles.append(seen)
+                done.update(bundle.names)
         return done
 
     def _look_at(self, name: str, value: Any, before: Known | None) -> None:
@@ -402,10 +402,10 @@ class Survey:
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
-        while len(self.units) + len(self.sheaves) > 1:
-            units = [*self.units, *(seen.as_unit() for seen in self.sheaves)]
+        while len(self.units) + len(self.bundles) > 1:
+            units = [*self.units, *(seen.as_unit() for seen in self.bundles)]
             groups, met = joined(units, seeds, linkable, self.gate, self._values)
-            torn = self._torn_sheaves(groups, met)
+            torn = self._torn_bundles(groups, met)
             if torn:
                 self._take_apart(torn)
                 self._put_in_order()
@@ -416,24 +416,24 @@ class Survey:
                 self._tell_shared()
             return
 
-    def _torn_sheaves(self, groups: list[list[int]], met: Mapping[int, Any]) -> list[bundles.Seen]:
-        """Return the sheaves that share with other units what joins them, or what has to be told."""
-        if not self.sheaves:
+    def _torn_bundles(self, groups: list[list[int]], met: Mapping[int, Any]) -> list[bundles.Seen]:
+        """Return the bundles that share with other units what joins them, or what has to be told."""
+        if not self.bundles:
             return []
         first = len(self.units)
         torn = {index - first for group in groups for index in group if index >= first}
         if self.changed and met:
             fresh = sharing.fresh(self._world, self._values, self.units, self.untouched, met)
             torn.update(
-                index for index, seen in enumerate(self.sheaves) if not fresh.keys().isdisjoint(seen.memo)
+                index for index, seen in enumerate(self.bundles) if not fresh.keys().isdisjoint(seen.memo)
             )
-        return [self.sheaves[index] for index in sorted(torn)]
+        return [self.bundles[index] for index in sorted(torn)]
 
     def _take_apart(self, torn: list[bundles.Seen]) -> None:
-        """Dump the members of sheaves one by one."""
+        """Dump the members of bundles one by one."""
         for seen in torn:
-            self.sheaves.remove(seen)
-            for name in seen.sheaf.names:
+            self.bundles.remove(seen)
+            for name in seen.bundle.names:
                 self.units.append(self._dump({name: self._values[name]}, self._known.get(name)))
 
     def _merge_all(self, groups: list[list[int]]) -> None:
@@ -485,7 +485,7 @@ class Survey:
     def _tell_shared(self) -> None:
         """Dump the units again that hold values with a new name."""
         shared = self._world.shared
-        self._take_apart([seen for seen in self.sheaves if shared.among(seen.memo)])
+        self._take_apart([seen for seen in self.bundles if shared.among(seen.memo)])
         for index, unit in enumerate(self.units):
             if unit.table is None and shared.among(unit.memo) != shared.held_by(roots_of(unit)):
                 values, classes = self._of_roots(roots_of(unit))
@@ -503,7 +503,7 @@ class Survey:
         if registered:
             roots.add(HOOKS_ROOT)
         seen = {root for unit in self.units for root in roots_of(unit)}
-        seen.update(name for one in self.sheaves for name in one.sheaf.names)
+        seen.update(name for one in self.bundles for name in one.bundle.names)
         self.unseen = roots - seen - set(self.untouched)
         self.take_back(())
 

@@ -22,7 +22,7 @@ from replkernel.state.python.modules import importable
 from replkernel.state.tombstone import Loss
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.bundles import Sheaf
+    from replkernel.state.capture.bundles import Bundle
 
 HEAVY_S = 0.02
 """A unit whose last dump took longer is heavy."""
@@ -46,7 +46,7 @@ class Known(msgspec.Struct):
     """What the survey must know of a component as it was.
 
     `objects` is how many it had, `seconds` what its dump took, `probe` what its variables looked like from
-    outside. `calm` is how often it was found as it was, as far as that is counted, and `sheaf` what it is in.
+    outside. `calm` is how often it was found as it was, as far as that is counted; `bundle`: which it is in.
     """
 
     roots: tuple[str, ...]
@@ -58,7 +58,7 @@ class Known(msgspec.Struct):
     seconds: float = 0.0
     probe: int = 0
     calm: int = 0
-    sheaf: Sheaf | None = None
+    bundle: Bundle | None = None
 
 
 NO_ATOM: Any = object()
@@ -71,7 +71,7 @@ class Job(NamedTuple):
     before: Known | None
 
 
-class Agenda(NamedTuple):
+class SurveyOrder(NamedTuple):
     """What stayed without a look, light variables, what else to dump in order, the names left out.
 
     `bulky` are light ones that are few objects with large buffers; `heavy` comes last.
@@ -85,14 +85,14 @@ class Agenda(NamedTuple):
     left: list[str]
 
 
-def agenda(
+def survey_order(
     names: Iterable[str],
     namespace: Mapping[str, Any],
     known: Mapping[str, Known],
     terms: Terms,
     unfinished: Collection[str],
-) -> Agenda:
-    """Return the agenda of one survey; `unfinished` are names whose first dump had to give way."""
+) -> SurveyOrder:
+    """Return the survey_order of one survey; `unfinished` are names whose first dump had to give way."""
     untouched: list[str] = []
     atoms: list[tuple[str, Known | None]] = []
     light: list[tuple[str, Known | None]] = []
@@ -139,10 +139,10 @@ def agenda(
         fresh.sort(key=lambda job: first.isdisjoint(job.names))
     light = [*atoms, *light] if atoms else light
     if not heavy and terms.costly_s is None:
-        return Agenda(untouched, light, bulky, [*whole, *fresh], [], [])
+        return SurveyOrder(untouched, light, bulky, [*whole, *fresh], [], [])
     bulky, left, spent_s = _afforded(bulky, terms.costly_s)
     taken, more = _share(heavy, namespace, terms, spent_s)
-    return Agenda(untouched, light, bulky, [*whole, *fresh], taken, [*left, *more])
+    return SurveyOrder(untouched, light, bulky, [*whole, *fresh], taken, [*left, *more])
 
 
 def is_heavy(seconds: float) -> bool:

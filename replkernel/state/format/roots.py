@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.pickling import CapturePickler
 
 
-class Grave:
+class LostRoot:
     """A root that cannot be dumped at all: dumped as a tombstone."""
 
     __slots__ = ("reason", "value")
@@ -45,13 +45,13 @@ def whole(classes: dict[str, type], roots: dict[str, Any], lost_bodies: str = ""
 
     Where no definition can be dumped, `lost_bodies` says why, and each has a tombstone for it.
     """
-    bodies = [Grave(cls, lost_bodies) if lost_bodies else ClassBody(cls) for cls in classes.values()]
+    bodies = [LostRoot(cls, lost_bodies) if lost_bodies else ClassBody(cls) for cls in classes.values()]
     return tuple(classes.values()), bodies, dict(roots)
 
 
-def reduce_grave(pickler: CapturePickler, grave: Grave) -> Any:
-    """Reduce a grave to the tombstone of what it stands for."""
-    return pickler.bury(grave.value, grave.reason)
+def reduce_lost_root(pickler: CapturePickler, root: LostRoot) -> Any:
+    """Reduce a root that cannot be dumped to the tombstone that stands for it."""
+    return pickler.bury(root.value, root.reason)
 
 
 def reduce_spared(pickler: CapturePickler, spared: Spared) -> Any:
@@ -68,4 +68,4 @@ def reduce_tombstone(pickler: CapturePickler, tombstone: Any) -> Any:
     return lost, msgspec.structs.astuple(loss)
 
 
-EXACT: dict[type, Any] = {Grave: reduce_grave, Spared: reduce_spared, Tombstone: reduce_tombstone}
+EXACT: dict[type, Any] = {LostRoot: reduce_lost_root, Spared: reduce_spared, Tombstone: reduce_tombstone}

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from replkernel.disk_path import DiskPath
+from replkernel.hosts.disk_path import DiskPath
 
 Found: TypeAlias = tuple[str, str, str]
 """A pin's name, the type of what is pinned, and the reason."""

@@ -16,7 +16,7 @@ import threading
 from importlib import import_module
 from typing import Any
 
-from replkernel.disk_path import DiskPath
+from replkernel.hosts.disk_path import DiskPath
 from replkernel.state.process.decimal_context import adjust, described
 from replkernel.state.python.asyncio.running_loop import running_loop
 

@@ -12,18 +12,18 @@ from replkernel.records import ComponentId, ComponentRecord
 from replkernel.state.analysis.values import holds_no_code
 from replkernel.state.component_table import PROCESS_PREFIX
 from replkernel.state.python.class_registry import ROOT_PREFIX
-from replkernel.state.replica_state import Holdings
+from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore.reached import Reached, classes_behind, reached
 
 
 class Leaving:
-    """Leaves components of one process's holdings behind."""
+    """Leaves components of one process's replica_state behind."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
-        self._table = holdings.table
-        self._left = holdings.left
-        self._lock = holdings.lock
+    def __init__(self, replica_state: ReplicaState) -> None:
+        self._replica_state = replica_state
+        self._table = replica_state.table
+        self._left = replica_state.left
+        self._lock = replica_state.lock
         self._touched: set[str] = set()
         """What the cells reached after which something is still to be checked."""
         self._asked: set[str] = set()
@@ -39,7 +39,7 @@ class Leaving:
             return [
                 name
                 for record in self._table.waiting()
-                if record.cid not in self._holdings.unhealed and has_only_variables(record)
+                if record.cid not in self._replica_state.unhealed and has_only_variables(record)
                 for name in self._table.owned_names(record)
             ]
 
@@ -50,23 +50,23 @@ class Leaving:
 
     def behind(self) -> list[ComponentRecord]:
         """Return the components that wait to be rebuilt, the smallest first."""
-        unhealed = self._holdings.unhealed
+        unhealed = self._replica_state.unhealed
         with self._lock:
             waiting = [record for record in self._table.waiting() if record.cid not in unhealed]
         return sorted(waiting, key=lambda record: record.state_bytes)
 
     def leave_rest(self) -> None:
         """Leave behind what was not rebuilt: nobody must find a stale value under its names."""
-        holdings = self._holdings
+        replica_state = self._replica_state
         with self._lock:
             names = self.waiting_names()
-            cids = [cid for cid in self._table.pending if cid not in holdings.unhealed]
+            cids = [cid for cid in self._table.pending if cid not in replica_state.unhealed]
         gone = self._left.leave(names)
-        holdings.drop_quietly([holdings.namespace[name] for name in gone])
+        replica_state.drop_quietly([replica_state.namespace[name] for name in gone])
         for name in gone:
-            del holdings.namespace[name]
-        holdings.baseline.forget_components(cids)
-        holdings.baseline.forget_roots(gone)
+            del replica_state.namespace[name]
+        replica_state.baseline.forget_components(cids)
+        replica_state.baseline.forget_roots(gone)
 
     def needed_classes(self) -> frozenset[ComponentId]:
         """Return the classes, rebuilt or not, that waiting components refer to."""
@@ -79,7 +79,7 @@ class Leaving:
         with self._lock:
             reads = [read for record in self._table.waiting() for read in record.reads]
         ids = (read.removeprefix(ROOT_PREFIX) for read in reads if read.startswith(ROOT_PREFIX))
-        classes = self._holdings.world.classes
+        classes = self._replica_state.world.classes
         self._left.classes = [cls for cls in map(classes.find, ids) if cls is not None]
 
     # -- what a cell reaches -------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Leaving:
 
     def note_touched(self) -> None:
         """Note after a capture what the cells reached after which something is still to be checked."""
-        self._touched = self._touched | self._asked if self._holdings.owed else set()
+        self._touched = self._touched | self._asked if self._replica_state.owed else set()
         self._asked = set()
 
     def _unsure(self) -> set[str]:
@@ -102,8 +102,8 @@ class Leaving:
 
         These are what earlier cells reached and no capture has looked at since, but for plain values.
         """
-        namespace = self._holdings.namespace
-        owed = {left.name for left in self._holdings.owed} & self._touched
+        namespace = self._replica_state.namespace
+        owed = {left.name for left in self._replica_state.owed} & self._touched
         return {name for name in owed if not holds_no_code(namespace.get(name))}
 
 

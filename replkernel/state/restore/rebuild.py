@@ -270,7 +270,7 @@ def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
             namespace[name] = values[name]
 
 
-def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: str) -> dict[str, Any]:
+def tombstones(record: ComponentRecord, names: Sequence[str], replica: str, reason: str) -> dict[str, Any]:
     """Return tombstones for the names of a component that could not be rebuilt."""
     text = f"It could not be rebuilt on this replica: {reason}"
     made = [record.making(name) for name in names if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT]

@@ -19,7 +19,7 @@ from replkernel.state.patches.book import book, is_place
 from replkernel.state.patches.imported_sources import at_hand
 from replkernel.state.process.travelling import ProcessState
 from replkernel.state.python.class_registry import ROOT_PREFIX
-from replkernel.state.replica_state import Holdings
+from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore import rebuild as rebuilding
 from replkernel.state.restore.devices import Devices
 from replkernel.state.restore.leaving import Leaving, has_only_variables
@@ -36,7 +36,7 @@ class Restoration:
 
     def __init__(
         self,
-        holdings: Holdings,
+        replica_state: ReplicaState,
         leaving: Leaving,
         process: ProcessState,
         prover: Prover,
@@ -44,15 +44,15 @@ class Restoration:
         ahead: ReadAhead,
         devices: Devices,
     ) -> None:
-        self._holdings = holdings
+        self._replica_state = replica_state
         self._leaving = leaving
         self._process = process
         self._prover = prover
         self._cache = cache
         self._ahead = ahead
         self._devices = devices
-        self._table = holdings.table
-        self._lock = holdings.lock
+        self._table = replica_state.table
+        self._lock = replica_state.lock
         self._suspicious = False
         """Whether something was not as it came while other components were still missing."""
 
@@ -73,7 +73,7 @@ class Restoration:
             everything, wanted = False, frozenset(record.cid for record in allowed)
         chosen = _chosen(allowed, wanted, everything=everything)
         absent = rebuilding.fetch_missing(chosen, self._cache, fetch) if chosen else {}
-        with self._holdings.at_work(), at_hand():
+        with self._replica_state.at_work(), at_hand():
             waiting = self._still_waiting(waiting)
             parts = [record for record in waiting if record.cid.startswith(PROCESS_PREFIX)]
             records = [record for record in waiting if not record.cid.startswith(PROCESS_PREFIX)]
@@ -92,7 +92,7 @@ class Restoration:
             self._leaving.hold_classes()
             with self._lock:
                 none_left = not self._table.pending
-            self._holdings.drop_watched(whole=none_left)
+            self._replica_state.drop_watched(whole=none_left)
         if partly and self._suspicious and not withheld:
             return self.rebuild(everything=True, fetch=fetch, wanted=None)
         with self._lock:
@@ -135,7 +135,7 @@ class Restoration:
         later = [record for record in records if record.cid not in now]
         not_now = {r.cid for r in later if not (rebuilding.in_hand(r) and packages_present(r))}
         not_now |= withheld
-        rebuilder = Rebuilder(self._holdings.world, self._ahead, records, self._bind)
+        rebuilder = Rebuilder(self._replica_state.world, self._ahead, records, self._bind)
         rebuilder.rebuild(not_now, absent)
         failed, lost = self._bury(rebuilder, records) if everything else ([], [])
         done = rebuilder.done
@@ -154,7 +154,7 @@ class Restoration:
             self._prover.take_back([record for record, _ in wrong])
             done = [record for record in done if all(record is not other for other, _ in wrong)]
         for record in (*done, *lost):
-            self._holdings.unhealed.pop(record.cid, None)
+            self._replica_state.unhealed.pop(record.cid, None)
             self._settled(record)
         return done, failed
 
@@ -165,10 +165,10 @@ class Restoration:
         for record in records:
             reason = rebuilder.failures.get(record.cid)
             if reason is not None:
-                values, graves = rebuilder.in_part(record)
-                refused = Verdict(Proof.UNFAITHFUL, cause=reason, lost=graves)
+                values, tombstones = rebuilder.in_part(record)
+                refused = Verdict(Proof.UNFAITHFUL, cause=reason, lost=tombstones)
                 self._prover.suspect(record, refused, self._origin(record), values)
-                self._holdings.drop_quietly(list(values.values()))
+                self._replica_state.drop_quietly(list(values.values()))
 
     def _bury(
         self, rebuilder: Rebuilder, records: Sequence[ComponentRecord]
@@ -184,31 +184,31 @@ class Restoration:
                 continue
             names = self._table.owned_names(record)
             failed.append(Failure(record.cid, tuple(names), reason))
-            self._bind(record, rebuilding.graves(record, names, self._origin(record), reason))
-            self._holdings.baseline.forget_components([record.cid])
+            self._bind(record, rebuilding.tombstones(record, names, self._origin(record), reason))
+            self._replica_state.baseline.forget_components([record.cid])
             if record.cid in rebuilder.curable:
-                self._holdings.unhealed[record.cid] = tuple(names)
+                self._replica_state.unhealed[record.cid] = tuple(names)
             else:
                 lost.append(record)
         return failed, lost
 
     def _origin(self, record: ComponentRecord) -> str:
         """Return the replica that made a component."""
-        return self._table.origins.get(record.cid, self._holdings.replica)
+        return self._table.origins.get(record.cid, self._replica_state.replica)
 
     # -- names ---------------------------------------------------------------------------------------
 
     def _bind(self, record: ComponentRecord, values: dict[str, Any]) -> None:
         """Bind all names of a rebuilt component, and let go of what they held; the user's bindings win."""
-        holdings = self._holdings
+        replica_state = self._replica_state
         with self._lock:
-            for name in holdings.left.bound_anew(self._table.owned_names(record)):
+            for name in replica_state.left.bound_anew(self._table.owned_names(record)):
                 self._table.give_up(name)
             names = self._table.owned_names(record)
-        holdings.drop_quietly([holdings.namespace.get(name) for name in names])
-        rebuilding.bind(holdings.namespace, names, values)
-        holdings.makings.bound(names)
-        holdings.left.forget(names)
+        replica_state.drop_quietly([replica_state.namespace.get(name) for name in names])
+        rebuilding.bind(replica_state.namespace, names, values)
+        replica_state.provenance.bound(names)
+        replica_state.left.forget(names)
 
     def _restore_places(self) -> None:
         """Give libraries back what another replica gave back, before anything is rebuilt that names it."""
@@ -219,28 +219,29 @@ class Restoration:
 
     def _settle_names(self, *, everything: bool) -> None:
         """Unbind what was dropped elsewhere, also in libraries, and put the names in their order."""
-        holdings, baseline = self._holdings, self._holdings.baseline
+        replica_state, baseline = self._replica_state, self._replica_state.baseline
         with self._lock:
             unbound = self._table.take_unbound()
             order, self._table.order = self._table.order, None if everything else self._table.order
             live = set(self._table.records)
         for place in filter(is_place, unbound):
             book.restore(place)
-        gone = [name for name in unbound if name in holdings.namespace]
-        holdings.drop_quietly([holdings.namespace[name] for name in gone] + self._held_by_classes(unbound))
+        gone = [name for name in unbound if name in replica_state.namespace]
+        values = [replica_state.namespace[name] for name in gone]
+        replica_state.drop_quietly(values + self._held_by_classes(unbound))
         for name in gone:
-            del holdings.namespace[name]
+            del replica_state.namespace[name]
         baseline.forget_components([cid for cid in baseline.chunks if cid not in live])
         if everything:
-            order = holdings.left.settle(order, holdings.order)
+            order = replica_state.left.settle(order, replica_state.order)
         if everything and order is not None:
-            rebuilding.put_in_order(holdings.namespace, order)
-            holdings.order = order
+            rebuilding.put_in_order(replica_state.namespace, order)
+            replica_state.order = order
 
     def _held_by_classes(self, roots: Iterable[str]) -> list[Any]:
         """Return what the classes among `roots` have: a class itself outlives its variables as a rule."""
         ids = [root.removeprefix(ROOT_PREFIX) for root in roots if root.startswith(ROOT_PREFIX)]
-        found = map(self._holdings.world.classes.find, ids)
+        found = map(self._replica_state.world.classes.find, ids)
         return [value for cls in found if cls is not None for value in _ENTRIES.__get__(cls).values()]
 
 

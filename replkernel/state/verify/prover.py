@@ -18,13 +18,13 @@ from replkernel.state.capture.dump import Dump
 from replkernel.state.capture.shipping import known_chunks
 from replkernel.state.capture.survey import Survey
 from replkernel.state.capture.whereabouts import Whereabouts
-from replkernel.state.replica_state import Holdings
+from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore import rebuild as rebuilding
 from replkernel.state.restore.rebuild import Failure, Rebuilder
 from replkernel.state.tombstone import loss_of, shorten
-from replkernel.state.verify.burial import Burial
-from replkernel.state.verify.faith import FaithBook
 from replkernel.state.verify.proof import Proof, Received, Verdict, judge
+from replkernel.state.verify.tombstones import TombstoneMaker
+from replkernel.state.verify.verification import Verification
 
 Wrong = list[tuple[ComponentRecord, Verdict]]
 
@@ -32,14 +32,14 @@ Wrong = list[tuple[ComponentRecord, Verdict]]
 class Prover:
     """Proves rebuilt components for one process; `faith` is what it found. Runs on the main thread."""
 
-    def __init__(self, holdings: Holdings, cache: BlobCache) -> None:
+    def __init__(self, replica_state: ReplicaState, cache: BlobCache) -> None:
         self._cache = cache
-        self._world = holdings.world
-        self._table = holdings.table
-        self._baseline = holdings.baseline
-        self._lock = holdings.lock
-        self._drop_quietly = holdings.drop_quietly
-        self.faith = FaithBook()
+        self._world = replica_state.world
+        self._table = replica_state.table
+        self._baseline = replica_state.baseline
+        self._lock = replica_state.lock
+        self._drop_quietly = replica_state.drop_quietly
+        self.faith = Verification()
 
     def prove(self, rebuilder: Rebuilder, lost: Sequence[ComponentRecord]) -> Wrong:
         """Take the baseline of all that `rebuilder` did, and of what is `lost`; return what is unfaithful."""
@@ -71,8 +71,8 @@ class Prover:
                     continue
                 self._baseline.forget_components([record.cid])
                 self._baseline.forget_roots(names)
-                again, graves = partial(survey.again, names), absent.get(record.cid, ())
-                verdict = self._verdict(record, came.get(record.cid), dump, again, graves)
+                again, tombstones = partial(survey.again, names), absent.get(record.cid, ())
+                verdict = self._verdict(record, came.get(record.cid), dump, again, tombstones)
                 if verdict is not None and verdict.proof is Proof.UNFAITHFUL:
                     wrong.append((record, verdict))
                 chunks = known_chunks(record, dump)
@@ -87,29 +87,29 @@ class Prover:
         came: Received | None,
         dump: Dump,
         again: Callable[[], Dump | None],
-        graves: tuple[Any, ...],
+        tombstones: tuple[Any, ...],
     ) -> Verdict | None:
         """Return what is known of a rebuilt component, and enter it; None for tombstones."""
         if came is None:
             return None
         payload = partial(rebuilding.source_of, record, self._cache)
         pinned = [pin.path or pin.name for pin in record.pins]
-        if graves:
-            pinned += self._places_of(record, graves)
+        if tombstones:
+            pinned += self._places_of(record, tombstones)
         verdict = judge(self._world, came, dump, payload, again, pinned)
-        if graves:
-            cause = loss_of(graves[0]).reason
-            verdict = Verdict(Proof.UNFAITHFUL, verdict.differences, cause, graves)
+        if tombstones:
+            cause = loss_of(tombstones[0]).reason
+            verdict = Verdict(Proof.UNFAITHFUL, verdict.differences, cause, tombstones)
         with self._lock:
             self.faith.note(record.cid, verdict)
         return verdict
 
-    def _places_of(self, record: ComponentRecord, graves: tuple[Any, ...]) -> list[str]:
+    def _places_of(self, record: ComponentRecord, tombstones: tuple[Any, ...]) -> list[str]:
         """Return the paths of tombstones below the variables of a component."""
         namespace = self._world.namespace
         names = [name for name in self._table.owned_names(record) if name in namespace]
         places = Whereabouts({name: namespace[name] for name in names})
-        found = [places.of(grave) for grave in graves]
+        found = [places.of(tombstone) for tombstone in tombstones]
         return [path or name for name, path in filter(None, found)]
 
     def condemn(self, record: ComponentRecord, verdict: Verdict, origin: str) -> Failure:
@@ -117,7 +117,7 @@ class Prover:
         names, namespace = self._table.owned_names(record), self._world.namespace
         survey = Survey(self._world, {})
         try:
-            burial = Burial(record, origin, namespace, names, self._world.classes)
+            burial = TombstoneMaker(record, origin, namespace, names, self._world.classes)
             losses = burial.bury(verdict, self._drop_quietly, lambda name: survey.again([name]))
         finally:
             survey.release()
@@ -135,7 +135,8 @@ class Prover:
     ) -> None:
         """Enter what a user's own way to copy spoils, to be tried again; `values` are what was made of it."""
         names, namespace = self._table.owned_names(record), self._world.namespace
-        burial = Burial(record, origin, namespace if values is None else values, names, self._world.classes)
+        values = namespace if values is None else values
+        burial = TombstoneMaker(record, origin, values, names, self._world.classes)
         losses = burial.of_hooks(verdict)
         if losses:
             with self._lock:

@@ -17,10 +17,10 @@ import msgspec
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from replkernel.cell_asking import interrupt, is_over, listed, look, send, variables
+from replkernel.client.cells import interrupt, is_over, listed, look, send, variables
 from replkernel.errors import UNREADABLE, ReplkernelError
-from replkernel.sent_cells import WAIT_S_MAX, Bounds, NewCell, SentCell, SentCells
-from replkernel.variables import VariablesDocument
+from replkernel.protocol.sent_cells import WAIT_S_MAX, Bounds, NewCell, SentCell, SentCells
+from replkernel.protocol.variables import VariablesDocument
 from replkernel_server.handlers.history import KERNEL, NotDone, PastStateHandler
 from replkernel_server.handlers.scheduler_base import Operation, Query
 

@@ -15,8 +15,7 @@ import msgspec
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from replkernel.errors import ReplkernelError
-from replkernel.history_asking import (
+from replkernel.client.history import (
     Kind,
     Lost,
     Refused,
@@ -27,8 +26,9 @@ from replkernel.history_asking import (
     travel,
     unname,
 )
-from replkernel.points import ComparisonDocument, HistoryDocument, Word
-from replkernel.timeline import STEPS_MAX, NoName
+from replkernel.errors import ReplkernelError
+from replkernel.protocol.points import ComparisonDocument, HistoryDocument, Word
+from replkernel.protocol.timeline import STEPS_MAX, NoName
 from replkernel_server.handlers.own_kernel import OwnKernelHandler
 from replkernel_server.handlers.scheduler_base import Operation, Query
 

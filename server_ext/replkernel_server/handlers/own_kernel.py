@@ -16,7 +16,7 @@ from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
 from replkernel.errors import UNREADABLE
-from replkernel.kernel_record import KernelRecord, read_record
+from replkernel.launch.kernel_record import KernelRecord, read_record
 from replkernel.settings import data_dir
 from replkernel_server.sessions import replicated
 

@@ -15,9 +15,9 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from replkernel.by_record import forget
+from replkernel.client.by_record import forget
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord, router_lives
+from replkernel.launch.kernel_record import KernelRecord, router_lives
 from replkernel_server.handlers.own_kernel import OwnKernelHandler
 
 

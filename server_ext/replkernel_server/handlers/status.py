@@ -13,8 +13,8 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from replkernel.inquiry import ask_agents
-from replkernel.status import to_json
+from replkernel.client.inquiry import ask_agents
+from replkernel.protocol.status import to_json
 
 
 class StatusHandler(ExtensionHandlerMixin, APIHandler):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from replkernel.agent.start import is_host_name
+from replkernel.agent.io.start import is_host_name
 from replkernel_server.launchers.kubernetes_pods import (
     HOLDER,
     USER,

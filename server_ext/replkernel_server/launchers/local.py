@@ -10,8 +10,8 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from replkernel.agent.lookup import find_or_start, stop_agent
-from replkernel.agent.start import is_host_name
+from replkernel.agent.io.lookup import find_or_start, stop_agent
+from replkernel.agent.io.start import is_host_name
 from replkernel.errors import AgentUnavailable
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import refuse_unknown, whole

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from replkernel.agent.lookup import agent_dir
+from replkernel.agent.io.lookup import agent_dir
 from replkernel_server.errors import ServerError
 
 HOSTS_ASKED_MAX = 1024

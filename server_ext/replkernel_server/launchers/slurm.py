@@ -17,9 +17,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from replkernel.agent.lookup import find_agent
+from replkernel.agent.io.lookup import find_agent
+from replkernel.hosts.own_file import replace_own
 from replkernel.leasing.finding import TOKEN, URL, find_scheduler
-from replkernel.own_file import replace_own
 from replkernel.settings import data_dir
 from replkernel_server.errors import ServerError
 from replkernel_server.launchers.protocol import Capabilities, LauncherFailed, Tell, Word

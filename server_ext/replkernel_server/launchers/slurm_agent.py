@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from replkernel.agent.start import ENGINE, is_host_name
+from replkernel.agent.io.start import ENGINE, is_host_name
 from replkernel.errors import UNREADABLE
-from replkernel.module_command import module_command
-from replkernel.own_file import read_own
-from replkernel.places import agent_place
+from replkernel.hosts.own_file import read_own
+from replkernel.hosts.places import agent_place
+from replkernel.launch.module_command import module_command
 
 FILE_BYTES_MAX = 256 * 1024
 GPUS_MAX = 1024

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from replkernel.agent.start import is_host_name
-from replkernel.module_command import module_command
+from replkernel.agent.io.start import is_host_name
+from replkernel.launch.module_command import module_command
 from replkernel_server.errors import ServerError, ServiceSettingError
 from replkernel_server.launchers.installed import refuse_unknown
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from replkernel.agent.lookup import agent_dir, find_agent, stop_agent
-from replkernel.agent.start import LOCK_HELD, SETTLED, is_host_name
+from replkernel.agent.io.lookup import agent_dir, find_agent, stop_agent
+from replkernel.agent.io.start import LOCK_HELD, SETTLED, is_host_name
 from replkernel.errors import AgentUnavailable
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 
 PR_SET_CHILD_SUBREAPER = 36
 LINE_BYTES_MAX = 64 * 1024

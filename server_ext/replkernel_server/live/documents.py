@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.progress import Safety, State
+from replkernel.protocol.progress import Safety, State
 
 KERNELS_MAX = 1_000
 EXECUTIONS_MAX = 500

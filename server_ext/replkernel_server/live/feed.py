@@ -13,10 +13,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from replkernel.leasing.standing import Asker, join
-from replkernel.progress import ProgressAnswer
-from replkernel.status import StatusDocument
+from replkernel.protocol.progress import ProgressAnswer
+from replkernel.protocol.status import StatusDocument
 from replkernel_server.live.account import ask_account
 from replkernel_server.live.documents import KERNELS_MAX, Account, Message, Snapshot
 from replkernel_server.live.kernel_line import KernelLine

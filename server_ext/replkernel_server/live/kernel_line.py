@@ -14,7 +14,7 @@ import msgspec
 from jupyter_client.session import Session
 
 from replkernel.errors import UNREADABLE
-from replkernel.progress import REQUEST, ProgressAnswer, ProgressQuestion
+from replkernel.protocol.progress import REQUEST, ProgressAnswer, ProgressQuestion
 
 ANSWER_S_MAX = 3.0
 """A question that has no answer for so long is asked again, and the kernel called silent."""

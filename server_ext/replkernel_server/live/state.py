@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from replkernel.progress import TOLD_MAX, ProgressAnswer
-from replkernel.progress import Execution as TellsExecution
-from replkernel.status import HostStatus, KernelStatus, LeaseStatus, StatusDocument, WaitingStatus
+from replkernel.protocol.progress import TOLD_MAX, ProgressAnswer
+from replkernel.protocol.progress import Execution as TellsExecution
+from replkernel.protocol.status import HostStatus, KernelStatus, LeaseStatus, StatusDocument, WaitingStatus
 from replkernel_server.live import documents as told
 from replkernel_server.live.documents import Changes, Gone, Snapshot
 

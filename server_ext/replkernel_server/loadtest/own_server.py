@@ -20,10 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from replkernel.agent.lookup import stop_agent
+from replkernel.agent.io.lookup import stop_agent
+from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 from replkernel_server.loadtest.errors import LoadTestError
 
 START_S, STOP_S = 60.0, 60.0

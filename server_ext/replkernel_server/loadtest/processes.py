@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from replkernel.inquiry import ask_agents, live_agents
-from replkernel.status import KernelStatus
+from replkernel.client.inquiry import ask_agents, live_agents
+from replkernel.protocol.status import KernelStatus
 
 LOOK_EVERY_S = 5.0
 ASK_S = 5.0

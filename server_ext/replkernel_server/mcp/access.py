@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from replkernel.own_file import read_own
+from replkernel.hosts.own_file import read_own
 from replkernel_server.errors import ServerError
 
 URL, TOKEN, KERNELS = "REPLKERNEL_MCP_URL", "REPLKERNEL_MCP_TOKEN", "REPLKERNEL_MCP_KERNELS"

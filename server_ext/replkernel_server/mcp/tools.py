@@ -17,8 +17,15 @@ from pydantic import Field
 
 from replkernel import __version__
 from replkernel.leasing.request import GPUS_ASKED_MAX
-from replkernel.points import WORD_CHARS_MAX
-from replkernel.sent_cells import CELL_ID, CHARS, CHARS_MAX, CODE_CHARS_MAX, IMAGE_BYTES, IMAGE_BYTES_MAX
+from replkernel.protocol.points import WORD_CHARS_MAX
+from replkernel.protocol.sent_cells import (
+    CELL_ID,
+    CHARS,
+    CHARS_MAX,
+    CODE_CHARS_MAX,
+    IMAGE_BYTES,
+    IMAGE_BYTES_MAX,
+)
 from replkernel_server.mcp import words
 from replkernel_server.mcp.access import Access
 from replkernel_server.mcp.jupyter import Jupyter, Unreachable

@@ -13,8 +13,8 @@ import msgspec
 from replkernel_scheduler.bounds import UserBounds
 from replkernel_scheduler.types import Prices
 
+from replkernel.launch.unknown_settings import PREFIX
 from replkernel.settings import SettingDoc, data_dir
-from replkernel.spelling import PREFIX
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.scheduling.prices import read_prices
 

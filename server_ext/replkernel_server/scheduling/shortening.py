@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import JournalFailed
 from replkernel_server.scheduling import snapshot_maker, snapshots

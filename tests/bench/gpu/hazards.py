@@ -249,7 +249,7 @@ def first_use_of(library: str) -> Callable[[int], Row]:
             return Row(what, "asked before the driver", "not shown: the stub drivers compute nothing")
         if importlib.util.find_spec(module) is None:
             return Row(what, "asked before the driver", f"not shown: {library} is not installed")
-        from replkernel.agent.birthplace import interpreter_environment
+        from replkernel.agent.io.spawning_place import interpreter_environment
         from replkernel.gpu import seen
 
         gpu = next(iter(seen.models()), "0")

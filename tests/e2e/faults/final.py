@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replkernel.inquiry import ask_agents
+from replkernel.client.inquiry import ask_agents
 from tests.e2e.faults.cells import AUDIT
 from tests.e2e.faults.hosts import kernel_processes
 from tests.e2e.faults.schedule import HOSTS

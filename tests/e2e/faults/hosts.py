@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from replkernel.agent.lookup import agent_dir, find_agent
+from replkernel.agent.io.lookup import agent_dir, find_agent
 from tests.e2e.faults.wire import Wire, open_tun
 
 CLONE_NEWNET = 0x40000000

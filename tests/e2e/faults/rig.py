@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jupyter_client import KernelManager
 
-from replkernel.agent.lookup import stop_agent
+from replkernel.agent.io.lookup import stop_agent
 from replkernel.errors import AgentUnavailable
 from tests.e2e.faults.cells import first_cell
 from tests.e2e.faults.clients import Client

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from replkernel.agent.start import SETTLED
+from replkernel.agent.io.start import SETTLED
 from tests.e2e.faults.wire import Links, Wire
 from tests.e2e.hosts.machine import Machine, wait_until
 from tests.support.lab import TOKEN, Server

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from replkernel.agent.start import Start, begin
+from replkernel.agent.io.start import Start, begin
 from tests.e2e.faults.hosts import kill, lives
 from tests.support.ending import end_agents
 

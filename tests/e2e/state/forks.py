@@ -36,7 +36,7 @@ EARLY_IN_STOCK = (
     "sqlite3",
     "tornado.platform.asyncio",
 )
-EARLY = {STOCK: EARLY_IN_STOCK, LADEN: EARLY_IN_STOCK, ROUTER: ("replkernel.router.serve",)}
+EARLY = {STOCK: EARLY_IN_STOCK, LADEN: EARLY_IN_STOCK, ROUTER: ("replkernel.router.io.serve",)}
 
 
 class Forks:

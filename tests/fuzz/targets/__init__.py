@@ -20,7 +20,7 @@ NAMES = (
     "scheduler_journal",
     "router_journal",
     "blobs",
-    "raft_door",
+    "raft_listener",
     "command",
     "magics",
 )

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from replkernel.agent.process_door import ProcessDoor
-from replkernel.agent.router_door import RouterDoor
-from replkernel.agent.zygote_link import ZygoteLink
-from replkernel.agent.zygote_wire import FrameReader, ZygoteReport
+from replkernel.agent.io.process_listener import ProcessListener
+from replkernel.agent.io.router_listener import RouterListener
+from replkernel.agent.io.zygote_link import ZygoteLink
+from replkernel.agent.io.zygote_wire import FrameReader, ZygoteReport
 from replkernel.protocol.agent_to_router import GroundDescribed, InstallEnded
 from replkernel.protocol.message import encode
 from replkernel.protocol.process_to_agent import KernelToAgent
@@ -94,10 +94,10 @@ class Doors:
 
     async def _open(self, directory: Path) -> None:
         kernels: Any = Kernels()
-        self.routers: Any = RouterDoor(
+        self.routers: Any = RouterListener(
             "here", "token", directory / "agent", kernels, lambda _: b"{}", lambda: None
         )
-        self.processes: Any = ProcessDoor("here", directory / "kernels", kernels, lambda _: b"{}")
+        self.processes: Any = ProcessListener("here", directory / "kernels", kernels, lambda _: b"{}")
         self.routers._grounds = NoGrounds()
         self.routers._welcome = lambda *_: None
         for door in (self.routers, self.processes):

@@ -8,7 +8,7 @@ import struct
 import msgspec
 from blake3 import blake3
 
-from replkernel.agent.checkpoint_store import (
+from replkernel.agent.io.checkpoint_store import (
     Shelf,
     find_checkpoint,
     read_checkpoint,

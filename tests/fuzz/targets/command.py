@@ -12,14 +12,14 @@ from replkernel_server.launchers.installed import read_options, whole
 from replkernel_server.scheduling.settings import read_service_settings
 from replkernel_server.service import check_loopback, read_port
 
-from replkernel.agent import early
-from replkernel.agent.lookup import check_host_name
+from replkernel.agent.io import early
+from replkernel.agent.io.lookup import check_host_name
 from replkernel.cli import build_parser
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import kernel_dir
+from replkernel.launch.kernel_record import kernel_dir
+from replkernel.launch.unknown_settings import misspelt
 from replkernel.router.__main__ import read_arguments
 from replkernel.settings import SETTING_DOCS, read_settings, reads_unsealed
-from replkernel.spelling import misspelt
 from tests.fuzz.pieces import cut, joined
 
 WORDS, ENVIRONMENT, NAMES, ROUTER, AGENT, SERVICE = range(6)

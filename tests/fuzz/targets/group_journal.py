@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from replkernel.agent.bundle import bundle, unbundle
-from replkernel.agent.folder import ReplicaFolder, ReplicaRecord, saved_replicas
+from replkernel.agent.core.bundle import bundle, unbundle
+from replkernel.agent.io.folder import ReplicaFolder, ReplicaRecord, saved_replicas
 from replkernel.errors import ReplkernelError
-from replkernel.kernel_record import KernelRecord, read_record
+from replkernel.launch.kernel_record import KernelRecord, read_record
 from replkernel.records import Delta
 from replkernel.replication.entries import Entry, assemble_delta, encode_entry, split_delta
 from replkernel.replication.machine import KernelMachine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from replkernel.client.inquiry import AgentAddress, _await_answer
 from replkernel.errors import UNREADABLE
-from replkernel.inquiry import AgentAddress, _await_answer
 from replkernel.kernel.birth import Birth, decode_birth
 from replkernel.kernel.link import AgentLink
 from replkernel.kernel.questions import _look_of

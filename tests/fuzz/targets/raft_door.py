@@ -12,10 +12,10 @@ from typing import Any
 import pysyncobj.pickle
 from pysyncobj.tcp_connection import CONNECTION_STATE
 
+from replkernel.hosts.strangers import Strangers
 from replkernel.replication.raft_fit import fit_pysyncobj
 from replkernel.replication.raft_node import Transport
 from replkernel.replication.raft_wire import HANDSHAKE_BYTES_MAX, BoundedConnection, sealed_channel
-from replkernel.strangers import Strangers
 from tests.fuzz.pieces import cut, joined
 
 STRANGER, MEMBER = range(2)

@@ -10,9 +10,9 @@ from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.protocol.agent_to_router import AgentToRouter
 from replkernel.protocol.message import decoder
 from replkernel.records import ReplicaId
-from replkernel.router import events
-from replkernel.router.connection import read_connection_file
-from replkernel.router.wire import DELIMITER, Gate, Signer, WireError, read_replica
+from replkernel.router.core import events
+from replkernel.router.core.wire import DELIMITER, Gate, Signer, WireError, read_replica
+from replkernel.router.io.connection import read_connection_file
 from tests.fuzz.examples import packed
 from tests.fuzz.pieces import cut, filled, joined
 from tests.support.router_world import World

@@ -6,11 +6,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from replkernel.router.journal import Journal
-from replkernel.router.journal_disk import JournalDisk
-from replkernel.router.journal_notes import AnyNote, Message, read_messages, write_message
-from replkernel.router.telling import Telling
-from replkernel.router.wire import DELIMITER, Gate, Signer, WireError
+from replkernel.router.core.journal import Journal
+from replkernel.router.core.journal_notes import AnyNote, Message, read_messages, write_message
+from replkernel.router.core.wire import DELIMITER, Gate, Signer, WireError
+from replkernel.router.io.journal_disk import JournalDisk
+from replkernel.router.io.telling import Telling
 from tests.fuzz.examples import packed
 from tests.fuzz.pieces import cut, filled, joined
 from tests.fuzz.targets.router import ANSWERS, _json

@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from replkernel.agent.birthplace import HASH_SEED, interpreter_environment, preload_names, zygote_key
-from replkernel.agent.custody import Custody
-from replkernel.agent.death import Exit, explain
-from replkernel.agent.folder import problem_with_names
-from replkernel.agent.zygote import BUSY_AFTER_S, QUIET_MS, quiet_ms
-from replkernel.agent.zygote_wire import (
+from replkernel.agent.core.custody import Custody
+from replkernel.agent.io.death import Exit, explain
+from replkernel.agent.io.folder import problem_with_names
+from replkernel.agent.io.spawning_place import HASH_SEED, interpreter_environment, preload_names, zygote_key
+from replkernel.agent.io.zygote import BUSY_AFTER_S, QUIET_MS, quiet_ms
+from replkernel.agent.io.zygote_wire import (
     FRAME_BYTES_MAX,
     ForkKernel,
     FrameReader,

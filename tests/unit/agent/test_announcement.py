@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from replkernel.agent.announcement import MISSED_MAX, REFUSED_S, Announcement
+from replkernel.agent.core.announcement import MISSED_MAX, REFUSED_S, Announcement
 from replkernel.leasing.wire import GpuUse, HostBeat, HostOffer, OfferedGpu
-from replkernel.status import GpuStatus
+from replkernel.protocol.status import GpuStatus
 
 ONE = GpuStatus("GPU-1", "NVIDIA H100 80GB HBM3", 85_520_809_984, utilisation=0.5, memory_used_bytes=2 << 30)
 TWO = GpuStatus("GPU-2", "NVIDIA H100 80GB HBM3", 85_520_809_984)

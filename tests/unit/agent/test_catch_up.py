@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import msgspec
 from hypothesis import given
 
-from replkernel.agent.catch_up import RECENT_MAX, RecentDeltas, split_state
+from replkernel.agent.core.catch_up import RECENT_MAX, RecentDeltas, split_state
 from replkernel.records import (
     ComponentId,
     ComponentRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from replkernel.agent.cell_limits import AGENT, CellLimits, find_limits
+from replkernel.agent.io.cell_limits import AGENT, CellLimits, find_limits
 
 
 def cgroups(tmp_path: Path, controllers: str = "cpuset cpu io memory pids") -> Path:

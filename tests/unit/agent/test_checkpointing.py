@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from replkernel.agent.checkpointing import (
+from replkernel.agent.core.checkpointing import (
     BULKY_EVERY_S,
     BULKY_QUIET_S,
     CHECKPOINT_EVERY_S,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import find_agent, find_or_start, stop_agent
-from replkernel.agent.start import ENGINE, SETTLED, begin_early, lives_elsewhere
+from replkernel.agent.io.lookup import find_agent, find_or_start, stop_agent
+from replkernel.agent.io.start import ENGINE, SETTLED, begin_early, lives_elsewhere
 from replkernel.errors import AgentUnavailable, SettingError
-from replkernel.far_sockets import far_endpoint, is_far, new_keys
-from replkernel.hosts_secret import agent_keys, agent_token, read_secret
-from replkernel.places import given_address, named_hosts, this_machine
-from replkernel.reach import Reach
+from replkernel.hosts.far_sockets import far_endpoint, is_far, new_keys
+from replkernel.hosts.hosts_secret import agent_keys, agent_token, read_secret
+from replkernel.hosts.places import given_address, named_hosts, this_machine
+from replkernel.hosts.reach import Reach
 from replkernel.settings import read_settings
 
 SECRET = b"0123456789abcdef0123456789abcdef"

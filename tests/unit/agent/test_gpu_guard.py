@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.agent.gpu_guard import AGAIN_S, Door, GpuGuard, HookCall
+from replkernel.agent.core.gpu_guard import AGAIN_S, GpuAccess, GpuGuard, HookCall
 from replkernel.leasing.wire import LeaseHere, LeasesOpen
 
 
@@ -24,7 +24,7 @@ def runs(guard: GpuGuard, now: float = 0.0, failing: dict[str, str] | None = Non
 
 
 def test_nothing_is_opened_or_closed_before_the_scheduler_has_told() -> None:
-    assert GpuGuard({Door("alice", "0"): "k"}).next(0.0) is None
+    assert GpuGuard({GpuAccess("alice", "0"): "k"}).next(0.0) is None
 
 
 def test_a_lease_is_opened_answered_and_closed() -> None:
@@ -34,7 +34,7 @@ def test_a_lease_is_opened_answered_and_closed() -> None:
     assert guard.answer() == LeasesOpen(("l",)) and guard.answer() is None
     guard.told([])
     assert runs(guard) == [HookCall("release", "alice", "k", "", ("0", "1"), ())]
-    assert guard.doors == {}
+    assert guard.accesses == {}
 
 
 def test_the_former_holder_is_shut_out_before_the_next_comes_in() -> None:
@@ -127,7 +127,7 @@ def test_who_is_let_in_to_one_gpu_is_not_let_in_to_one_that_is_to_be_closed() ->
 
 def test_a_new_agent_closes_what_the_one_before_left_open_and_opens_again_what_is_leased() -> None:
     """The one before may have ended between writing down that it opens a GPU and having it opened."""
-    guard = GpuGuard({Door("alice", "0"): "k", Door("bob", "1"): "k2"})
+    guard = GpuGuard({GpuAccess("alice", "0"): "k", GpuAccess("bob", "1"): "k2"})
     guard.told([lease("l", "bob", "1", kernel="k2")])
     assert runs(guard) == [
         HookCall("release", "alice", "k", "", ("0",), ()),
@@ -145,24 +145,24 @@ step = st.tuples(
 @given(st.lists(step, max_size=8))
 def test_no_gpu_is_ever_open_to_two(steps: list[tuple[dict[str, str], bool, bool]]) -> None:
     guard, number, now = GpuGuard(), 0, 0.0
-    really: set[Door] = set()  # May be open.
-    surely: set[Door] = set()  # Are open.
+    really: set[GpuAccess] = set()  # May be open.
+    surely: set[GpuAccess] = set()  # Are open.
     for holders, bind_fails, release_fails in steps:
         number, now = number + 1, now + 1.0
         guard.told([lease(f"{number}-{gpu}", user, gpu) for gpu, user in holders.items()])
         while (call := guard.next(now)) is not None:
-            doors = {Door(call.owner, gpu) for gpu in call.gpus}
+            accesses = {GpuAccess(call.owner, gpu) for gpu in call.gpus}
             fails = bind_fails if call.action == "bind" else release_fails
-            surely = surely | doors if call.action == "bind" and not fails else surely - doors
+            surely = surely | accesses if call.action == "bind" and not fails else surely - accesses
             if call.action == "bind":
-                really |= doors  # A bind that fails may have opened them all the same.
+                really |= accesses  # A bind that fails may have opened them all the same.
             elif not fails:
-                really -= doors
+                really -= accesses
             guard.done(call, "no" if fails else "", now)
             assert len({gpu for _, gpu in really}) == len(really), "two users can open one GPU"
-            assert really <= guard.doors.keys()
+            assert really <= guard.accesses.keys()
         answer = guard.answer()
         assert answer is not None
         for name in answer.leases:
             gpu = name.partition("-")[2]
-            assert Door(holders[gpu], gpu) in surely, "said to be open and is not"
+            assert GpuAccess(holders[gpu], gpu) in surely, "said to be open and is not"

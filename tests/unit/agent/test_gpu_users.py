@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from replkernel.agent.gpu_users import CONTEXT_BYTES, with_owners
+from replkernel.agent.core.gpu_users import CONTEXT_BYTES, with_owners
+from replkernel.protocol.status import GpuProcess, GpuStatus
 from replkernel.records import KernelId, ReplicaId
-from replkernel.status import GpuProcess, GpuStatus
 
 ONE = (KernelId("k1"), ReplicaId("r1"))
 PARENTS = {30: 20, 20: 10, 40: 1, 50: 50}

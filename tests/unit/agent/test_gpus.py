@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from replkernel.agent.gpus import READS_SKIPPED, FakeGpus, NvmlGpus, chosen, gpu_reader
-from replkernel.status import GpuStatus
+from replkernel.agent.io.gpus import READS_SKIPPED, FakeGpus, NvmlGpus, chosen, gpu_reader
+from replkernel.protocol.status import GpuStatus
 
 GIB = 2**30
 

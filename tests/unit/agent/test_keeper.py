@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from replkernel.agent import effects as want
-from replkernel.agent import events as fact
-from replkernel.agent.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
-from replkernel.agent.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
-from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase
+from replkernel.agent.core import effects as want
+from replkernel.agent.core import events as fact
+from replkernel.agent.core.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
+from replkernel.agent.core.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
+from replkernel.agent.core.process_life import YOUNG_DEATHS_MAX, Phase
 from replkernel.protocol.agent_to_router import Committed
 from replkernel.records import Digest, Fence, Mark, Pin, ReplicaId, Seq
 from tests.unit.agent.transcript import PEERS, Story, delta, hello, logged

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from replkernel.agent import events as fact
-from replkernel.agent.bundle import BUNDLE_BYTES_MAX, bundle, place, unbundle
-from replkernel.agent.held_back import HAND_OVER_LIMIT_S, HAND_OVER_MAX, HAND_OVER_QUIET_S
-from replkernel.agent.keeper import Keeper
-from replkernel.agent.outbox import CLAIM_HOLD_S, DELTA_HOLD_S
+from replkernel.agent.core import events as fact
+from replkernel.agent.core.bundle import BUNDLE_BYTES_MAX, bundle, place, unbundle
+from replkernel.agent.core.held_back import HAND_OVER_LIMIT_S, HAND_OVER_MAX, HAND_OVER_QUIET_S
+from replkernel.agent.core.keeper import Keeper
+from replkernel.agent.core.outbox import CLAIM_HOLD_S, DELTA_HOLD_S
 from replkernel.records import Fence, HostName, ReplicaId, Seq
 from tests.unit.agent.transcript import Story, delta, hello, logged
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from replkernel.agent.effects import ClaimProposal, DeltaProposal, Effect, JoinProposal, Propose, UploadBlobs
-from replkernel.agent.outbox import Outbox
+from replkernel.agent.core.effects import (
+    ClaimProposal,
+    DeltaProposal,
+    Effect,
+    JoinProposal,
+    Propose,
+    UploadBlobs,
+)
+from replkernel.agent.core.outbox import Outbox
 from replkernel.records import Fence, Mark, Seq
 from tests.unit.agent.transcript import delta
 

@@ -7,7 +7,7 @@ from collections import deque
 import hypothesis.strategies as st
 from hypothesis import example, given
 
-from replkernel.agent.effects import (
+from replkernel.agent.core.effects import (
     ClaimProposal,
     DeltaProposal,
     Effect,
@@ -15,7 +15,7 @@ from replkernel.agent.effects import (
     Propose,
     UploadBlobs,
 )
-from replkernel.agent.outbox import CLAIM_HOLD_S, DELTA_HOLD_S, TOGETHER_MAX, Outbox
+from replkernel.agent.core.outbox import CLAIM_HOLD_S, DELTA_HOLD_S, TOGETHER_MAX, Outbox
 from replkernel.records import Fence, Mark, ReplicaId, Seq
 from replkernel.replication.entries import (
     Entry,

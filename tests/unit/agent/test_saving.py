@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from replkernel.agent import saving
-from replkernel.agent.saving import Saving
+from replkernel.agent.io import saving
+from replkernel.agent.io.saving import Saving
 
 
 class Disk:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from replkernel.agent import turns
-from replkernel.agent.turns import Turns
+from replkernel.agent.io import turns
+from replkernel.agent.io.turns import Turns
 
 Script = Callable[[Turns, list[str]], None]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from replkernel.agent import effects as want
-from replkernel.agent import events as fact
-from replkernel.agent.effects import Effect
-from replkernel.agent.keeper import Keeper
+from replkernel.agent.core import effects as want
+from replkernel.agent.core import events as fact
+from replkernel.agent.core.effects import Effect
+from replkernel.agent.core.keeper import Keeper
 from replkernel.protocol.agent_to_process import (
     ApplyDelta,
     BegunAfresh,

@@ -29,12 +29,12 @@ from replkernel.carrying.importing import read_state
 from replkernel.carrying.manifest import manifest_of
 from replkernel.carrying.signature import BadSignature, is_signed_by, sign
 from replkernel.errors import ReplkernelError
+from replkernel.protocol.timeline import PointInfo
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Mark, Payload, Seq
 from replkernel.replication.checkpoint import digest_of
 from replkernel.replication.components import TableState
 from replkernel.replication.history import HistoryState, Past
 from replkernel.replication.snapshot import MachineState, encode_state
-from replkernel.timeline import PointInfo
 from tests.support.examples import examples
 
 CHUNK = os.urandom(5000)

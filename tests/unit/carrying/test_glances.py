@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replkernel.carrying.glances import CHARS_MAX, glances, with_glances
+from replkernel.protocol.timeline import Difference
 from replkernel.records import ComponentId, ComponentRecord, Digest, Payload, Seq
 from replkernel.replication.components import TableState
-from replkernel.timeline import Difference
 from tests.support.notebook import pair
 
 SHOWN = {

@@ -7,7 +7,7 @@ import pytest
 
 from replkernel.cli.status import NARROW_CHARS, describe, describe_narrow, format_bytes
 from replkernel.leasing.standing import UNTOLD, WAITING, Standing, ToldGpu, ToldHost, join
-from replkernel.status import (
+from replkernel.protocol.status import (
     ComingStatus,
     GpuStatus,
     HostStatus,

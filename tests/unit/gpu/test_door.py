@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replkernel.agent.zygote import cannot_be_forked
+from replkernel.agent.io.zygote import cannot_be_forked
 from replkernel.gpu.door import Asked, parse, ruling
 
 A, B = "GPU-a", "GPU-b"

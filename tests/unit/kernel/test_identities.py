@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope, client_identities, envelope_frame
 from replkernel.records import Fence, Seq
-from replkernel.router import links
+from replkernel.router.io import links
 
 
 def test_the_client_sees_neither_router_nor_envelope() -> None:

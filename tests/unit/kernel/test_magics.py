@@ -13,9 +13,7 @@ from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
 from replkernel.protocol.kernel_spec import KernelSpec
-from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
-from replkernel.state.tombstone import lost
-from replkernel.status import (
+from replkernel.protocol.status import (
     KernelStatus,
     PinnedSection,
     ReplicaStatus,
@@ -24,6 +22,8 @@ from replkernel.status import (
     read_document,
     to_json,
 )
+from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.state.tombstone import lost
 
 
 class FakeLink:

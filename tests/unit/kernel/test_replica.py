@@ -35,7 +35,7 @@ from replkernel.records import (
 )
 from replkernel.state.capture.budget import EVERYTHING, Terms
 from replkernel.state.capture.unstored import Unstored
-from replkernel.state.verify.faith import Unfaithful
+from replkernel.state.verify.verification import Unfaithful
 
 
 def delta(seq: int, execution_count: int = 0, replica: str = "r2") -> Delta:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from replkernel.kernel.variable_answers import described
-from replkernel.variables import VARIABLES_MAX, Variable
+from replkernel.protocol.variables import VARIABLES_MAX, Variable
 
 
 def one(value: Any) -> Variable:

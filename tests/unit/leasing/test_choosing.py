@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from replkernel.errors import SettingError
+from replkernel.hosts.places import hosts_are_chosen, named_hosts
 from replkernel.leasing import choosing
 from replkernel.leasing.asking import NoAnswer
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wanted import wanted_by
-from replkernel.places import hosts_are_chosen, named_hosts
 from replkernel.records import KernelId
 from replkernel.settings import read_settings
 

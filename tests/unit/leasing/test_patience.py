@@ -7,7 +7,7 @@ import pytest
 from replkernel.leasing import standing
 from replkernel.leasing.advice import REFUSED_S, REFUSED_S_MAX, Patience
 from replkernel.leasing.standing import UNTOLD, Asker, Standing
-from replkernel.status import SchedulerStatus
+from replkernel.protocol.status import SchedulerStatus
 
 REFUSED = SchedulerStatus("http://s", "it refuses our token", refused=True)
 

@@ -19,7 +19,7 @@ from replkernel.leasing.request import (
     request_of,
     split_gpu_line,
 )
-from replkernel.router.wishes import Wish
+from replkernel.router.core.wishes import Wish
 
 DEFAULT = GpuRequest(3, 8.0, "L4")
 NOTHING = b"{}"

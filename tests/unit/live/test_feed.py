@@ -12,7 +12,7 @@ from replkernel_server.live.feed import LISTENERS_MAX, Feed
 
 from replkernel.leasing import standing
 from replkernel.leasing.standing import UNTOLD, Standing
-from replkernel.status import HostStatus, SchedulerStatus, StatusDocument
+from replkernel.protocol.status import HostStatus, SchedulerStatus, StatusDocument
 
 
 class NoKernels:

@@ -11,8 +11,8 @@ from replkernel_server.live.state import LiveState
 from replkernel_server.scheduling.accounting import SumRow
 from replkernel_server.scheduling.documents import QuotaAnswer
 
-from replkernel.progress import Execution, Holding, Moving, ProgressAnswer
-from replkernel.status import (
+from replkernel.protocol.progress import Execution, Holding, Moving, ProgressAnswer
+from replkernel.protocol.status import (
     GpuStatus,
     HostStatus,
     KernelStatus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replkernel_server.loadtest.processes import Look, Processes, Used, told_of
 
-from replkernel.status import KernelStatus, ReplicaStatus
+from replkernel.protocol.status import KernelStatus, ReplicaStatus
 
 
 def look(at_s: float, **cpu_s: float) -> Look:

@@ -12,8 +12,8 @@ from replkernel_server.scheduling.settings import SETTING_DOCS as SERVICE_DOCS
 from replkernel_server.scheduling.settings import ServiceSettings, read_service_settings
 
 from replkernel import __version__
+from replkernel.launch.unknown_settings import KNOWN
 from replkernel.settings import SETTING_DOCS, Settings, read_settings
-from replkernel.spelling import KNOWN
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -1,11 +1,11 @@
-"""What crosses a notebook's door: signed with the kernel's key, if the front end's key vouches for it."""
+"""What crosses a notebook's proxy: signed with the kernel's key, if the front end's key vouches for it."""
 
 from __future__ import annotations
 
 import json
 
 from replkernel.porter.crossing import across, kind_of, notebook_in, signed_frames
-from replkernel.router.wire import DELIMITER, Signer
+from replkernel.router.core.wire import DELIMITER, Signer
 
 OUTER, INNER = Signer(b"outer", "hmac-sha256"), Signer(b"inner", "hmac-sha256")
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replkernel.protocol.timeline import NoSuchPoint
 from replkernel.records import (
     BlobRef,
     ChunkRef,
@@ -28,7 +29,6 @@ from replkernel.replication.entries import split_delta
 from replkernel.replication.history import INLINE_BYTES_MAX
 from replkernel.replication.machine import KernelMachine
 from replkernel.replication.outcomes import DeltaApplied
-from replkernel.timeline import NoSuchPoint
 from tests.support.examples import examples
 
 R1 = ReplicaId("r1")

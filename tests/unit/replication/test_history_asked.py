@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from replkernel import history_asking
+from replkernel.client import history as history_asking
+from replkernel.client.history import name, travel, unname
 from replkernel.errors import ReplkernelError
-from replkernel.history_asking import name, travel, unname
 from replkernel.kernel.history_answers import _answer
-from replkernel.points import REQUEST, HistoryQuestion
 from replkernel.protocol.agent_to_process import HistoryAnswer
+from replkernel.protocol.points import REQUEST, HistoryQuestion
+from replkernel.protocol.timeline import PointInfo, Timeline, said_name
 from replkernel.records import Mark, Seq
-from replkernel.timeline import PointInfo, Timeline, said_name
 
 FIRST, SECOND = Mark(Seq(1)), Mark(Seq(2))
 TIMELINE = Timeline(

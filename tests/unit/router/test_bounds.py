@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from replkernel.records import HostName, ReplicaId
-from replkernel.router import log, record
 from replkernel.router.__main__ import read_arguments
-from replkernel.router.comms import COMMS_MAX, Comms
-from replkernel.router.connection import ConnectionFile
-from replkernel.router.events import Header
-from replkernel.router.notices import NOTICES_MAX, Notices
-from replkernel.router.record import AnswerRecord
-from replkernel.router.serve import find_kernel_id
+from replkernel.router.core import record
+from replkernel.router.core.comms import COMMS_MAX, Comms
+from replkernel.router.core.events import Header
+from replkernel.router.core.notices import NOTICES_MAX, Notices
+from replkernel.router.core.record import AnswerRecord
+from replkernel.router.io import log
+from replkernel.router.io.connection import ConnectionFile
+from replkernel.router.io.serve import find_kernel_id
 from tests.support.router_world import World
 
 

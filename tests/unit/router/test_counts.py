@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replkernel.router.contents import ExecuteOptions
-from replkernel.router.counts import Counts
+from replkernel.router.core.contents import ExecuteOptions
+from replkernel.router.core.counts import Counts
 
 STORED = ExecuteOptions("x = 1")
 HIDDEN = ExecuteOptions("x = 1", store_history=False)

@@ -17,9 +17,9 @@ from router_world import World
 from replkernel.protocol.agent_to_router import ReplicaUnfaithful
 from replkernel.protocol.envelope import ENVELOPE_MARK, read_envelope
 from replkernel.records import Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.doubts import Doubts
-from replkernel.router.placement import Placement
+from replkernel.router.core import events
+from replkernel.router.core.doubts import Doubts
+from replkernel.router.core.placement import Placement
 
 
 def pin(name: str = "x", holder: str = "r1", seq: int = 1) -> Pin:

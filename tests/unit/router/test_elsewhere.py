@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.elsewhere import ANSWER_TYPE, HOSTS_LIMIT_S, QUESTION_TYPE, StatusReply
 from replkernel.protocol.agent_to_router import StatusAnswer
+from replkernel.protocol.remote_status import ANSWER_TYPE, HOSTS_LIMIT_S, QUESTION_TYPE, StatusReply
 from replkernel.protocol.router_to_agent import StatusQuery
+from replkernel.protocol.status import of_all, read_document
 from replkernel.records import HostName, ReplicaId
-from replkernel.router import events
-from replkernel.router.events import ReplicaMessage
-from replkernel.status import of_all, read_document
+from replkernel.router.core import events
+from replkernel.router.core.events import ReplicaMessage
 from tests.support.router_world import World
 
 ONE, TWO, THREE = HostName("one"), HostName("two"), HostName("three")

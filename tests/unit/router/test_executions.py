@@ -12,7 +12,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.router_to_agent import PrepareReplica
 from replkernel.records import Fence, ReplicaId, Seq
-from replkernel.router import events
+from replkernel.router.core import events
 from tests.support.router_world import HOST, World
 
 RAN = ["busy", "execute_input", "execute_reply:ok", "idle"]

@@ -6,7 +6,7 @@ from replkernel.protocol.agent_to_router import AgentWelcome, ReplicaReady
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.protocol.router_to_agent import RouterHello
 from replkernel.records import HostName, ReplicaId, Seq
-from replkernel.router import events
+from replkernel.router.core import events
 from tests.support.router_world import World
 
 NEAR, FAR = HostName("near"), HostName("far")

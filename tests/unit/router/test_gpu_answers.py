@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replkernel.leasing.request import GpuRequest
-from replkernel.router.gpu_answers import preferred
+from replkernel.router.core.gpu_answers import preferred
 
 
 def test_a_new_default_says_from_when_it_holds_and_what_goes_before_it() -> None:

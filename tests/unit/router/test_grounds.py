@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from replkernel.ground import NAMED_MAX, differences
 from replkernel.leasing.wire import MoveFailed
 from replkernel.protocol.agent_to_router import AgentWelcome, GroundDescribed
+from replkernel.protocol.host_environment import NAMED_MAX, differences
 from replkernel.protocol.router_to_agent import DescribeGround, PrepareReplica
 from replkernel.records import HostName, ReplicaId
-from replkernel.router import events
-from replkernel.router.grounds import FIRST_WAIT_S
+from replkernel.router.core import events
+from replkernel.router.core.host_environments import FIRST_WAIT_S
 from tests.support.router_world import World
 from tests.unit.router.test_relocation import ORDER, A, D, answers, world_of
 

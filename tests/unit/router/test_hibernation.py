@@ -22,9 +22,9 @@ from replkernel.protocol.router_to_agent import (
     StartReplica,
 )
 from replkernel.records import Fence, HostName, KernelId, Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.fleet import PEERS_WAIT_S
-from replkernel.router.hibernation import LEADER_LIMIT_S, LEADER_LOOK_S, SAVE_LIMIT_S, STOP_LIMIT_S
+from replkernel.router.core import events
+from replkernel.router.core.fleet import PEERS_WAIT_S
+from replkernel.router.core.hibernation import LEADER_LIMIT_S, LEADER_LOOK_S, SAVE_LIMIT_S, STOP_LIMIT_S
 from tests.support.router_world import HOST, World
 
 K = KernelId("k")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.installing import ANSWER_TYPE, HOST_LIMIT_S, QUESTION_TYPE, InstallQuestion
 from replkernel.leasing.notebook import GpuAnswer
 from replkernel.protocol.agent_to_router import AgentWelcome, GroundDescribed, InstallEnded
+from replkernel.protocol.installing import ANSWER_TYPE, HOST_LIMIT_S, QUESTION_TYPE, InstallQuestion
 from replkernel.protocol.router_to_agent import DescribeGround, InstallHere
 from replkernel.records import HostName, ReplicaId
-from replkernel.router import events
-from replkernel.router.events import ReplicaMessage
+from replkernel.router.core import events
+from replkernel.router.core.events import ReplicaMessage
 from tests.support.router_world import World
 
 ONE, TWO, THREE = HostName("one"), HostName("two"), HostName("three")

@@ -9,8 +9,8 @@ from replkernel.protocol.agent_to_router import AgentWelcome, InterruptSent, Rep
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.protocol.router_to_agent import InterruptReplica
 from replkernel.records import HostName, KernelId, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.interrupts import DELIVERY_LIMIT_S, NOTICE_S, READING_S
+from replkernel.router.core import events
+from replkernel.router.core.interrupts import DELIVERY_LIMIT_S, NOTICE_S, READING_S
 from tests.support.router_world import HOST, World
 
 FAR = HostName("far")

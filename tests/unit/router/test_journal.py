@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.router import journal as journal_module
-from replkernel.router import telling as telling_module
-from replkernel.router.journal import Append, Journal, Remove
-from replkernel.router.journal_disk import JournalDisk
-from replkernel.router.journal_notes import (
+from replkernel.router.core import journal as journal_module
+from replkernel.router.core.journal import Append, Journal, Remove
+from replkernel.router.core.journal_notes import (
     AnyNote,
     Message,
     TakenBack,
@@ -23,8 +21,10 @@ from replkernel.router.journal_notes import (
     write_message,
     write_note,
 )
-from replkernel.router.kept import Receiver
-from replkernel.router.telling import Telling
+from replkernel.router.core.kept import Receiver
+from replkernel.router.io import telling as telling_module
+from replkernel.router.io.journal_disk import JournalDisk
+from replkernel.router.io.telling import Telling
 from tests.support.examples import examples
 from tests.support.journal_memory import Memory, request
 

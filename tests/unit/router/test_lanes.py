@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replkernel.router import events
+from replkernel.router.core import events
 from tests.support.router_world import World
 
 

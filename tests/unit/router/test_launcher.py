@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from replkernel.router import parent
-from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS, LauncherWatch
+from replkernel.router.io import parent
+from replkernel.router.io.parent import LAUNCHER_PID, LAUNCHER_RETURNS, LauncherWatch
 
 
 class Clock:

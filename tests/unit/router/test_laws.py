@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replkernel.records import HostName
-from replkernel.router import events
-from replkernel.router.placement import Policy
+from replkernel.router.core import events
+from replkernel.router.core.placement import Policy
 from tests.support.examples import examples
 from tests.support.router_world import HOST, World
 

@@ -9,7 +9,7 @@ import pytest
 
 from replkernel.leasing.notebook import ANSWER_TYPE, QUESTION_TYPE
 from replkernel.leasing.wire import Denied, LeaseBack, LeaseKept, LeaseLingers, LeaseWish, Waiting, WishOver
-from replkernel.router import events
+from replkernel.router.core import events
 from tests.support.router_world import HOST, World
 from tests.unit.router.test_leased_cells import displays, governed, wish_of
 

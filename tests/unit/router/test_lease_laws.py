@@ -25,8 +25,8 @@ from replkernel.leasing.wire import (
 )
 from replkernel.protocol.envelope import read_envelope
 from replkernel.records import HostName
-from replkernel.router import events
-from replkernel.router.placement import Policy
+from replkernel.router.core import events
+from replkernel.router.core.placement import Policy
 from tests.support.examples import examples
 from tests.support.router_world import HOST
 from tests.unit.router.test_laws import STEP, Play
@@ -169,7 +169,7 @@ class LeasePlay(Play):
         if cell is None or envelope is None:
             return
         assert envelope.gpus is not None and len(envelope.gpus) == self.needy[cell]
-        held = self.world.leases.holdings.of_cell(cell)
+        held = self.world.leases.held_leases.of_cell(cell)
         assert held is None or held.lease.gpus == envelope.gpus
         request = [lease for lease in self.model.leases.values() if lease.request.split(":")[1] == cell]
         assert any(lease.host == self.world.fleet.replicas[sent.replica].host for lease in request), cell
@@ -199,6 +199,6 @@ def test_leased_cells_run_under_their_lease_once_and_router_and_scheduler_agree(
 ) -> None:
     play = LeasePlay(policy)
     play.play(steps)
-    assert set(play.world.leases.holdings.by_id) == set(play.model.leases)
+    assert set(play.world.leases.held_leases.by_id) == set(play.model.leases)
     assert set(play.model.leases) == play.model.lingering
     assert not play.model.waiting

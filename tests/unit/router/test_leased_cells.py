@@ -27,9 +27,9 @@ from replkernel.leasing.wire import (
 )
 from replkernel.protocol.agent_to_router import CheckpointWritten, Elected, KernelHibernated, LeaseFreed
 from replkernel.records import Fence, HostName, Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.leased_cells import HOST_WAIT_S
-from replkernel.router.succession import COMMIT_LIMIT_S
+from replkernel.router.core import events
+from replkernel.router.core.leased_cells import HOST_WAIT_S
+from replkernel.router.core.succession import COMMIT_LIMIT_S
 from tests.support.router_world import HOST, World
 
 OTHER = HostName("there")

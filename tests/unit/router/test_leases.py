@@ -32,8 +32,8 @@ from replkernel.leasing.wire import (
 from replkernel.protocol.agent_to_router import LeaseFreed
 from replkernel.protocol.router_to_agent import FreeLease, LimitReplica
 from replkernel.records import HostName, KernelId, ReplicaId
-from replkernel.router.events import Effect, OpenScheduler, ToAgent, ToScheduler
-from replkernel.router.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases
+from replkernel.router.core.events import Effect, OpenScheduler, ToAgent, ToScheduler
+from replkernel.router.core.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases
 
 HOSTS = (HostName("a"), HostName("b"))
 R1 = ReplicaId("r1")
@@ -86,11 +86,11 @@ def test_a_scheduler_is_looked_for_when_the_first_cell_asks_and_told_who_asks_th
 
 def test_a_grant_is_the_cells_until_it_is_over_and_lingers_then(leases: Leases) -> None:
     computes(leases)
-    held = leases.holdings.of_cell("m1")
+    held = leases.held_leases.of_cell("m1")
     assert held is not None and held.lease.gpus == ("g0", "g1")
     assert told(leases.over("m1", 1.5)) == [LeaseLingers("l1", 1, 1.5)]
-    assert leases.holdings.of_cell("m1") is None
-    assert [held.lease.lease for held in leases.holdings.lingering()] == ["l1"]
+    assert leases.held_leases.of_cell("m1") is None
+    assert [held.lease.lease for held in leases.held_leases.lingering()] == ["l1"]
 
 
 def test_every_lease_in_hand_is_renewed_at_a_third_of_its_time(leases: Leases) -> None:
@@ -108,7 +108,7 @@ def test_a_grant_that_nobody_waits_for_goes_back(leases: Leases) -> None:
     assert told(leases.leave("m1")) == [WishOver("k:m1")]
     effects, _ = leases.hear(Granted(lease("l1", "k:m1", fence=7)), 0.0)
     assert told(effects) == [LeaseBack("l1", 7)]
-    assert leases.holdings.by_id == {}
+    assert leases.held_leases.by_id == {}
 
 
 def test_a_cell_that_leaves_gives_its_grant_back(leases: Leases) -> None:
@@ -192,7 +192,7 @@ def test_a_lease_that_is_wanted_goes_back_when_its_process_has_left_the_gpus(lea
     assert leases.hear(LeaseWanted("l2", 1, 30.0), 0.0)[0] == [freeing("l2")]
     assert told(leases.freed(LeaseFreed(R1, "l2"))) == [LeaseBack("l2", 1)]
     assert told(leases.hear(LeaseWanted("l9", 4, 30.0), 0.0)[0]) == [LeaseBack("l9", 4)]
-    assert leases.holdings.by_id == {}
+    assert leases.held_leases.by_id == {}
 
 
 def test_a_lease_that_is_over_is_told_of_while_its_cell_computes_and_not_otherwise(leases: Leases) -> None:
@@ -223,7 +223,7 @@ def test_a_lease_whose_gpus_a_newer_one_took_over_in_part_shrinks(leases: Leases
     computes(leases)
     leases.over("m1", 1.0)
     leases.hear(LeaseShrank(lease("l1", gpus=("g1",))), 0.0)
-    assert [held.lease.gpus for held in leases.holdings.lingering()] == [("g1",)]
+    assert [held.lease.gpus for held in leases.held_leases.lingering()] == [("g1",)]
 
 
 def test_a_lease_that_lingers_for_a_process_goes_back_with_it(leases: Leases) -> None:
@@ -251,7 +251,7 @@ def test_a_lease_whose_state_cannot_leave_its_gpus_is_kept(leases: Leases) -> No
     assert not leases.is_kept("l1")
     assert told(leases.freed(kept)) == [LeaseKept("l1", 1, stays=True)], "nobody may be given these GPUs"
     assert leases.is_kept("l1")
-    assert [held.lease.lease for held in leases.holdings.lingering()] == ["l1"]
+    assert [held.lease.lease for held in leases.held_leases.lingering()] == ["l1"]
     assert leases.hear(LeaseWanted("l1", 1, 30.0), 3.0)[0] == [freeing("l1")]
     assert told(leases.freed(kept)) == []
 
@@ -341,7 +341,7 @@ def test_a_kernel_that_rests_has_nothing_and_says_so_when_it_wakes(leases: Lease
     assert told(leases.came_up(1.0)) == []
     assert leases.hosts_are((HOSTS[0],)) == []
     assert told(leases.kernel_wakes()) == [KernelHere((HOSTS[0],))]
-    assert leases.holdings.by_id == {}
+    assert leases.held_leases.by_id == {}
 
 
 def test_the_notebooks_path_is_told_printable_and_of_a_long_one_the_end() -> None:
@@ -432,5 +432,5 @@ def test_no_more_leases_are_held_than_can_be_told_of(leases: Leases) -> None:
     for number in range(LEASES_TOLD_MAX + 3):
         computes(leases, f"m{number}", f"l{number}")
         leases.over(f"m{number}", 1.0)
-    assert len(leases.holdings.by_id) == LEASES_TOLD_MAX
-    assert "l0" not in leases.holdings.by_id
+    assert len(leases.held_leases.by_id) == LEASES_TOLD_MAX
+    assert "l0" not in leases.held_leases.by_id

@@ -9,8 +9,8 @@ from replkernel.leasing.wire import LeaseBack, LeaseLingers, LeaseOver, LeaseWan
 from replkernel.protocol.agent_to_router import LeaseFreed
 from replkernel.protocol.router_to_agent import FreeLease
 from replkernel.records import KernelId, ReplicaId
-from replkernel.router import events
-from replkernel.router.leases import Linger
+from replkernel.router.core import events
+from replkernel.router.core.leases import Linger
 from tests.support.router_world import World
 from tests.unit.router.test_leased_cells import compute, governed
 

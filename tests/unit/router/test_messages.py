@@ -10,9 +10,9 @@ from replkernel.protocol.agent_to_router import AgentWelcome, KernelEnded, Repli
 from replkernel.protocol.envelope import ENVELOPE_MARK, EXPECT_QUESTIONS, read_envelope
 from replkernel.protocol.router_to_agent import EndKernel, RouterHello
 from replkernel.records import KernelId, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.control import WAITING_MAX
-from replkernel.router.queue import QUEUE_MAX
+from replkernel.router.core import events
+from replkernel.router.core.control import WAITING_MAX
+from replkernel.router.core.queue import QUEUE_MAX
 from tests.support.router_world import HOST, World
 
 QUESTIONS = ["complete_request", "inspect_request", "history_request", "is_complete_request"]

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from replkernel.records import KernelId
-from replkernel.router import events
-from replkernel.router.connection import Ports
-from replkernel.router.journal import Journal
-from replkernel.router.journal_disk import JournalDisk
-from replkernel.router.outlet import Outlet
-from replkernel.router.replay import Audience
-from replkernel.router.wire import DELIMITER, Builder, Signer, pack
+from replkernel.router.core import events
+from replkernel.router.core.journal import Journal
+from replkernel.router.core.replay import Audience
+from replkernel.router.core.wire import DELIMITER, Builder, Signer, pack
+from replkernel.router.io.client_output import ClientOutput
+from replkernel.router.io.connection import Ports
+from replkernel.router.io.journal_disk import JournalDisk
 from tests.support.journal_memory import Memory, request
 
 
@@ -37,7 +37,7 @@ class Client:
 def test_a_reply_is_written_before_it_is_sent(content: dict[str, Any]) -> None:
     journal, asked = Journal(0), request("1")
     client = Client(journal)
-    outlet = Outlet(
+    client_output = ClientOutput(
         cast("Ports", SimpleNamespace(sockets={"shell_port": client, "iopub_port": client})),
         Builder(Signer(b"key", "hmac-sha256"), "user", "session"),
         journal,
@@ -46,9 +46,9 @@ def test_a_reply_is_written_before_it_is_sent(content: dict[str, Any]) -> None:
         lambda socket: None,
         KernelId("k"),
     )
-    outlet.accept(events.Accepted(asked))
+    client_output.accept(events.Accepted(asked))
     header = pack({"msg_id": "r", "msg_type": "execute_reply"})
     body = [DELIMITER, b"signature", header, asked.header_frame, b"{}", pack(content)]
-    outlet.pass_to_client(events.PassToClient("shell", [b"s", *body], "execute_reply", "1"))
+    client_output.pass_to_client(events.PassToClient("shell", [b"s", *body], "execute_reply", "1"))
     assert client.sent == [b"s", *body]
     assert client.unwritten == []

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from replkernel.router.journal import Journal
-from replkernel.router.journal_disk import JournalDisk
-from replkernel.router.journal_notes import Message
-from replkernel.router.kept import Receiver
-from replkernel.router.outputs_fold import OutputsFold
-from replkernel.router.telling import Telling
+from replkernel.router.core.journal import Journal
+from replkernel.router.core.journal_notes import Message
+from replkernel.router.core.kept import Receiver
+from replkernel.router.core.outputs_fold import OutputsFold
+from replkernel.router.io.journal_disk import JournalDisk
+from replkernel.router.io.telling import Telling
 from tests.support.examples import examples
 from tests.support.journal_memory import Memory, request
 

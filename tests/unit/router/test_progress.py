@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from replkernel.leasing.wire import Denied, Waiting
-from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
 from replkernel.protocol.agent_to_router import Elected, ReplicaLost, WentBack
+from replkernel.protocol.progress import GPU_REQUEST, REQUEST, TOLD_MAX
 from replkernel.records import Fence, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.progress import EXECUTIONS_MAX
+from replkernel.router.core import events
+from replkernel.router.core.progress import EXECUTIONS_MAX
 from tests.support.router_world import World
 
 
@@ -236,7 +236,7 @@ def test_a_cell_that_waits_for_gpus_tells_its_place() -> None:
     served = of(world, msg_id)
     assert (served["state"], served["position"], served["gpus"]) == ("moving", None, ["g0", "g1"])
     assert (served["wished_at"], served["granted_at"]) == (3.0, 9.0)
-    holding = told(world)["holdings"][0]
+    holding = told(world)["held_leases"][0]
     assert (holding["gpus"], holding["cell"]) == (["g0", "g1"], msg_id)
 
 

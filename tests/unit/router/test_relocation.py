@@ -17,8 +17,6 @@ from replkernel.leasing.wire import (
     ReplicaMoved,
     Waiting,
 )
-from replkernel.progress import GPU_REQUEST as GPUS
-from replkernel.progress import REQUEST as PROGRESS
 from replkernel.protocol.agent_to_router import (
     CheckpointFound,
     CheckpointWritten,
@@ -28,11 +26,13 @@ from replkernel.protocol.agent_to_router import (
     ReplicaReady,
 )
 from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.progress import GPU_REQUEST as GPUS
+from replkernel.protocol.progress import REQUEST as PROGRESS
 from replkernel.protocol.router_to_agent import ChangeMembers, SettleReplica, StartReplica
 from replkernel.records import HostName, MoveRecord, Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
-from replkernel.router.replacement import CHANGE_LIMIT_S, HOST_LOST_S, JOIN_LIMIT_S, PREPARE_LIMIT_S
+from replkernel.router.core import events
+from replkernel.router.core.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
+from replkernel.router.core.replacement import CHANGE_LIMIT_S, HOST_LOST_S, JOIN_LIMIT_S, PREPARE_LIMIT_S
 from tests.support.router_world import World
 from tests.unit.router.test_replacement import (
     R1,

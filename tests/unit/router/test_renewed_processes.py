@@ -5,9 +5,9 @@ from __future__ import annotations
 from replkernel.leasing.wire import LeaseBack, LeaseWish
 from replkernel.protocol.agent_to_router import ReplicaUnfaithful
 from replkernel.records import HostName, Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.events import Effect
-from replkernel.router.leased_cells import HOST_WAIT_S
+from replkernel.router.core import events
+from replkernel.router.core.events import Effect
+from replkernel.router.core.leased_cells import HOST_WAIT_S
 from tests.support.router_world import HOST, World
 from tests.unit.router.test_leased_cells import governed, wish_of
 

@@ -19,9 +19,9 @@ from replkernel.protocol.router_to_agent import (
     StopReplica,
 )
 from replkernel.records import HostName, KernelId, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.fleet import PEERS_WAIT_S
-from replkernel.router.replacement import (
+from replkernel.router.core import events
+from replkernel.router.core.fleet import PEERS_WAIT_S
+from replkernel.router.core.replacement import (
     CHANGE_AGAIN_S,
     HOST_LOST_S,
     JOIN_LIMIT_S,

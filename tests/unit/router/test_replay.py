@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.router import replay
-from replkernel.router.replay import Audience, Publication
+from replkernel.router.core import replay
+from replkernel.router.core.replay import Audience, Publication
 from tests.support.examples import examples
 
 PAGE = "page"

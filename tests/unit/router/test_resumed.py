@@ -5,12 +5,12 @@ from __future__ import annotations
 from replkernel.leasing.wire import GrantedLease
 from replkernel.protocol.envelope import Afresh
 from replkernel.records import Fence, HostName, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.events import ClientRequest, Header
-from replkernel.router.loss import TAIL_LIMIT_S
-from replkernel.router.shell import RESUMED_LIMIT_S
-from replkernel.router.succession import ELECTION_LIMIT_S
-from replkernel.router.wire import DELIMITER
+from replkernel.router.core import events
+from replkernel.router.core.events import ClientRequest, Header
+from replkernel.router.core.loss import TAIL_LIMIT_S
+from replkernel.router.core.shell import RESUMED_LIMIT_S
+from replkernel.router.core.succession import ELECTION_LIMIT_S
+from replkernel.router.core.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack
 
 
@@ -182,6 +182,6 @@ def test_how_much_memory_a_cell_that_runs_has_asked_for_is_known_again() -> None
     lease = GrantedLease("l1", "m1", HostName("h1"), ("GPU-1",), 1, 60.0)
     request = asked(world, "old", "%%gpu 1 --vram 20\npass")
     world.feed(events.Resumed(request, ReplicaId("r1"), "ipc://r1-0.0-s", Seq(7), Fence(9), True, 0, lease))
-    held = world.router._parts.leases.holdings.of_cell("old")
+    held = world.router._parts.leases.held_leases.of_cell("old")
     assert held is not None
     assert held.vram_gb == 20

@@ -7,7 +7,7 @@ import pytest
 from replkernel.protocol.agent_to_router import KernelEnded
 from replkernel.protocol.router_to_agent import EndKernel
 from replkernel.records import KernelId
-from replkernel.router import events
+from replkernel.router.core import events
 from tests.support.router_world import World
 
 ENDED = [events.Register("ended")]

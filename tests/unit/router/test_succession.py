@@ -19,9 +19,9 @@ from replkernel.protocol.envelope import Afresh
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.protocol.router_to_agent import ElectExecutor, SettleReplica, StartReplica
 from replkernel.records import HostName, Pin, ReplicaId, Seq
-from replkernel.router import events
-from replkernel.router.placement import Placement, Policy
-from replkernel.router.succession import COMPANY_LIMIT_S
+from replkernel.router.core import events
+from replkernel.router.core.placement import Placement, Policy
+from replkernel.router.core.succession import COMPANY_LIMIT_S
 from tests.support.router_world import HOST, World
 
 

@@ -7,8 +7,8 @@ import json
 from replkernel.leasing.request import GpuRequest
 from replkernel.protocol.agent_to_router import GpusUsed
 from replkernel.records import ReplicaId
-from replkernel.router import events
-from replkernel.router.usage import LOOKS_MIN
+from replkernel.router.core import events
+from replkernel.router.core.usage import LOOKS_MIN
 from tests.support.router_world import World
 from tests.unit.router.test_leased_cells import compute, governed, wish_of
 

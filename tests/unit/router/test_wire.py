@@ -13,9 +13,9 @@ from jupyter_client.session import Session
 
 from replkernel.protocol.envelope import Envelope, envelope_frame
 from replkernel.records import Fence, ReplicaId, Seq
-from replkernel.router import wire
-from replkernel.router.events import ClientRequest
-from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer, WireError, made_before
+from replkernel.router.core import wire
+from replkernel.router.core.events import ClientRequest
+from replkernel.router.core.wire import Builder, ConnectionKeyError, Gate, Signer, WireError, made_before
 
 SCHEMES = ["hmac-sha256", "hmac-sha512", "hmac-md5", "hmac-blake2b"]
 

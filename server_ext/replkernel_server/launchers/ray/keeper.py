@@ -11,8 +11,8 @@ import time
 
 import psutil
 
-from replkernel.agent.lookup import find_agent
-from replkernel.module_command import module_command
+from replkernel.agent.io.lookup import find_agent
+from replkernel.launch.module_command import module_command
 from replkernel_server.launchers.protocol import kernels_kept
 
 RAYLET = "raylet"

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from replkernel.module_command import module_command
+from replkernel.launch.module_command import module_command
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import refuse_unknown, whole
 from replkernel_server.launchers.protocol import (

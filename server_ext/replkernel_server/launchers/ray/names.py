@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.agent.start import is_host_name
+from replkernel.agent.io.start import is_host_name
 
 PREFIX = "ray-"
 NAME_LABEL = "replkernel.io/host"

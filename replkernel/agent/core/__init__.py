@@ -1,0 +1,1 @@
+"""What the agent decides. Pure: no sockets, clocks, threads or files."""

@@ -1,0 +1,85 @@
+"""What a host tells the scheduler about itself, and when: decided here, sent by the announcer. Pure.
+
+Law: an offer comes before beats, and again after each welcome; a GPU is taken off the offer only when it was
+missing several times in a row, for its leases end with that; what was refused is not offered again at once.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from replkernel.leasing.models import model_name
+from replkernel.leasing.wire import (
+    KERNELS_OF_GPU_MAX,
+    FromClient,
+    GpuUse,
+    HostBeat,
+    HostOffer,
+    OfferedGpu,
+)
+from replkernel.protocol.status import GpuStatus
+
+GIB = 2**30
+MISSED_MAX = 3
+"""A GPU that could not be read so many times in a row is not offered any more."""
+REFUSED_S = 60.0
+"""A refused offer is made again after this."""
+
+
+class Announcement:
+    """One host's offer and beats. `gpus` is what was read last."""
+
+    def __init__(self, cpu: float, memory_gb: float, *, guarded: bool = False) -> None:
+        """`guarded`: its GPUs are opened for those alone who have a lease."""
+        self.gpus: tuple[GpuStatus, ...] = ()
+        self._cpu, self._memory_gb, self._guarded = cpu, memory_gb, guarded
+        self._known: dict[str, GpuStatus] = {}
+        self._missed: dict[str, int] = {}
+        self._offered: HostOffer | None = None
+        self._silent_until = 0.0
+
+    def welcomed(self, now: float) -> list[FromClient]:
+        """Return what to say on a connection that has just been welcomed."""
+        self._offered, self._silent_until = None, 0.0
+        return self.beat(now)
+
+    def refused(self, now: float) -> None:
+        """Note that the scheduler does not take this host."""
+        self._offered, self._silent_until = None, now + REFUSED_S
+
+    def read(self, gpus: tuple[GpuStatus, ...]) -> None:
+        """Take what the driver said."""
+        self.gpus = gpus
+        here = {gpu.uuid: gpu for gpu in gpus}
+        for uuid in list(self._known):
+            self._missed[uuid] = 0 if uuid in here else self._missed.get(uuid, 0) + 1
+            if self._missed[uuid] >= MISSED_MAX:
+                del self._known[uuid], self._missed[uuid]
+        self._known.update(here)
+
+    def beat(self, now: float, *, fresh: bool = True) -> list[FromClient]:
+        """Return what to say now; not `fresh`: the driver does not answer, so nothing is told of its GPUs."""
+        if now < self._silent_until:
+            return []
+        uses = tuple(_use(gpu) for gpu in self.gpus) if fresh else ()
+        offer = self._offer()
+        if offer == self._offered:
+            return [HostBeat(uses)]
+        self._offered = offer
+        return [offer, HostBeat(uses)]
+
+    def _offer(self) -> HostOffer:
+        return HostOffer(
+            gpus=tuple(
+                OfferedGpu(gpu.uuid, model_name(gpu.name), float(ceil(gpu.memory_bytes / GIB)))
+                for gpu in self._known.values()
+            ),
+            cpu=self._cpu,
+            memory_gb=self._memory_gb,
+            guarded=self._guarded,
+        )
+
+
+def _use(gpu: GpuStatus) -> GpuUse:
+    kernels = tuple(sorted({process.kernel_id for process in gpu.processes}))[:KERNELS_OF_GPU_MAX]
+    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, round((gpu.memory_used_bytes or 0) / GIB, 3), kernels)

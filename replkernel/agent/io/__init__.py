@@ -1,0 +1,1 @@
+"""What the agent does: its listeners, processes, stores and timers."""

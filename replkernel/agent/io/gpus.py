@@ -1,0 +1,228 @@
+"""This host's GPUs and what they do: by NVML where it is there, simulated ones where they are asked for.
+
+A reader blocks as long as the driver does: it is called from one thread of its own, never from the loop's.
+Law: a GPU that cannot be read is left out, and never takes the others with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, read_usage
+from replkernel.leasing.wire import GPUS_OF_HOST_MAX
+from replkernel.protocol.status import GpuProcess, GpuStatus
+
+log = logging.getLogger(__name__)
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+PROCESSES_MAX = 256
+READS_SKIPPED = 30
+"""A machine without a working driver is asked again after so many reads."""
+
+
+ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+ORDER_LIMIT_S = 10.0
+COUNT = """
+import ctypes, uuid
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+for number in range(count.value):
+    found, device = ctypes.create_string_buffer(16), ctypes.c_int()
+    assert cuda.cuDeviceGet(ctypes.byref(device), number) == 0
+    assert getattr(cuda, "cuDeviceGetUuid_v2")(found, device) == 0
+    print(f"GPU-{uuid.UUID(bytes=found.raw)}")
+"""
+"""CUDA is asked in a process of its own: the agent never starts it."""
+
+
+class GpuReader(Protocol):
+    """Reads the GPUs that this host has to offer."""
+
+    def read(self) -> tuple[GpuStatus, ...]:
+        """Return them as they are now."""
+
+
+class FakeGpus:
+    """Simulated GPUs: leased, queued for and shown like real ones; what poses there takes their memory."""
+
+    def __init__(self, host: str, count: int, env: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._env = dict(env)
+        self._gpus = tuple(
+            GpuStatus(
+                f"{PREFIX}{host}-{number}",
+                "Simulated GPU",
+                MEMORY_BYTES,
+                fake=True,
+                utilisation=0.0,
+                memory_used_bytes=0,
+            )
+            for number in range(min(count, GPUS_OF_HOST_MAX))
+        )
+
+    def read(self) -> tuple[GpuStatus, ...]:
+        """Return them, with what processes have put there."""
+        return tuple(
+            msgspec.structs.replace(
+                gpu,
+                memory_used_bytes=sum(used.values()),
+                processes=tuple(GpuProcess(pid, count) for pid, count in used.items()),
+            )
+            for gpu in self._gpus
+            for used in (read_usage(gpu.uuid, self._env),)
+        )
+
+
+class NvmlGpus:
+    """The GPUs that the driver knows, of which `CUDA_VISIBLE_DEVICES` may name some."""
+
+    def __init__(self, env: Mapping[str, str], order: Callable[[], tuple[str, ...]] | None = None) -> None:
+        self._visible = env.get(VISIBLE)
+        words = (self._visible or "").split(",")
+        by_number = any(word.strip().isdecimal() for word in words) and env.get(ORDER) != BY_BUS
+        self._order = (order or partial(cudas_order, dict(env))) if by_number else None
+        self._cudas: tuple[str, ...] | None = None
+        self._nvml: Any = None
+        self._skip = 0
+        self._said = ""
+
+    def read(self) -> tuple[GpuStatus, ...]:
+        """Return them; none where there is no library, no driver, or one that does not work."""
+        if self._skip:
+            self._skip -= 1
+            return ()
+        try:
+            if self._nvml is None:
+                nvml = importlib.import_module("pynvml")
+                nvml.nvmlInit()
+                self._nvml = nvml
+            count = int(self._nvml.nvmlDeviceGetCount())
+        except Exception as error:  # Whatever the library makes of a machine without a working driver.
+            self._say(f"no GPUs: {error}")
+            self._nvml, self._skip = None, READS_SKIPPED
+            return ()
+        found = [gpu for number in range(min(count, GPUS_OF_HOST_MAX)) for gpu in self._read_device(number)]
+        return tuple(chosen(self._as_cuda_counts(found), self._visible))[:GPUS_OF_HOST_MAX]
+
+    def _as_cuda_counts(self, found: list[GpuStatus]) -> list[GpuStatus]:
+        """Return GPUs in the order in which CUDA counts them, where numbers name some and it has one."""
+        if self._order is None or len({gpu.name for gpu in found}) < 2:
+            return found  # Of one model, CUDA is reported to count as NVML does: by bus.
+        if self._cudas is None:
+            self._cudas = self._order()
+            if not self._cudas:
+                log.warning(
+                    "CUDA does not tell its order: %s counts GPUs by bus; set %s=%s", VISIBLE, ORDER, BY_BUS
+                )
+        places = {uuid: place for place, uuid in enumerate(self._cudas)}
+        return sorted(found, key=lambda gpu: places.get(gpu.uuid, len(places)))
+
+    def _read_device(self, number: int) -> Iterator[GpuStatus]:
+        """Yield one GPU, or the parts that it is split into."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            parts = list(self._parts(handle))
+            name = _text(nvml.nvmlDeviceGetName(handle))
+            for part in parts or [handle]:
+                memory = nvml.nvmlDeviceGetMemoryInfo(part)
+                yield GpuStatus(
+                    uuid=_text(nvml.nvmlDeviceGetUUID(part)),
+                    name=name,
+                    memory_bytes=int(memory.total),
+                    utilisation=None if parts else self._utilisation(handle),
+                    memory_used_bytes=int(memory.used),
+                    processes=self._processes(part),
+                )
+        except Exception as error:  # Lost on its bus, or not ours to read.
+            self._say(f"GPU {number} cannot be read: {error}")
+
+    def _parts(self, handle: Any) -> Iterator[Any]:
+        """Yield the MIG instances of a GPU that is split."""
+        nvml = self._nvml
+        try:
+            if not nvml.nvmlDeviceGetMigMode(handle)[0]:
+                return
+            most = int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+        except Exception:  # Most models cannot be split.
+            return
+        for number in range(most):
+            try:
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            except Exception:  # Places between instances are empty.
+                continue
+            yield part
+
+    def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
+        """Return who computes on it, where the driver tells, and the memory of each (0: it does not tell)."""
+        try:
+            running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            return tuple(
+                GpuProcess(int(each.pid), int(each.usedGpuMemory or 0)) for each in running[:PROCESSES_MAX]
+            )
+        except Exception:  # Not told by every driver, nor in every container.
+            return ()
+
+    def _utilisation(self, handle: Any) -> float | None:
+        """Return how much it computes, 0 to 1, where the driver tells."""
+        try:
+            return min(1.0, max(0.0, float(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100))
+        except Exception:  # Not told by every model.
+            return None
+
+    def _say(self, what: str) -> None:
+        if what != self._said:
+            self._said = what
+            log.info("%s", what)
+
+
+def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
+    """Yield what `CUDA_VISIBLE_DEVICES` leaves: by number or UUID, up to the first word that is neither."""
+    if visible is None:
+        yield from gpus
+        return
+    taken: set[str] = set()
+    for word in (part.strip() for part in visible.split(",")):
+        if word.isascii() and word.isdecimal():
+            matching = gpus[int(word) :][:1] if len(word) < 9 else []
+        else:
+            matching = [gpu for gpu in gpus if word and gpu.uuid.startswith(word)][:1]
+        if not matching:
+            return
+        if matching[0].uuid not in taken:
+            taken.add(matching[0].uuid)
+            yield matching[0]
+
+
+def cudas_order(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPUs' UUIDs as CUDA counts them, its fastest first; nothing where it does not tell."""
+    seen = {name: value for name, value in env.items() if name != VISIBLE}
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", COUNT],
+            env=seen,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=ORDER_LIMIT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(ran.stdout.split())
+
+
+def gpu_reader(host: str, fake: int, env: Mapping[str, str]) -> GpuReader:
+    """Return the reader of `fake` simulated GPUs, or of the real ones when none are simulated."""
+    return FakeGpus(host, fake, env) if fake else NvmlGpus(env)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,1 @@
+"""How a kernel is launched, found again, and ended: its command, configuration, record and ports."""

@@ -1,0 +1,1 @@
+"""What the router decides. Pure: no sockets, clocks, threads or files."""

@@ -1,0 +1,70 @@
+"""The end of a kernel: hosts are told and waited for, the client is answered, the router exits.
+
+Pure. Law: an end that has begun always ends, after ENDING_LIMIT_S at the latest.
+"""
+
+from __future__ import annotations
+
+from replkernel.protocol.router_to_agent import EndKernel
+from replkernel.records import HostName
+from replkernel.router.core import answers
+from replkernel.router.core.contents import ShutdownContent, read
+from replkernel.router.core.events import ClientRequest, Effect, Exit, Log, Publish, Register, ToAgent
+from replkernel.router.core.fleet import Fleet
+from replkernel.router.core.wire import pack
+
+ENDING_LIMIT_S = 5.0
+"""How long the hosts may take to stop a kernel's replicas before the router leaves."""
+
+
+class Ending:
+    """An end under way, begun by a client's shutdown_request or by a signal (`request` is None)."""
+
+    def __init__(self, fleet: Fleet, request: ClientRequest | None, reason: str, now: float) -> None:
+        self._request = request
+        self._hosts = set(fleet.agents.reachable())
+        self._reason = reason
+        self._kernel_id = fleet.kernel_id
+        self._spec = fleet.spec
+        self._over = False
+        self.deadline: float | None = now + ENDING_LIMIT_S
+
+    def begin(self) -> list[Effect]:
+        """Tell every host that the kernel ends."""
+        effects: list[Effect] = [] if self._request is None else [answers.busy(self._request)]
+        effects.append(Log(f"the kernel ends: {self._reason}"))
+        end = EndKernel(kernel_id=self._kernel_id, reason=self._reason, spec=self._spec)
+        effects += [ToAgent(host, end) for host in sorted(self._hosts)]
+        return effects + self._when_over()
+
+    def ended(self, host: HostName) -> list[Effect]:
+        """Take note that a host has stopped everything (or can no longer be asked to)."""
+        self._hosts.discard(host)
+        return self._when_over()
+
+    def advance(self, now: float) -> list[Effect]:
+        """Leave without the hosts that did not answer in time."""
+        return self.leave() if self.deadline is not None and now >= self.deadline else []
+
+    def leave(self) -> list[Effect]:
+        """Answer and exit now, whoever is still missing."""
+        late = [
+            Log(f"host {host} did not confirm the end in time", "warning") for host in sorted(self._hosts)
+        ]
+        self._hosts.clear()
+        return [*late, *self._when_over()]
+
+    def _when_over(self) -> list[Effect]:
+        if self._hosts or self._over:
+            return []
+        self._over, self.deadline = True, None
+        if self._request is None:
+            return [Register("ended"), Exit(0)]
+        content = pack({"status": "ok", "restart": read(ShutdownContent, self._request.content).restart})
+        return [
+            answers.reply(self._request, content),
+            Publish("shutdown_reply", self._request.header_frame, content),
+            answers.idle(self._request),
+            Register("ended"),
+            Exit(0),
+        ]

@@ -1,0 +1,84 @@
+"""A lease for a cell that runs already: it reached a GPU, and nobody had seen that it would.
+
+Pure. Law: the same question means the same again, and is answered by what there is now: the lease, that it
+waits, or why it never comes; only GPUs of the host where the cell runs are asked for.
+"""
+
+from __future__ import annotations
+
+from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
+from replkernel.leasing.request import GpuRequest, declines_gpus
+from replkernel.leasing.wire import GrantedLease
+from replkernel.router.core.events import Effect, Given, Log, ReplicaMessage
+from replkernel.router.core.held_leases import Held
+from replkernel.router.core.leased_cells import LeasedCells
+from replkernel.router.core.leases import Leases
+from replkernel.router.core.parts import Parts
+from replkernel.router.core.running import Execution
+
+OVER = "This cell is over for its router, so nothing is leased for it."
+DECLINED = (
+    "This cell says that it needs no GPU (`%%gpu 0`, or its metadata); take that away and run it again."
+)
+
+
+class MidCell:
+    """The wish of the execution that runs."""
+
+    def __init__(self, parts: Parts, leased: LeasedCells) -> None:
+        self._parts = parts
+        self._leases: Leases = parts.leases
+        self._leased = leased
+
+    def asked(
+        self, running: Execution | None, message: ReplicaMessage, question: GpuQuestion, now: float
+    ) -> tuple[GpuAnswer, list[Effect]]:
+        """Answer a process whose cell wants GPUs, or wants them no more."""
+        cell = message.parent_id
+        if running is None or running.request.header.msg_id != cell or running.replica != message.replica:
+            return GpuAnswer(error=OVER), []
+        if running.lease is not None:
+            return _of(running.lease), []
+        if question.verb == "waive":
+            return GpuAnswer(), self.over(running)
+        held = self._leases.held_leases.of_cell(cell)
+        if held is not None:
+            return _of(held.lease), self._begins(running, held, now)
+        if declines_gpus(running.request.frames[4], running.options.code):
+            return GpuAnswer(error=DECLINED), []
+        return self._wish(running, question, now)
+
+    def _wish(self, running: Execution, question: GpuQuestion, now: float) -> tuple[GpuAnswer, list[Effect]]:
+        cell, known = running.request.header.msg_id, self._parts.fleet.replicas.get(running.replica)
+        wanted = GpuRequest(max(1, question.gpus), question.vram_gb, question.model)
+        effects = self._leases.ask(cell, wanted, () if known is None else (known.host,))
+        fault = self._leases.fault_of(cell)
+        if fault is None:
+            return GpuAnswer(), [*effects, *self.waits(running)]
+        return GpuAnswer(error=fault.evalue), [*effects, *self.over(running)]
+
+    def waits(self, running: Execution | None) -> list[Effect]:
+        """Keep the line true under the cell that runs, while it waits."""
+        wish = self._leases.wish
+        if wish is None or running is None or wish.cell != running.request.header.msg_id:
+            return []
+        return [] if running.options.silent else self._leased.show(running.request, wish, begun=True)
+
+    def _begins(self, running: Execution, held: Held, now: float) -> list[Effect]:
+        """Have the cell compute under its lease, also for the router after this one."""
+        running.lease, running.leased_at = held.lease, now
+        cell, envelope = running.request.header.msg_id, running.envelope
+        limited = self._leases.begins(cell, running.replica)
+        given = Given(cell, running.replica, running.process, envelope.seq, envelope.fence, held.lease)
+        told = Log(f"execution {envelope.seq} has got {', '.join(held.lease.gpus)} while it runs")
+        gone = f"This cell has got {', '.join(held.lease.gpus)}, at its first use of a GPU."
+        return [*limited, given, told, *self._leased.settle(running.request, gone)]
+
+    def over(self, running: Execution) -> list[Effect]:
+        """Take note that the cell does not wait any more: it has ended, or was interrupted."""
+        left = self._leases.leave(running.request.header.msg_id)
+        return [*self._leased.settle(running.request, "This cell does not wait for a GPU any more."), *left]
+
+
+def _of(lease: GrantedLease) -> GpuAnswer:
+    return GpuAnswer(gpus=lease.gpus, price_hour=lease.price_hour, currency=lease.currency)

@@ -1,0 +1,162 @@
+"""The router's line to the scheduler, found or started: in a thread with an asyncio loop of its own.
+
+The thread begins when the first cell asks for GPUs, and only then is asyncio imported: a kernel that needs
+none pays for nothing. Law: nothing here makes the router wait but `close`, which is bounded; what the
+scheduler says arrives as events, in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from replkernel.leasing.wire import WIRE_VERSION, FromClient, FromScheduler, Hello
+from replkernel.router.core import events
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from replkernel.leasing.channel import SchedulerChannel
+
+CLOSE_S_MAX = 2.0
+"""So long the router waits at its end for what it told the scheduler to be sent."""
+GIVE_UP_S = 60.0
+"""A scheduler that was found by its own word, and has given none for so long, is not there any more."""
+AGAIN_S = 5.0
+"""So long a cell that waits gives one whose process is gone to come back, before another is started."""
+
+
+class SchedulerLink:
+    """One router's line to the scheduler. `deliver` hands an event to the router's loop, from any thread."""
+
+    def __init__(
+        self, kernel_id: str, env: Mapping[str, str], deliver: Callable[[events.Event], None]
+    ) -> None:
+        self._hello = Hello(WIRE_VERSION, "router", kernel_id)
+        self._env = dict(env)
+        self._deliver = deliver
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._channel: SchedulerChannel | None = None
+        self._news: asyncio.Event | None = None
+        self._up = False
+        self._closing = False
+        self._open = False
+        self._needed = False
+
+    def open(self) -> None:
+        """Find the scheduler and keep a line to it; after SchedulerMissing it may be opened again.
+
+        While there is a line, this says that a cell waits for a scheduler that does not listen.
+        """
+        if self._open:
+            self._needed = True
+            self._call(self._wake)
+            return
+        self._open, self._needed = True, False
+        if self._thread is not None:
+            self._thread.join(CLOSE_S_MAX)
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
+
+    def send(self, message: FromClient) -> None:
+        """Send a message; without a connection it is lost, for all is told again when there is one."""
+        self._call(self._send, message)
+
+    def close(self) -> None:
+        """Have what was told sent, and end the thread."""
+        self._closing = True
+        self._call(self._wake)
+        if self._thread is not None:
+            self._thread.join(CLOSE_S_MAX)
+
+    def _call(self, what: Callable[..., None], *arguments: object) -> None:
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # The loop has just ended, and its thread is telling so.
+                loop.call_soon_threadsafe(what, *arguments)
+
+    # -- in the thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        import asyncio
+
+        try:
+            why = asyncio.run(self._serve())
+        except Exception as error:  # SettingError: an address that is none; anything else is a fault of ours
+            why = str(error) or type(error).__name__
+        self._loop = self._channel = self._news = None
+        self._open = False
+        if not self._closing:
+            self._deliver(events.SchedulerMissing(why))
+
+    async def _serve(self) -> str:
+        """Keep a line to whatever scheduler there is, wherever it moves; return why there is none."""
+        import asyncio
+
+        from replkernel.leasing.channel import SchedulerChannel
+        from replkernel.leasing.finding import find_scheduler, stranger_at
+        from replkernel.leasing.starting import find_or_start
+
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        find = partial(find_scheduler, self._env)
+        while True:
+            where = await find_or_start(self._env)
+            if not where[0]:
+                return ""
+            stranger = partial(stranger_at, env=self._env)
+            self._channel = SchedulerChannel(
+                *where, self._hello, self._heard, self._came_up, self._went_down, find, stranger
+            )
+            self._channel.start()
+            try:
+                await self._until_gone(find)
+            finally:
+                await self._channel.close()
+            if self._closing or not self._needed:
+                return ""
+
+    async def _until_gone(self, find: Callable[[], tuple[str, str]]) -> None:
+        """Wait until the scheduler has been nowhere for too long; the channel follows one that moves."""
+        import asyncio
+
+        assert self._news is not None
+        clock = asyncio.get_running_loop().time
+        since = clock()
+        while not self._closing:
+            self._news.clear()
+            patience_s = AGAIN_S if self._needed else GIVE_UP_S
+            left_s = None if self._up else since + patience_s - clock()
+            if left_s is not None and left_s <= 0.0:
+                if not find()[0]:
+                    return
+                left_s = patience_s
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left_s)
+            if self._up:
+                since = clock()
+
+    def _send(self, message: FromClient) -> None:
+        if self._channel is not None:
+            self._channel.send(message)
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+
+    def _heard(self, message: FromScheduler) -> None:
+        self._deliver(events.SchedulerSaid(message))
+
+    def _came_up(self) -> None:
+        self._up, self._needed = True, False
+        self._wake()
+        self._deliver(events.SchedulerUp())
+
+    def _went_down(self, why: str) -> None:
+        self._up = False
+        self._wake()
+        self._deliver(events.SchedulerDown(why))
