@@ -266,7 +266,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         self._env = kwargs.get("env") or os.environ
         self._encrypt(self.parent)
         launcher = getattr(self.parent, "parent", None)
-        if launcher in client_classes:
+        if self.parent is not None and launcher in client_classes:
             self.parent.client_factory = client_classes[launcher]
         record = self._record()
         if record is not None and self.parent is not None:

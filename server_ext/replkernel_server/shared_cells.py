@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import msgspec
-from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client.asynchronous.client import AsyncKernelClient
 
 from replkernel.launch.attachment import client_classes
 
@@ -67,24 +67,24 @@ class CellClient(AsyncKernelClient):
         finally:
             _sending.reset(known)
 
-    execute_interactive = _async_execute_interactive  # type: ignore[assignment]
+    execute_interactive = _async_execute_interactive
 
     def execute(self, *args: Any, **kwargs: Any) -> str:
         """Send the code with what goes along with its cell."""
         session, found = self.session, _sending.get()
         if not found:
-            return super().execute(*args, **kwargs)
+            return str(super().execute(*args, **kwargs))
         before = session.metadata
         session.metadata = {**before, **found}  # For this one message: nothing is awaited meanwhile.
         try:
-            return super().execute(*args, **kwargs)
+            return str(super().execute(*args, **kwargs))
         finally:
             session.metadata = before
 
     async def _metadata(self, code: str) -> dict[str, Any] | None:
         manager = self.parent
         app = _apps.get(getattr(manager, "parent", None))
-        if app is None:
+        if app is None or manager is None:
             return None
         try:
             return metadata_of(code, await _cells_of(app, str(manager.kernel_id)))
@@ -121,7 +121,7 @@ def _is_code(cell: Any) -> bool:
 
 def _read(cell: Any) -> SharedCell:
     metadata = cell.get("metadata")
-    wanted = None if metadata is None else metadata.get(OWN)
+    wanted: Any = None if metadata is None else metadata.get(OWN)
     if hasattr(wanted, "to_py"):
         wanted = wanted.to_py()
     runs = cell.get("execution_state") == RUNNING
