@@ -236,7 +236,7 @@ def test_a_cell_that_waits_for_gpus_tells_its_place() -> None:
     served = of(world, msg_id)
     assert (served["state"], served["position"], served["gpus"]) == ("moving", None, ["g0", "g1"])
     assert (served["wished_at"], served["granted_at"]) == (3.0, 9.0)
-    holding = told(world)["held_leases"][0]
+    holding = told(world)["holdings"][0]
     assert (holding["gpus"], holding["cell"]) == (["g0", "g1"], msg_id)
 
 
