@@ -121,6 +121,44 @@ const clipped = page =>
       .map(node => `${node.className}: ${node.textContent}`)
   );
 
+/** Controls and texts of ours that lie over each other, as far as they are seen. */
+const overlapping = page =>
+  page.evaluate(() => {
+    const says = node =>
+      [...node.childNodes].some(one => one.nodeType === 3 && one.textContent.trim() !== '');
+    const seen = node => {
+      let { left, right, top, bottom } = node.getBoundingClientRect();
+      for (let around = node.parentElement; around !== null; around = around.parentElement) {
+        const box = around.getBoundingClientRect();
+        if (getComputedStyle(around).overflow !== 'visible') {
+          [left, right] = [Math.max(left, box.left), Math.min(right, box.right)];
+          [top, bottom] = [Math.max(top, box.top), Math.min(bottom, box.bottom)];
+        }
+      }
+      return { node, left, right, top, bottom };
+    };
+    const boxes = [...document.querySelectorAll('[class*="jp-replkernel"]')]
+      .flatMap(node => [node, ...node.querySelectorAll('*')])
+      .filter(
+        (node, at, all) => all.indexOf(node) === at && !node.closest('.jp-replkernel-spoken, svg, option')
+      )
+      .filter(node => node.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
+      .filter(node => /^(button|input|select)$/.test(node.localName) || says(node))
+      .map(seen)
+      .filter(box => box.right - box.left > 1 && box.bottom - box.top > 1);
+    return boxes.flatMap((one, at) =>
+      boxes
+        .slice(at + 1)
+        .filter(other => !one.node.contains(other.node) && !other.node.contains(one.node))
+        .filter(
+          other =>
+            Math.min(one.right, other.right) - Math.max(one.left, other.left) > 2 &&
+            Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top) > 2
+        )
+        .map(other => `${one.node.textContent} | ${other.node.textContent}`)
+    );
+  });
+
 /** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
 let channel = null;
 
@@ -140,6 +178,9 @@ const commands = {
   },
   async clipped({ page: name }) {
     return clipped(pages.get(name).page);
+  },
+  async overlapping({ page: name }) {
+    return overlapping(pages.get(name).page);
   },
   async toggle({ page: name, cell: number }) {
     const button = cell(pages.get(name).page, number).locator('.jp-replkernel-toggle');
@@ -262,8 +303,10 @@ const commands = {
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
     }, query);
   },
-  async open({ page: name, url, cells, width = 1280, height = 1000, deaf = false, user = '' }) {
-    const page = await (await browser.newContext({ viewport: { width, height } })).newPage();
+  /** Open a notebook; `zoom` 2 is what a person sees who zooms to 200 %: half as many, twice as large CSS pixels. */
+  async open({ page: name, url, cells, width = 1280, height = 1000, zoom = 1, deaf = false, user = '' }) {
+    const viewport = { width: width / zoom, height: height / zoom };
+    const page = await (await browser.newContext({ viewport, deviceScaleFactor: zoom })).newPage();
     const notes = { asked: [], errors: [], requests: 0, heard: 0 };
     pages.set(name, { page, notes });
     listen(page, notes);
