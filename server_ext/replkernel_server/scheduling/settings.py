@@ -117,12 +117,12 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     host_away_s: float = HOST_AWAY_S
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
     prices: Prices | None = None
+    jobs: bool = True
     user_requests: int = 256
     user_leases: int = 256
     user_connections: int = 512
     user_calls_per_s: float = 50.0
     user_messages_per_s: float = 1_000.0
-    jobs: bool = True
 
     @property
     def bounds(self) -> UserBounds:
