@@ -76,7 +76,8 @@ export function describeLine(
     const { length } = execution.gpus;
     parts.push(waits ? trans('%1 so far', formatSeconds(waited)) : waitedFor(length, waited, trans));
   }
-  if (execution.cost !== null) {
+  // Lines that an older release kept have none.
+  if (typeof execution.cost === 'number') {
     parts.push(formatMoney(execution.cost, execution.currency));
   }
   return {

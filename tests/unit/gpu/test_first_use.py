@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(first_use, "_watched", [])
     monkeypatch.setattr(
-        first_use, "DOORS", {"some_cuda_library": EntryPoint(("some_cuda_library", "Driver"), "begin")}
+        first_use, "ENTRY_POINTS", {"some_cuda_library": EntryPoint(("some_cuda_library", "Driver"), "begin")}
     )
     yield []
     first_use.rest()
@@ -72,7 +72,7 @@ def test_who_is_refused_has_not_started_it(asked: list[str]) -> None:
 def test_only_the_platform_that_is_a_gpu_asks(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     library = importlib.import_module("some_cuda_library")
     entry_point = EntryPoint(("some_cuda_library",), "run", frozenset({"cuda"}))
-    monkeypatch.setattr(first_use, "DOORS", {"some_cuda_library": entry_point})
+    monkeypatch.setattr(first_use, "ENTRY_POINTS", {"some_cuda_library": entry_point})
     first_use.watch(lambda: asked.append("lease"))
     library.run("cpu")
     assert asked == []
@@ -92,7 +92,7 @@ def test_torch_asks_whenever_it_starts_cuda_by_whatever_way(
 ) -> None:
     """torch.cuda._lazy_init, to which Python and C++ come, calls torch._C._cuda_init by its name."""
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(first_use, "DOORS", {"torch.cuda": EntryPoint(("torch", "_C"), "_cuda_init")})
+    monkeypatch.setattr(first_use, "ENTRY_POINTS", {"torch.cuda": EntryPoint(("torch", "_C"), "_cuda_init")})
     monkeypatch.setattr(torch._C, "_cuda_init", lambda: asked.append("started"), raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", lambda: 1, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_isInBadFork", lambda: False, raising=False)
@@ -110,7 +110,7 @@ def test_tensorflow_is_stopped_where_it_was_built_for_gpus_alone(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry_point = EntryPoint(("some_cuda_library", "Driver"), "begin", leads=first_use._tensorflow_has_cuda)
-    monkeypatch.setattr(first_use, "DOORS", {"some_cuda_library": entry_point})
+    monkeypatch.setattr(first_use, "ENTRY_POINTS", {"some_cuda_library": entry_point})
     built = type(sys)("tensorflow.python.platform.build_info")
     vars(built)["build_info"] = {"is_cuda_build": False}
     monkeypatch.setitem(sys.modules, "tensorflow.python.platform.build_info", built)

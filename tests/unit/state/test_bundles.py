@@ -37,14 +37,14 @@ def _at_rest(*more: str) -> tuple[Notebook, Notebook, int]:
     return one, two, 2 + REST
 
 
-def _sheaves(notebook: Notebook) -> set[int]:
-    known = notebook.state._holdings.baseline.by_root.values()
-    return {id(one.sheaf) for one in known if one.sheaf is not None and one.sheaf.whole}
+def _bundles(notebook: Notebook) -> set[int]:
+    known = notebook.state._replica_state.baseline.by_root.values()
+    return {id(one.bundle) for one in known if one.bundle is not None and one.bundle.whole}
 
 
 def test_variables_at_rest_are_looked_at_together() -> None:
     one, _, _ = _at_rest()
-    assert len(_sheaves(one)) >= 240 // bundles.MEMBERS_MAX
+    assert len(_bundles(one)) >= 240 // bundles.MEMBERS_MAX
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_no_value_is_held_between_captures() -> None:
     assert sys.getrefcount(one["l7"]) == sys.getrefcount(fresh["l7"])
 
 
-def test_a_variable_from_another_replica_leaves_its_sheaf() -> None:
+def test_a_variable_from_another_replica_leaves_its_bundle() -> None:
     one, two, seq = _at_rest()
     for number in range(seq, seq + REST):
         assert two.capture(number).components == ()
