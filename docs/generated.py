@@ -31,7 +31,7 @@ from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metric
 from replkernel_server.scheduling.openapi import EVERYWHERE, openapi
 
 from replkernel.cli import build_parser
-from replkernel.cli.elsewhere import PROGRAMS
+from replkernel.cli.programs import PROGRAMS
 
 COLUMNS = "100"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from replkernel import __version__
 from replkernel.cli import carrying, job_verbs
-from replkernel.cli.elsewhere import KUBERNETES_DOCTOR, PROGRAMS, become
+from replkernel.cli.programs import KUBERNETES_DOCTOR, PROGRAMS, become
 from replkernel.errors import ReplkernelError
 
 DESCRIPTION = """\

@@ -72,11 +72,13 @@ class Following:
             self._status_at = float("-inf")
         state = "none" if record is None else "live" if router_lives(record) else "rests"
         told = Told("" if record is None else record.kernel_id, state=state)
+        if state != "live":
+            told = msgspec.structs.replace(told, holdings=())
         if record is not None and state == "live":
             told = self._with_progress(record, told)
         if now >= self._status_at + STATUS_S:
-            self._status_at = now
             told = self._with_status(told)
+            self._status_at = now
         return self._news(told)
 
     def _record(self) -> KernelRecord | None:
@@ -87,16 +89,18 @@ class Following:
         if self._line is None:
             self._line = KernelLine(record)
         found: dict[str, Execution] = {}
+        version = self._version
         try:
             for _ in range(PAGES_MAX):
-                content = self._line.control(REQUEST, {"since": self._version}, ANSWER_S)
+                content = self._line.control(REQUEST, {"since": version}, ANSWER_S)
                 answer = msgspec.convert(content, ProgressAnswer)
                 found |= {each.msg_id: each for each in answer.executions}
-                if not answer.executions or answer.version == self._version:
+                if not answer.executions or answer.version == version:
                     break
-                self._version = answer.version
+                version = answer.version
         except (ReplkernelError, *UNREADABLE) as error:
             return msgspec.structs.replace(told, trouble=str(error)[:500])
+        self._version = version  # Only now: what a failed answer would have told is asked for again.
         return msgspec.structs.replace(
             told, now=answer.now, executions=tuple(found.values()), holdings=answer.holdings
         )

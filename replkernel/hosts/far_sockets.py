@@ -109,7 +109,7 @@ class FarListener:
         """Keep strangers within bounds from now on, on a thread of its own, until the sockets are closed."""
         watched = {monitor: FarStrangers() for monitor in self._monitors}
         self._monitors = []
-        threading.Thread(target=_guard, args=(watched,), name="replkernel-far-door", daemon=True).start()
+        threading.Thread(target=_guard, args=(watched,), name="replkernel-far-listener", daemon=True).start()
 
 
 def _guard(watched: dict[Any, FarStrangers]) -> None:

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
-from replkernel.protocol import remote_status as elsewhere
+from replkernel.protocol import remote_status
 from replkernel.protocol.installing import InstallQuestion
 
 LOOK_MS = 10
 NO_ROUTER = "This cell did not come from a router, so there is none to ask."
-Question: TypeAlias = GpuQuestion | InstallQuestion | elsewhere.StatusQuestion
+Question: TypeAlias = GpuQuestion | InstallQuestion | remote_status.StatusQuestion
 
 
 def tell_router(kernel: Any, identities: list[bytes], question: Question, kind: str = QUESTION_TYPE) -> Any:
@@ -50,8 +50,8 @@ def ask_elsewhere(kernel: Any, identities: list[bytes]) -> tuple[tuple[Any, ...]
     """Return the status documents of the kernel's other hosts, as builtins, or why there are none."""
     if not identities or threading.current_thread() is not threading.main_thread():
         return (), NO_ROUTER
-    kinds, limit_s = (elsewhere.QUESTION_TYPE, elsewhere.ANSWER_TYPE), elsewhere.ANSWER_LIMIT_S
-    answer = _answer_to(kernel, identities, elsewhere.StatusQuestion(), kinds, limit_s)
+    kinds, limit_s = (remote_status.QUESTION_TYPE, remote_status.ANSWER_TYPE), remote_status.ANSWER_LIMIT_S
+    answer = _answer_to(kernel, identities, remote_status.StatusQuestion(), kinds, limit_s)
     return ((), _unheard(limit_s)) if answer is None else (tuple(answer["documents"]), "")
 
 

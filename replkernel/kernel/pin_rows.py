@@ -52,18 +52,18 @@ def pin_rows(
     that of the process on replica `here`, `lost` its tombstones by their ids, and `awaits` tells of a name
     whether it is bound to nothing because its value waits to be rebuilt.
     """
-    graves = _Graves(here, namespace, lost, awaits)
+    tombstones = _Tombstones(here, namespace, lost, awaits)
     rows: dict[tuple[Any, ...], Row] = {}
     for pin in held:
-        gone = graves.stand_for(pin)
-        if not (gone and graves.given_up(pin)):
+        gone = tombstones.stand_for(pin)
+        if not (gone and tombstones.given_up(pin)):
             why = (LOST_HERE if gone else "") + pin.reason
-            rows.setdefault((*_key(pin), pin.reason), _row(pin, graves.where(pin), why))
+            rows.setdefault((*_key(pin), pin.reason), _row(pin, tombstones.where(pin), why))
     told = {key[:-1] for key in rows}
     for replica, pin in doubts:
         why = LOST_HERE if replica == here else f"On replica {replica}: "
         if _key(pin) not in told:
-            rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
+            rows.setdefault(_key(pin), _row(pin, tombstones.where(pin), why + pin.reason))
     return _folded(list(dict.fromkeys(rows.values())))
 
 
@@ -92,11 +92,11 @@ def pins_now(
     awaits: Callable[[str], bool],
 ) -> list[Pin]:
     """Return the pins of the state by the variables that have their objects now, as `pin_rows` names them."""
-    graves = _Graves(here, namespace, lost, awaits)
+    tombstones = _Tombstones(here, namespace, lost, awaits)
     return [
-        replace(pin, name=graves.variable(pin))
+        replace(pin, name=tombstones.variable(pin))
         for pin in held
-        if not (graves.stand_for(pin) and graves.given_up(pin))
+        if not (tombstones.stand_for(pin) and tombstones.given_up(pin))
     ]
 
 
@@ -108,7 +108,7 @@ def _row(pin: Pin, where: str, why: str) -> Row:
     return Row(where, pin.type_name, str(pin.replica), str(pin.shown_cell), why)
 
 
-class _Graves:
+class _Tombstones:
     """The tombstones of this process, which is of replica `here`, by the pins that they have."""
 
     def __init__(

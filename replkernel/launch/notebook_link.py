@@ -32,14 +32,14 @@ Start: TypeAlias = Literal["new", "again", "restart"]
 
 
 class Opener(msgspec.Struct, frozen=True):
-    """The process that started the door, named as no later one can be (`started`: clock ticks since boot)."""
+    """The process that started the proxy, named as no later one is (`started`: clock ticks since boot)."""
 
     pid: int
     started: int
 
 
 class NotebookLink(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A notebook's kernel. `closed`: the wall clock's time at which `opener` ended the door, 0 before."""
+    """A notebook's kernel. `closed`: the wall clock's time at which `opener` ended the proxy, 0 before."""
 
     path: str
     kernel_id: str

@@ -1,4 +1,4 @@
-"""How the ground of one host differs from that of another: Python, packages, the working directory.
+"""How the environment of one host differs from that of another: Python, packages, the working directory.
 
 Pure: words only. Law: what a host has beyond the other is no difference, for no notebook misses it.
 """

@@ -79,14 +79,14 @@ class StateCapture:
         """Whether what lies on a GPU may be rebuilt now."""
         self._shipper = Shipper(cache, inline_bytes_max, self.devices)
         prover = Prover(held, cache)
-        self._faith = prover.faith
+        self._verification = prover.verification
         self._leaving = Leaving(held)
         self.unstored = Unstored(room)
         """What the object store has no room for."""
         self._changes = Changes(
             held,
             self._leaving,
-            self._faith,
+            self._verification,
             self._shipper,
             UserNames(names or Names(namespace), ignore),
             self.unstored,
@@ -165,13 +165,13 @@ class StateCapture:
     def unfaithful(self) -> tuple[Unfaithful, ...]:
         """Return the components that were rebuilt here otherwise than captured."""
         with self._replica_state.lock:
-            return self._faith.unfaithful
+            return self._verification.unfaithful
 
     @property
     def unproven(self) -> int:
         """Return how many components were rebuilt here without a proof."""
         with self._replica_state.lock:
-            return self._faith.unproven
+            return self._verification.unproven
 
     def withheld(self) -> list[ComponentRecord]:
         """Return what waits because it lies on GPUs, and no cell with a lease runs here."""
@@ -290,7 +290,7 @@ class StateCapture:
             if delta.mark <= held.mark:
                 return
             held.table.apply(delta, own=False)
-            self._faith.forget([*delta.dropped, *(record.cid for record in delta.components)])
+            self._verification.forget([*delta.dropped, *(record.cid for record in delta.components)])
             held.mark = delta.mark
             self._inherited, held.owed = (delta.unaudited, delta.execution_count), ()
             self._checked = delta.execution_count

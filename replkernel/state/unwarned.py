@@ -10,7 +10,13 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 
-_IGNORED = ("ignore", None, Warning, None, 0)
+
+class _Ignored(tuple[object, ...]):
+    """A filter that is equal to itself alone."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 @contextlib.contextmanager
@@ -20,10 +26,10 @@ def unwarned() -> Iterator[None]:
     if type(filters) is not list:
         yield
         return
-    filters.insert(0, _IGNORED)
+    ignored = _Ignored(("ignore", None, Warning, None, 0))
+    filters.insert(0, ignored)
     try:
         yield
     finally:
-        at = next((index for index, one in enumerate(filters) if one is _IGNORED), None)
-        if at is not None:
-            del filters[at]
+        with contextlib.suppress(ValueError):
+            filters.remove(ignored)  # One step, so another thread's filter is never taken for ours.

@@ -43,12 +43,13 @@ class SharedCell(msgspec.Struct, frozen=True):
 def metadata_of(code: str, cells: Sequence[SharedCell]) -> dict[str, Any] | None:
     """Return what goes with the cell that holds this code; None where none does, or nobody knows which.
 
-    Whoever sends a cell has marked it as running before. Of several that run it is the first one: they are
-    sent in the order of the notebook, and the mark goes when one has ended.
+    Whoever sends a cell has marked it as running before. Of several that run it is the first, for they are
+    sent in the order of the notebook, and the mark goes when one has ended. If they ask for different things,
+    nobody knows which.
     """
     holders = [cell for cell in cells if cell.source == code]
     running = [cell for cell in holders if cell.running]
-    if running:
+    if running and all(cell.wanted == running[0].wanted for cell in running):
         found = running[0]
     elif len(holders) == 1:
         (found,) = holders

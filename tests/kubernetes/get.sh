@@ -49,7 +49,7 @@ quietly "${apt[@]}" update
 if [ ! -x bin/etcd ] || [ ! -d root/usr/share/go-1.19 ]; then
   say "Fetching etcd and Go (90 MB) …"
   unpack packages root etcd-server golang-1.19-go golang-1.19-src rsync libpopt0 libxxhash0
-  cp root/usr/bin/etcd bin/
+  cp root/usr/bin/etcd bin/.new && mv bin/.new bin/etcd
 fi
 if [ ! -x containers/usr/bin/containerd ]; then
   say "Fetching containerd, runc and networks for containers (36 MB) …"
@@ -78,7 +78,9 @@ for part in $parts; do
   say "Building $part …"
   # Without the clouds of vendors, which are a third of it.
   quietly make GOFLAGS=-tags=providerless WHAT="cmd/$part"
-  cp "_output/bin/$part" "$place/bin/" 2> /dev/null || cp "_output/local/go/bin/$part" "$place/bin/"
+  # Put there by a rename: who is killed in the middle of a copy leaves nothing that looks built.
+  cp "_output/bin/$part" "$place/bin/.new" 2> /dev/null || cp "_output/local/go/bin/$part" "$place/bin/.new"
+  mv "$place/bin/.new" "$place/bin/$part"
 done
 # What was only needed for it: 3 GB.
 rm -rf "$place/cache" "$place/go" "$source/_output"

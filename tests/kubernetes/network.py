@@ -53,7 +53,7 @@ class Network:
 
     def _run(self, cluster: Cluster) -> None:
         while not self._over.is_set():
-            with contextlib.suppress(TimeoutError, OSError, ValueError, struct.error):
+            with contextlib.suppress(TimeoutError, OSError, ValueError, struct.error, IndexError):
                 asked, who = self._socket.recvfrom(512)
                 self._socket.sendto(answer(asked, cluster), who)
 

@@ -1,4 +1,4 @@
-"""Clients without the key at the sockets for other machines: they hold neither memory nor the door.
+"""Clients without the key at the sockets for other machines: they hold neither memory nor the listener.
 
 A huge frame announced before the handshake is over, many silent connections, and both at once beside a client
 that has the key. Agents and kernel processes listen by the same two ways, which are what is attacked here.
@@ -71,9 +71,9 @@ class Listener:
     def __init__(self) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(zmq.ROUTER)
-        self.door = FarListener(Reach())
-        self.endpoint = self.door.open(self.socket)
-        self.door.guard()
+        self.listener = FarListener(Reach())
+        self.endpoint = self.listener.open(self.socket)
+        self.listener.guard()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._echo)
         self._thread.start()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.again import MOST, MOST_MODULES, chosen, refusal
 
-E2E, UNIT = "tests/e2e/test_live.py::test_a[b::c]", "tests/unit/test_spelling.py::test_d"
+E2E, UNIT = "tests/e2e/test_live.py::test_a[b::c]", "tests/unit/test_again.py::test_d"
 
 
 def test_those_below_the_folders_are_chosen_and_no_others() -> None:
@@ -32,7 +32,7 @@ def test_a_damaged_cache_is_an_error(text: str) -> None:
         ([f"tests/unit/test_{number}.py::test_a" for number in range(MOST_MODULES)], ""),
         ([f"tests/unit/test_{number}.py::test_a" for number in range(MOST_MODULES + 1)], "that is no chance"),
         ([], "No test is known to have failed"),
-        ([E2E, "tests/unit/test_spelling.py"], "tests/unit/test_spelling.py could not be read"),
+        ([E2E, "tests/unit/test_again.py"], "tests/unit/test_again.py could not be read"),
     ],
 )
 def test_many_failures_and_modules_that_do_not_load_are_no_chance(failed: list[str], why: str) -> None:

@@ -48,6 +48,11 @@ class Followers implements vscode.Disposable {
       }),
       vscode.window.onDidChangeActiveNotebookEditor(() => {
         this._changed.fire();
+      }),
+      vscode.workspace.onDidChangeConfiguration(change => {
+        if (change.affectsConfiguration('replkernel.python')) {
+          this.restart();
+        }
       })
     ];
     vscode.workspace.notebookDocuments.forEach(notebook => {
@@ -65,11 +70,20 @@ class Followers implements vscode.Disposable {
     vscode.workspace.notebookDocuments.forEach(notebook => {
       this._follow(notebook);
     });
+    this._changed.fire();
   }
 
   private _follow(notebook: vscode.NotebookDocument): void {
     const { uri, notebookType, isUntitled } = notebook;
-    if (notebookType !== NOTEBOOK || uri.scheme !== 'file' || isUntitled || !isReplicated(notebook)) {
+    if (notebookType !== NOTEBOOK || uri.scheme !== 'file' || isUntitled) {
+      return;
+    }
+    if (!isReplicated(notebook)) {
+      if (this._byPath.has(uri.fsPath)) {
+        this._byPath.get(uri.fsPath)?.dispose();
+        this._byPath.delete(uri.fsPath);
+        this._changed.fire();
+      }
       return;
     }
     if (!this._byPath.has(uri.fsPath)) {

@@ -7,6 +7,7 @@ import { Known } from './told';
 /** So long after its end it is started again, the longer the more often it ended without a word. */
 const AGAIN_MS = [1_000, 5_000, 30_000];
 const LINE_CHARS_MAX = 4 * 1024 * 1024;
+const COMPLAINT_CHARS_MAX = 4_000;
 
 /** Return the command that tells of a notebook. */
 export function commandOf(python: string, notebook: string): [program: string, ...rest: string[]] {
@@ -33,18 +34,25 @@ export class Follower {
 
   private _start(): void {
     const [program, ...rest] = this._command;
-    const process = spawn(program, rest, { stdio: ['pipe', 'pipe', 'ignore'], shell: false });
+    const process = spawn(program, rest, { stdio: ['pipe', 'pipe', 'pipe'], shell: false });
     this._process = process;
     this._rest = '';
     process.stdout.setEncoding('utf8').on('data', (text: string) => {
       this._read(text);
     });
     process.stdin.on('error', () => undefined);
+    let complaint = '';
+    process.stderr.setEncoding('utf8').on('data', (text: string) => {
+      complaint = (complaint + text).slice(-COMPLAINT_CHARS_MAX);
+    });
     process.once('error', (error: Error) => {
       this.known.trouble = `replkernel follow: ${error.message}`;
       this._ended();
     });
-    process.once('exit', () => {
+    process.once('exit', (code: number | null) => {
+      if (code !== 0 && complaint !== '') {
+        this.known.trouble = `replkernel follow: ${complaint.trim().split('\n').pop() ?? ''}`;
+      }
       this._ended();
     });
   }

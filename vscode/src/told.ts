@@ -98,6 +98,14 @@ export class Known {
     for (const execution of line.executions ?? []) {
       this.note(execution);
     }
+    if (this.state !== 'live') {
+      // Who would tell of them has gone: no clock goes on for a cell that nobody runs any more.
+      for (const [cell, { state }] of this.cells) {
+        if (state !== 'done') {
+          this.cells.delete(cell);
+        }
+      }
+    }
     return true;
   }
 

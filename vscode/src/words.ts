@@ -72,7 +72,7 @@ function waitingInWords(run: Execution): string {
 /** Write the side bar's tree. */
 export function treeOf(known: Known): Entry[] {
   if (known.kernelId === '' && known.hosts.length === 0) {
-    return [];
+    return known.trouble === '' ? [] : [entry('replkernel', known.trouble, 'warning')];
   }
   return [gpus(known), replicas(known), hosts(known)];
 }

@@ -37,6 +37,16 @@ test('a line changes what it names and leaves the rest', () => {
     assert.equal(known.cells.get('c1').msg_id, 'm2', 'an earlier run of the cell says nothing any more');
 });
 
+test('a kernel that is gone runs no cell, and what went wrong is shown', () => {
+    const known = new Known();
+    known.take(line({ afresh: true, state: 'live', executions: [run({ state: 'running', ended_at: null })] }), 0);
+    known.take(line({ state: 'rests', holdings: [] }), 1);
+    assert.equal(known.cells.size, 0);
+    const silent = new Known();
+    silent.trouble = 'replkernel follow: spawn replkernel ENOENT';
+    assert.match(JSON.stringify(treeOf(silent)), /ENOENT/);
+});
+
 test('what is not understood changes nothing', () => {
     const known = new Known();
     for (const text of ['', 'null', '{"kernel_id": 3}', '[1]', 'Traceback']) {

@@ -16,7 +16,7 @@ class EventEmitter {
 }
 
 const events = Object.fromEntries(
-    ['open', 'change', 'close', 'active'].map(name => [name, new EventEmitter()])
+    ['open', 'change', 'close', 'active', 'settings'].map(name => [name, new EventEmitter()])
 );
 const state = { providers: [], trees: [], commands: new Map(), edits: [], answer: undefined, settings: {} };
 
@@ -77,6 +77,7 @@ const vscode = {
             return true;
         },
         getConfiguration: () => ({ get: (name, otherwise) => state.settings[name] ?? otherwise }),
+        onDidChangeConfiguration: events.settings.event,
         onDidChangeNotebookDocument: events.change.event,
         onDidCloseNotebookDocument: events.close.event,
         onDidOpenNotebookDocument: events.open.event

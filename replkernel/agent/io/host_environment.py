@@ -65,7 +65,7 @@ def at_home(spec: KernelSpec, env: Mapping[str, str], *, far: bool) -> KernelSpe
     return spec if python == spec.python else msgspec.structs.replace(spec, python=python)
 
 
-class Grounds:
+class HostEnvironments:
     """Looks at interpreters; what has been seen is kept until a directory of packages changes."""
 
     def __init__(self) -> None:

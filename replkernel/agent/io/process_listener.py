@@ -1,4 +1,4 @@
-"""The door for kernel processes: each proves itself by the token of its birth and speaks to its own keeper.
+"""Listens for kernel processes: each proves itself by the token of its birth and speaks to its own keeper.
 
 Law: a process that has been replaced, or whose replica is not kept here any more, is told to end.
 """

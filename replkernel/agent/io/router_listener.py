@@ -1,4 +1,4 @@
-"""The door for routers and the command line: who each peer is, and which wishes reach which kernel.
+"""Listens for routers and the command line: who each peer is, and which wishes reach which kernel.
 
 Law: nobody is served before he has shown the agent's token; a router speaks for its own kernel alone.
 """
@@ -19,7 +19,7 @@ import msgspec
 from replkernel.agent.core import events as fact
 from replkernel.agent.io.admission import Admission
 from replkernel.agent.io.cell_limits import CellLimits
-from replkernel.agent.io.host_environment import Grounds, at_home
+from replkernel.agent.io.host_environment import HostEnvironments, at_home
 from replkernel.agent.io.host_kernel import HostKernel
 from replkernel.agent.io.peers import PeerSocket
 from replkernel.agent.io.watch import ProcessWatch
@@ -104,7 +104,7 @@ class RouterListener:
         self._kernels = kernels
         self._document = document
         self._on_change = on_change
-        self._grounds = Grounds()
+        self._host_environments = HostEnvironments()
         self.limits = CellLimits(None, "nobody has looked for cgroups yet")
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket = PeerSocket(path, RouterToAgent, self._receive, self._nonsense, self._drop)
@@ -189,13 +189,13 @@ class RouterListener:
     def _look_around(self, identity: bytes, peer: RouterPeer, message: DescribeGround | InstallHere) -> str:
         """Have this host looked at, or something installed on it, and the router told."""
         if not message.kernel_id == message.spec.kernel_id == peer.kernel_id:
-            return f"A router of kernel {peer.kernel_id} asked about the ground of {message.spec.kernel_id}."
+            return f"The router of {peer.kernel_id} asked about the environment of {message.spec.kernel_id}."
 
         async def answer() -> None:
             if isinstance(message, DescribeGround):
-                self.send(identity, await self._grounds.describe(message))
+                self.send(identity, await self._host_environments.describe(message))
             else:
-                self.send(identity, await self._grounds.install(message))
+                self.send(identity, await self._host_environments.install(message))
 
         task = asyncio.get_running_loop().create_task(answer())
         self._tasks.add(task)

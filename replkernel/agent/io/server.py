@@ -1,4 +1,4 @@
-"""The agent's parts put together: its kernels, its zygotes and its two doors, until it is time to go.
+"""The agent's parts put together: its kernels, its zygotes and its two listeners, until it is time to go.
 
 Law: it ends by itself only when no kernel and no router needs it.
 """
@@ -175,7 +175,7 @@ class AgentServer:
             self.finished.set()
 
     async def close(self) -> None:
-        """Close doors, Raft members and zygotes; kernel processes and files stay."""
+        """Close listeners, Raft members and zygotes; kernel processes and files stay."""
         await self.kernels.leave()
         self.spawner.close()
         self._routers.close()

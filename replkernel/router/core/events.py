@@ -79,7 +79,7 @@ class Undelivered(Happening, frozen=True):
 
 
 class AgentFound(Happening, frozen=True):
-    """A host's agent has been found (`far`: elsewhere) and its link is open; `token` opens its door."""
+    """A host's agent has been found (`far`: elsewhere) and its link is open; `token` is the way in."""
 
     host: HostName
     token: str

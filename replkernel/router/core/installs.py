@@ -93,12 +93,12 @@ class Installs:
             return []
         effects: list[Effect] = []
         for other in of.others:
-            ground = of.host_environments.get(other)
-            if ground is None or other in of.told:
+            environment = of.host_environments.get(other)
+            if environment is None or other in of.told:
                 continue
             if other in of.repeated:
-                of.told[other] = _repeated(other, of.repeated[other], own, ground)
-            elif _same(own, ground):
+                of.told[other] = _repeated(other, of.repeated[other], own, environment)
+            elif _same(own, environment):
                 of.told[other] = ""
             elif other not in of.repeating:
                 of.repeating.add(other)
@@ -162,10 +162,10 @@ def _same(own: GroundDescribed, other: GroundDescribed) -> bool:
     return not own.why and (own.python, own.packages) == (other.python, other.packages)
 
 
-def _repeated(host: HostName, ended: InstallEnded, own: GroundDescribed, ground: GroundDescribed) -> str:
+def _repeated(host: HostName, ended: InstallEnded, own: GroundDescribed, environment: GroundDescribed) -> str:
     last = next((line for line in reversed(ended.said.splitlines()) if line.strip()), "it said nothing")
-    left = differences(own.python, own.packages, ground.python, ground.packages)
-    still = f" It still has {left}." if left and not (own.why or ground.why) else ""
+    left = differences(own.python, own.packages, environment.python, environment.packages)
+    still = f" It still has {left}." if left and not (own.why or environment.why) else ""
     return f"Repeated on host {host}: {last.strip()}{still}"
 
 

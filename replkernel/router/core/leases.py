@@ -537,7 +537,7 @@ class Leases:
     def check_invariants(self) -> None:
         """Assert that no cell wishes for what it has, and the bounds."""
         self.held_leases.check_invariants()
-        has_wish = self.wish is None or self.held_leases.of_cell(self.wish.cell) is None
-        assert has_wish, "it has what it wishes for"
+        may_wish = self.wish is None or self.held_leases.of_cell(self.wish.cell) is None
+        assert may_wish, "it has what it wishes for"
         assert len(self._owed) <= OWED_MAX
         assert self.up or self._opened or self.wish is None or self.wish.fault, "a wish that nobody hears"

@@ -81,4 +81,6 @@ class MidCell:
 
 
 def _of(lease: GrantedLease) -> GpuAnswer:
+    if not lease.price_hour:
+        return GpuAnswer(gpus=lease.gpus)
     return GpuAnswer(gpus=lease.gpus, price_hour=lease.price_hour, currency=lease.currency)

@@ -31,7 +31,7 @@ from replkernel.router.io.connection import LINGER_MS, Ports
 from replkernel.router.io.links import (
     CONFIRM_MESSAGES,
     AgentLink,
-    Door,
+    ClientSocket,
     Socket,
     readable,
     receive,
@@ -80,7 +80,7 @@ class Driver:
         self._client_output = client_output
         self._left = left
         """What the router before this one left to do."""
-        self._door = Door()
+        self._client_socket = ClientSocket()
         self._log = log
         self._record = record
         self._search = search
@@ -192,7 +192,7 @@ class Driver:
             self._sources.listen(1, comings, self._from_comings)
         for turn, channel in enumerate(CHANNELS, start=2):
             take = partial(self._from_client, channel)
-            how = self._door.receive if channel == "shell" else receive
+            how = self._client_socket.receive if channel == "shell" else receive
             self._sources.listen(turn, self._ports.sockets[f"{channel}_port"], take, how)
         self._sources.listen(9, self._ports.sockets["iopub_port"], self._from_subscriber)
 
@@ -217,7 +217,7 @@ class Driver:
         except WireError as error:
             self._log.write(f"{error}; it was dropped ({channel})")
             return
-        connection = self._door.connection if channel == "shell" else None
+        connection = self._client_socket.connection if channel == "shell" else None
         self._client_output.heard(request, connection, time.monotonic())
         self._feed(request)
 

@@ -72,7 +72,7 @@ def receive(socket: Socket) -> list[bytes] | None:
     return frames
 
 
-class Door:
+class ClientSocket:
     """The receiving of clients' messages, which tells whose connection the last one came by."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Put one kernel's router together and run it.
 
-Law: the ports are bound before anything else is looked at, so that clients never meet a closed door; what
+Law: the ports are bound before anything else is looked at, so that clients never find them closed; what
 is wrong is said in one sentence, without a traceback.
 """
 

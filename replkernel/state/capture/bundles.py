@@ -1,4 +1,4 @@
-"""Sheaves: small variables that have not changed for a while, looked at together with one dump.
+"""Bundles: small variables that have not changed for a while, looked at together with one dump.
 
 As long as the stream of a bundle is the same, so is each of its members, and so is what they have in common.
 What a bundle shares with other units is seen in its memo, as with any unit; whoever finds that it shares

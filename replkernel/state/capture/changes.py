@@ -40,14 +40,14 @@ class Changes:
         self,
         replica_state: ReplicaState,
         leaving: Leaving,
-        faith: Verification,
+        verification: Verification,
         shipper: Shipper,
         names: UserNames,
         unstored: Unstored,
     ) -> None:
         self._replica_state = replica_state
         self._leaving = leaving
-        self._faith = faith
+        self._verification = verification
         self._shipper = shipper
         self.names = names.now
         """Returns the user's names in the order of the namespace, to which a subshell may be adding some."""
@@ -194,7 +194,7 @@ class Changes:
             replica_state.unhealed.pop(cid, None)
         with replica_state.lock:
             replica_state.table.apply(delta, own=True)
-            self._faith.forget([*delta.dropped, *shipped])
+            self._verification.forget([*delta.dropped, *shipped])
             replica_state.table.unbound.clear()
             replica_state.left.keep(self._leaving.waiting_names())
             replica_state.mark = max(replica_state.mark, delta.mark)

@@ -15,7 +15,7 @@ from replkernel.state.python.paths import type_name
 
 
 class Provenance:
-    """The provenance of one process's variables; `late` are the first cells of what was left to an audit."""
+    """Which cells made one process's variables; `late`: the first cells of what was left to an audit."""
 
     def __init__(self, namespace: Mapping[str, Any], table: ComponentTable) -> None:
         self._namespace = namespace

@@ -92,7 +92,7 @@ def survey_order(
     terms: Terms,
     unfinished: Collection[str],
 ) -> SurveyOrder:
-    """Return the survey_order of one survey; `unfinished` are names whose first dump had to give way."""
+    """Return the order in which one survey looks; `unfinished` are names whose first dump had to give way."""
     untouched: list[str] = []
     atoms: list[tuple[str, Known | None]] = []
     light: list[tuple[str, Known | None]] = []

@@ -17,7 +17,7 @@ from replkernel.state.restore.reached import Reached, classes_behind, reached
 
 
 class Leaving:
-    """Leaves components of one process's replica_state behind."""
+    """Leaves components of what one process holds behind."""
 
     def __init__(self, replica_state: ReplicaState) -> None:
         self._replica_state = replica_state

@@ -30,7 +30,7 @@ Wrong = list[tuple[ComponentRecord, Verdict]]
 
 
 class Prover:
-    """Proves rebuilt components for one process; `faith` is what it found. Runs on the main thread."""
+    """Proves rebuilt components for one process; `verification` is what it found. Runs on the main thread."""
 
     def __init__(self, replica_state: ReplicaState, cache: BlobCache) -> None:
         self._cache = cache
@@ -39,7 +39,7 @@ class Prover:
         self._baseline = replica_state.baseline
         self._lock = replica_state.lock
         self._drop_quietly = replica_state.drop_quietly
-        self.faith = Verification()
+        self.verification = Verification()
 
     def prove(self, rebuilder: Rebuilder, lost: Sequence[ComponentRecord]) -> Wrong:
         """Take the baseline of all that `rebuilder` did, and of what is `lost`; return what is unfaithful."""
@@ -101,7 +101,7 @@ class Prover:
             cause = loss_of(tombstones[0]).reason
             verdict = Verdict(Proof.UNFAITHFUL, verdict.differences, cause, tombstones)
         with self._lock:
-            self.faith.note(record.cid, verdict)
+            self.verification.note(record.cid, verdict)
         return verdict
 
     def _places_of(self, record: ComponentRecord, tombstones: tuple[Any, ...]) -> list[str]:
@@ -117,8 +117,8 @@ class Prover:
         names, namespace = self._table.owned_names(record), self._world.namespace
         survey = Survey(self._world, {})
         try:
-            burial = TombstoneMaker(record, origin, namespace, names, self._world.classes)
-            losses = burial.bury(verdict, self._drop_quietly, lambda name: survey.again([name]))
+            maker = TombstoneMaker(record, origin, namespace, names, self._world.classes)
+            losses = maker.bury(verdict, self._drop_quietly, lambda name: survey.again([name]))
         finally:
             survey.release()
         cids = dict.fromkeys([record.cid, *(self._table.owners.get(loss.name) for loss in losses)])
@@ -126,7 +126,7 @@ class Prover:
         self._baseline.forget_components([known.cid for known in touched])
         self.take_baseline(touched, {})
         with self._lock:
-            self.faith.condemn(record.cid, losses)
+            self.verification.condemn(record.cid, losses)
         told = dict.fromkeys(loss.path or loss.name for loss in losses)
         return Failure(record.cid, tuple(told), shorten(losses[0].reason if losses else verdict.sentence()))
 
@@ -136,11 +136,11 @@ class Prover:
         """Enter what a user's own way to copy spoils, to be tried again; `values` are what was made of it."""
         names, namespace = self._table.owned_names(record), self._world.namespace
         values = namespace if values is None else values
-        burial = TombstoneMaker(record, origin, values, names, self._world.classes)
-        losses = burial.of_hooks(verdict)
+        maker = TombstoneMaker(record, origin, values, names, self._world.classes)
+        losses = maker.of_hooks(verdict)
         if losses:
             with self._lock:
-                self.faith.suspect(record.cid, losses)
+                self.verification.suspect(record.cid, losses)
 
     def take_back(self, records: Sequence[ComponentRecord]) -> None:
         """Unbind components again that stay pending."""

@@ -49,7 +49,7 @@ ACROSS = (
     "tests/e2e/test_status.py",
     "tests/e2e/test_server_configuration.py",
     "tests/e2e/test_configuration.py",
-    "tests/e2e/test_grounds.py",
+    "tests/e2e/test_host_environments.py",
     "tests/e2e/test_loadtest.py",
     "tests/e2e/test_bad_input.py",
     "tests/e2e/state",

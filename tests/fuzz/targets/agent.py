@@ -1,4 +1,4 @@
-"""What routers and kernel processes send to an agent, and its zygote, at the agent's own doors."""
+"""What routers and kernel processes send to an agent, and its zygote, at the agent's own listeners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUTERS, PROCESSES, ZYGOTE = range(3)
 
 
 class Anything:
-    """Stands in for what lies behind a door: whatever is asked of it is done, and is true."""
+    """Stands in for what lies behind a listener: whatever is asked of it is done, and is true."""
 
     current, ending, keeping, token, kernel_id = True, False, False, "token", KERNEL
     key, pid = b"", 1
@@ -83,8 +83,8 @@ class NoGrounds:
         return InstallEnded(KERNEL, asked.request, "")
 
 
-class Doors:
-    """An agent's two doors at sockets of their own; what one of them fails at is raised."""
+class Listeners:
+    """An agent's two listeners at sockets of their own; what one of them fails at is raised."""
 
     def __init__(self) -> None:
         logging.disable(logging.CRITICAL)
@@ -100,8 +100,8 @@ class Doors:
         self.processes: Any = ProcessListener("here", directory / "kernels", kernels, lambda _: b"{}")
         self.routers._grounds = NoGrounds()
         self.routers._welcome = lambda *_: None
-        for door in (self.routers, self.processes):
-            door._socket._on_message = self._noting(door._receive)
+        for listener in (self.routers, self.processes):
+            listener._socket._on_message = self._noting(listener._receive)
 
     def _noting(self, receive: Any) -> Any:
         def take(identity: bytes, message: object) -> None:
@@ -112,16 +112,16 @@ class Doors:
 
         return take
 
-    async def say(self, door: Any, frames: list[bytes]) -> None:
+    async def say(self, listener: Any, frames: list[bytes]) -> None:
         """Have a peer that proves itself send these."""
         self.failed = None
         for frame in frames:
-            door._socket._take([PEER, frame])
+            listener._socket._take([PEER, frame])
             if self.failed is not None:
                 raise self.failed
 
 
-_doors: list[Doors] = []
+_listeners: list[Listeners] = []
 GREETING = encode(RouterHello("token", KERNEL, "", 0))
 
 
@@ -134,20 +134,20 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Have a door take the pieces as messages, from somebody who has proved himself and from nobody."""
+    """Have a listener take the pieces as messages, from somebody who has proved himself and from nobody."""
     number, pieces = cut(data)
     if number % 3 == ZYGOTE:
         _take_reports(pieces)
         return
-    if not _doors:
-        _doors.append(Doors())
-    doors = _doors[0]
-    door = (doors.routers, doors.processes)[number % 3]
+    if not _listeners:
+        _listeners.append(Listeners())
+    listeners = _listeners[0]
+    listener = (listeners.routers, listeners.processes)[number % 3]
     first = [GREETING] if number % 3 == ROUTERS else [PROCESS_GREETING]
-    doors.loop.run_until_complete(doors.say(door, pieces))
-    doors.loop.run_until_complete(doors.say(door, first + pieces))
+    listeners.loop.run_until_complete(listeners.say(listener, pieces))
+    listeners.loop.run_until_complete(listeners.say(listener, first + pieces))
     if number % 3 == ROUTERS:
-        doors.routers._drop(PEER)
+        listeners.routers._drop(PEER)
 
 
 PROCESS_GREETING = next(message for message in packed(KernelToAgent) if b"KernelHello" in message).replace(

@@ -1,4 +1,4 @@
-"""Hosts on other machines: which settings name them, what is started where, and what opens their doors."""
+"""Hosts on other machines: which settings name them, what is started where, and what lets us in there."""
 
 from __future__ import annotations
 

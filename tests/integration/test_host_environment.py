@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from replkernel.agent.io.host_environment import Grounds, at_home, directory_trouble
+from replkernel.agent.io.host_environment import HostEnvironments, at_home, directory_trouble
 from replkernel.protocol.agent_to_router import GroundDescribed
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.router_to_agent import DescribeGround, InstallHere
 from replkernel.records import KernelId
-from tests.e2e.test_grounds import environment
+from tests.e2e.test_host_environments import environment
 
 
 def spec(python: str, cwd: str = "/") -> KernelSpec:
@@ -24,12 +24,12 @@ def spec(python: str, cwd: str = "/") -> KernelSpec:
     )
 
 
-async def describe(grounds: Grounds, of: KernelSpec) -> GroundDescribed:
+async def describe(grounds: HostEnvironments, of: KernelSpec) -> GroundDescribed:
     return await grounds.describe(DescribeGround(KernelId("k"), of))
 
 
 async def test_the_kernels_interpreter_is_asked_and_what_is_installed_later_is_seen(tmp_path: Path) -> None:
-    python, grounds = environment(tmp_path / "own", ("rk-toy", "2.0")), Grounds()
+    python, grounds = environment(tmp_path / "own", ("rk-toy", "2.0")), HostEnvironments()
     told = await describe(grounds, spec(str(python)))
     version = platform.python_version()  # The environment is made by this interpreter.
     assert (told.python, told.packages["rk-toy"], told.why, told.no_directory) == (version, "2.0", "", "")
@@ -44,7 +44,7 @@ async def test_the_kernels_interpreter_is_asked_and_what_is_installed_later_is_s
 
 
 async def test_an_interpreter_that_cannot_be_asked_and_a_missing_directory_are_told(tmp_path: Path) -> None:
-    told = await describe(Grounds(), spec("/bin/false", str(tmp_path / "absent")))
+    told = await describe(HostEnvironments(), spec("/bin/false", str(tmp_path / "absent")))
     assert "/bin/false cannot be asked" in told.why
     assert told.no_directory == f"the directory {tmp_path / 'absent'} is not there"
     (tmp_path / "file").touch()
@@ -56,7 +56,7 @@ async def test_an_installation_that_fails_says_what_pip_said(tmp_path: Path) -> 
     python = environment(tmp_path / "own")
     arguments = ("install", "--no-index", "--find-links", str(tmp_path), "rk-none")
     wish = InstallHere(KernelId("k"), spec(str(python), str(tmp_path)), 7, "pip", arguments)
-    ended = await Grounds().install(wish)
+    ended = await HostEnvironments().install(wish)
     assert (ended.request, ended.well) == (7, False)
     assert "rk-none" in ended.said
 
