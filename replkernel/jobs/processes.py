@@ -1,7 +1,8 @@
 """The processes of a job: how they are started, found again, signalled.
 
-Law: a process is a job's if its environment says so, whoever its parent is and whatever group it is in; so
-nothing of an attempt outlives it, also when its supervisor was killed. Others' processes are none.
+Law: a process is a job's if its environment says so, if it is in the session of the job's first process, or
+if a process of the job's has started it. So nothing of an attempt outlives it, also when its supervisor was
+killed, or a program has put its environment away. Others' processes are none.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from replkernel.jobs.words import PLACE, Order, checkpoint_of
+from replkernel.agent.io.death import STARTED, start_time, stat_fields
+from replkernel.hosts.places import this_machine
+from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of
 
 MARK = "REPLKERNEL_JOB"
 GPUS = "{gpus}"
@@ -21,6 +25,24 @@ TORCHRUN = "torchrun"
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
 _NOT_FOR_JOBS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
+
+
+class First(NamedTuple):
+    """A job's first process, which leads its session: its pid and when it started (0: there is none)."""
+
+    pid: int = 0
+    started: int = 0
+
+
+NOBODY = First()
+
+
+class _Seen(NamedTuple):
+    """A process that is not over."""
+
+    parent: int
+    session: int
+    started: int
 
 
 def command_with(command: tuple[str, ...], gpus: int) -> list[str]:
@@ -61,6 +83,7 @@ def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str,
         "REPLKERNEL_JOB_CHECKPOINT": str(checkpoint_of(order.directory, order.job)),
         "CUDA_VISIBLE_DEVICES": ",".join(order.gpus),
         "PYTHONUNBUFFERED": plain.get("PYTHONUNBUFFERED", "1"),
+        "SPT_NOENV": "1",  # setproctitle leaves the environment where it can be read.
     }
 
 
@@ -78,22 +101,50 @@ def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subpr
     )
 
 
-def members(place: Path) -> list[int]:
+def boot() -> str:
+    """Return what tells this life of the machine, or of the container, from those before."""
+    return f"{this_machine()} {start_time(1)}"
+
+
+def first_of(record: Record) -> First:
+    """Return the first process that a record names, none where its pid may be another's by now."""
+    return First(record.pid, record.started) if record.pid and record.boot == boot() else NOBODY
+
+
+def members(place: Path, first: First = NOBODY) -> list[int]:
     """Return the pids of all processes of the job that has this directory, but for its supervisor."""
-    mark = f"{PLACE}={place}".encode()
-    found = []
+    seen = _all()
+    found = {pid for pid in seen if _is_marked(pid, f"{PLACE}={place}".encode())}
+    leader = seen.get(first.pid)
+    if first.pid and (leader is None or leader.started == first.started):
+        found |= {pid for pid, it in seen.items() if it.session == first.pid and it.started >= first.started}
+    children: dict[int, list[int]] = {}
+    for pid, it in seen.items():
+        children.setdefault(it.parent, []).append(pid)
+    left = list(found)
+    while left:
+        fresh = set(children.get(left.pop(), ())) - found
+        found |= fresh
+        left += fresh
+    return sorted(found)
+
+
+def _all() -> dict[int, _Seen]:
+    """Return all processes that are not over, but for this one."""
+    seen = {}
     for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0") and not _is_over(name):
-                found.append(int(name))
-    return found
+        if name.isdecimal() and int(name) != os.getpid():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                fields = stat_fields(int(name))
+                if fields[0] not in (b"Z", b"X"):
+                    seen[int(name)] = _Seen(int(fields[1]), int(fields[3]), int(fields[STARTED]))
+    return seen
 
 
-def _is_over(name: str) -> bool:
-    """Tell whether a process is a zombie."""
-    return Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+def _is_marked(pid: int, mark: bytes) -> bool:
+    with contextlib.suppress(OSError):
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
 
 
 def catches(pid: int, signum: signal.Signals) -> bool:

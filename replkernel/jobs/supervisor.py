@@ -55,12 +55,13 @@ class Supervisor:
         self._record = place.record()
         self._fifo = os.open(place.directory / WAKE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._program: subprocess.Popen[bytes] | None = None
+        self._first = processes.first_of(self._record)
         self._number = 0
         self._asked_at: float | None = None
         self._agent_at = time.monotonic() + AGENT_LOOK_S
         self._agent: AgentStart | None = None
         order = place.order()
-        left = order is not None and bool(processes.members(place.directory))
+        left = order is not None and bool(self._members())
         self._life = Life(order if left else None, time.monotonic())
 
     def run(self) -> None:
@@ -105,17 +106,20 @@ class Supervisor:
             self._do(self._life.saved(now))
         if self._life.lives and self._is_over():
             code = self._program.returncode if self._program is not None else None
-            self._program, self._asked_at = None, None
+            self._program, self._first, self._asked_at = None, processes.NOBODY, None
             self._do(self._life.ended(code, _how(code), now))
         if self._agent_at <= now:
             self._agent_at = now + AGENT_LOOK_S
             self._look_for_agent()
 
+    def _members(self) -> list[int]:
+        return processes.members(self._place.directory, self._first)
+
     def _is_over(self) -> bool:
         """Tell whether the program has ended; what it has left behind is ended with it."""
         if self._program is not None and self._program.poll() is None:
             return False
-        left = processes.members(self._place.directory)
+        left = self._members()
         if left and self._program is not None:
             processes.send(left, signal.SIGKILL)
         return not left
@@ -153,9 +157,9 @@ class Supervisor:
                 case Ask():
                     self._ask()
                 case End():
-                    processes.send(processes.members(self._place.directory), signal.SIGTERM)
+                    processes.send(self._members(), signal.SIGTERM)
                 case Kill():
-                    processes.send(processes.members(self._place.directory), signal.SIGKILL)
+                    processes.send(self._members(), signal.SIGKILL)
                 case Say():
                     self._say(act)
 
@@ -175,30 +179,28 @@ class Supervisor:
             return
         finally:
             os.close(log)
+        self._first = processes.First(self._program.pid, start_time(self._program.pid))
         self._say(Say("running"))
 
     def _ask(self) -> None:
         """Ask for a checkpoint: by the file that the API looks at, by the signal where there is a handler."""
         self._place.set_number(ASKED, self._number)
         self._asked_at = time.time()
-        listening = [
-            pid for pid in processes.members(self._place.directory) if processes.catches(pid, signal.SIGUSR1)
-        ]
+        listening = [pid for pid in self._members() if processes.catches(pid, signal.SIGUSR1)]
         processes.send(listening, signal.SIGUSR1)
         hears = bool(listening) or bool(self._place.number(LISTENS))
         self._do(self._life.heard(hears, time.monotonic()))
 
     def _say(self, word: Say, order: Order | None = None) -> None:
         order = order or self._life.order
-        pid = self._program.pid if self._program is not None else 0
         self._record = Record(
             self._number,
             order.attempt if order is not None else 0,
             word.state,
             word.said[:1000],
-            pid,
-            start_time(pid) if pid else 0,
+            *self._first,
             self._record.log_base,
+            processes.boot(),
         )
         self._place.write(self._record)
         wake(self._place.directory.parent / WAKE)

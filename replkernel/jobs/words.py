@@ -62,7 +62,7 @@ class Order(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """How a job stands, by its supervisor, as of the order `number`; `log_base`: bytes of the log put aside.
 
-    `pid` and `started` name the first process of the program (0: there is none).
+    `pid` and `started` name the first process of the program (0: there is none), on the machine `boot`.
     """
 
     number: int = 0
@@ -72,6 +72,7 @@ class Record(msgspec.Struct, frozen=True):
     pid: int = 0
     started: int = 0
     log_base: int = 0
+    boot: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -1,0 +1,74 @@
+"""Which processes are a job's: those that hide from it too, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.agent.io.death import start_time
+from replkernel.jobs import processes
+from replkernel.jobs.processes import First, first_of, members
+from replkernel.jobs.words import Order, Record
+
+SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
+LEAVES = f"""
+import subprocess, sys, time
+subprocess.Popen([sys.executable, '-c', {SLEEPS!r}], start_new_session=True, env={{}})
+time.sleep(600)
+"""
+Starting = Callable[..., "tuple[subprocess.Popen[bytes], Path]"]
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[Starting]:
+    """Start a job's program; it is up when this returns."""
+    begun: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def start(*command: str) -> tuple[subprocess.Popen[bytes], Path]:
+        place = tmp_path / "place"
+        place.mkdir()
+        order = Order(1, "j", 1, ("GPU-1",), command, str(tmp_path))
+        reads, writes = os.pipe()
+        begun.append((processes.start(order, os.environ, place, writes), place))
+        os.close(writes)
+        assert os.read(reads, 2) == b"up"
+        os.close(reads)
+        return begun[-1]
+
+    yield start
+    for program, place in begun:
+        for pid in members(place, First(program.pid, start_time(program.pid))):
+            os.kill(pid, 9)
+        program.wait()
+
+
+def test_a_program_that_has_put_its_environment_away_is_the_job_s(starting: Starting) -> None:
+    program, place = starting("/usr/bin/env", "-i", sys.executable, "-c", SLEEPS)
+    assert members(place) == [], "it cannot be found by its environment"
+    assert members(place, First(program.pid, start_time(program.pid))) == [program.pid]
+
+
+def test_what_a_process_of_the_job_starts_is_the_job_s_in_whatever_session(starting: Starting) -> None:
+    program, place = starting(sys.executable, "-c", LEAVES)
+    first, second = members(place)
+    assert first == program.pid and os.getsid(second) == second
+
+
+def test_a_pid_that_is_another_s_by_now_is_not_the_job_s(starting: Starting) -> None:
+    program, place = starting("/usr/bin/env", "-i", sys.executable, "-c", SLEEPS)
+    started = start_time(program.pid)
+    assert members(place, First(program.pid, started - 1)) == []
+    told = Record(1, 1, "running", "", program.pid, started, boot=processes.boot())
+    assert first_of(told) == First(program.pid, started)
+    before = Record(1, 1, "running", "", program.pid, started, boot="the life of the machine before this")
+    assert first_of(before) == First()
+
+
+def test_setproctitle_is_asked_to_leave_the_environment() -> None:
+    order = Order(1, "j", 1, ("GPU-1",), ("x",), "/w")
+    assert processes.environment({}, order, Path("/p"))["SPT_NOENV"] == "1"
