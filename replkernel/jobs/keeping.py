@@ -90,7 +90,7 @@ class JobKeeping:
         self._live = {name for name, place in self._places.items() if _is_live(place)}
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
         self._spawned_at: dict[str, float] = {}
-        self._awaits = self._up = False
+        self._awaits = self._up = self._ending = False
         self._changed_at = self._loop.time()
         """When the scheduler came or went."""
         self._channel: SchedulerChannel | None = None
@@ -119,12 +119,17 @@ class JobKeeping:
         if self._channel is not None:
             await self._channel.close()
 
-    def stop_all(self) -> None:
-        """Have every job saved and stopped; the scheduler starts it again where it can."""
+    def stop_all(self) -> float:
+        """Have every job saved and stopped, and start none; return in how many seconds they are off.
+
+        The scheduler starts them again where it can.
+        """
+        self._ending = True
         for name in list(self._live):
             order = self._places[name].order()
             if order is not None and order.runs:
                 self._stop(name, order, STOP_S, saves=True)
+        return STOP_S
 
     # -- turn by turn ---------------------------------------------------------------------------------
 
@@ -160,7 +165,9 @@ class JobKeeping:
 
     async def _supervise(self, name: str, place: JobPlace) -> None:
         now = self._loop.time()
-        if not self._up or now - self._changed_at < HEARD_S:
+        order = place.order()
+        heard = self._up and now - self._changed_at >= HEARD_S
+        if not heard and (order is None or order.runs):  # What is to stop may do so at once.
             return
         if not _is_live(place) or now - self._spawned_at.get(name, float("-inf")) < SPAWN_S_MIN:
             return
@@ -258,7 +265,8 @@ class JobKeeping:
     def _take(self, message: FromScheduler) -> None:
         match message:
             case StartJob():
-                self._start(message)
+                if not self._ending:  # The scheduler sees our end, and starts it elsewhere.
+                    self._start(message)
             case StopJob(job, attempt, within_s, saves):
                 place = self._places.get(job)
                 order = None if place is None else place.order()

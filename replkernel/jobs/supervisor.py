@@ -19,7 +19,7 @@ from pathlib import Path
 
 from replkernel.agent.io.death import start_time
 from replkernel.agent.io.start import Start as AgentStart
-from replkernel.agent.io.start import agent_holds_lock, begin, lives_elsewhere
+from replkernel.agent.io.start import agent_holds_lock, begin, is_stopped, lives_elsewhere
 from replkernel.jobs import processes
 from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
 from replkernel.jobs.words import (
@@ -144,7 +144,9 @@ class Supervisor:
             self._agent = None
         env = dict(os.environ)
         with contextlib.suppress(OSError):
-            if not agent_holds_lock(self._host, env) and not lives_elsewhere(self._host, env):
+            if agent_holds_lock(self._host, env) or lives_elsewhere(self._host, env):
+                return
+            if not is_stopped(self._host, env):
                 self._agent = begin(self._host, env)
 
     # -- what it does ---------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 from replkernel.agent.io.lookup import stop_agent
+from replkernel.agent.io.start import is_stopped
+from replkernel.jobs.words import JobPlace
 from tests.support import training
 from tests.support.scheduler_service import Service
 
@@ -220,6 +222,23 @@ def test_a_job_is_held_goes_on_and_is_stopped(world: World) -> None:
     assert world.ended(name)["state"] == "stopped"
     assert name in world.said("list")
     assert world.leases() == []
+
+
+def test_an_agent_that_is_stopped_has_its_jobs_save_and_leave_first(world: World, loss: str) -> None:
+    name = world.run("--gpus", "2", pace_s=0.3)
+    world.trains(name, 3)
+    ((_, _, worker),) = world.begun(name)
+    assert stop_agent(HOST, os.environ)
+    assert JobPlace(world.place(name)).record().state == "stopped"
+    assert not Path(f"/proc/{worker}").exists()
+    world.agent.wait()
+    assert is_stopped(HOST, os.environ), "a supervisor would start it again"
+    world.agent = world._agent()
+    assert world.ended(name)["state"] == "done"
+    assert world.log(name).strip().splitlines()[-1] == loss
+    _, (saved, _, _) = world.begun(name)
+    assert saved >= 3
+    assert not is_stopped(HOST, os.environ)
 
 
 def test_a_program_that_fails_is_tried_again_and_then_given_up(world: World) -> None:

@@ -31,7 +31,7 @@ from replkernel.agent.io.lookup import agent_dir
 from replkernel.agent.io.pretended import forget_pretended, pretended_gpus
 from replkernel.agent.io.server import AgentServer
 from replkernel.agent.io.socket_places import make_places
-from replkernel.agent.io.start import LOG_BYTES_MAX, READY, SETTLED
+from replkernel.agent.io.start import LOG_BYTES_MAX, READY, SETTLED, STOPPED
 from replkernel.errors import ReplkernelError
 from replkernel.hosts.far_sockets import new_keys
 from replkernel.hosts.hosts_secret import agent_keys, agent_token, read_secret
@@ -105,6 +105,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     for private in (data_dir(env), directory):
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
+    (directory / STOPPED).unlink(missing_ok=True)
     sockets = make_places(options.name, env)
     shared = read_secret(env)
     token = secrets.token_hex(32) if shared is None else agent_token(shared, options.name)
@@ -121,7 +122,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     server.is_governed = announcer.is_up
     server.take_limits(find_limits(env))
     jobs = JobKeeping(options.name, directory, env, server.consider_idle)
-    server.has_jobs, server.stop_jobs = jobs.any, jobs.stop_all
+    server.has_jobs, server.runs_jobs, server.stop_jobs = jobs.any, jobs.runs_any, jobs.stop_all
     server.consider_idle()
     if first.zygote is not None:
         server.spawner.take_over(*first.zygote)

@@ -6,6 +6,7 @@ Law: it ends by itself only when no kernel and no router needs it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -21,6 +22,7 @@ from replkernel.agent.io.process_listener import ProcessListener
 from replkernel.agent.io.report import describe_kernel, with_others
 from replkernel.agent.io.router_listener import RouterListener
 from replkernel.agent.io.spawner import Spawner
+from replkernel.agent.io.start import STOPPED
 from replkernel.hosts.far_sockets import Keys
 from replkernel.hosts.reach import Reach
 from replkernel.protocol.agent_to_process import AgentToKernel
@@ -46,7 +48,11 @@ class AgentServer:
         """Told that the GPUs are worth a look."""
         self.has_jobs: Callable[[], bool] = lambda: False
         """Tells whether jobs need the agent."""
-        self.stop_jobs: Callable[[], None] = lambda: None
+        self.runs_jobs: Callable[[], bool] = lambda: False
+        """Tells whether jobs run here."""
+        self.stop_jobs: Callable[[], float] = lambda: 0.0
+        """Has jobs saved and stopped; tells in how many seconds that is over."""
+        self._directory = directory
         self._gpus: tuple[GpuStatus, ...] = ()
         self._use: Use = {}
         self.spawner = Spawner(directory)
@@ -100,8 +106,6 @@ class AgentServer:
         """Tell whoever waits for the end of a kernel, and see whether anything is left to do."""
         self._routers.kernel_ended(kernel)
         self.on_kernel_left(kernel.spec.kernel_id)
-        if self._ending_all and not self.kernels.any():
-            self.finished.set()
         self.consider_idle()
 
     def kernel_left(self, kernel: HostKernel) -> None:
@@ -154,6 +158,8 @@ class AgentServer:
 
     def consider_idle(self) -> None:
         """Begin to count down when there is nothing left to serve, and stop when there is."""
+        if self._ending_all and not self.kernels.any() and not self.runs_jobs():
+            self.finished.set()
         idle = not self.kernels.any() and not self._routers.peers and not self.has_jobs()
         if not idle and self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -166,13 +172,18 @@ class AgentServer:
         self.finished.set()
 
     def end_everything(self) -> None:
-        """End every kernel, then the agent."""
+        """End every kernel and have jobs leave, then end the agent, which only a person starts again."""
+        with contextlib.suppress(OSError):
+            (self._directory / STOPPED).touch(mode=0o600)
         self._ending_all = True
-        self.stop_jobs()
+        asyncio.get_running_loop().call_later(self.stop_jobs(), self._jobs_had_their_time)
         for kernel in list(self.kernels.alive().values()):
             self.kernels.end(kernel, "the host agent was told to stop")
-        if not self.kernels.any():
-            self.finished.set()
+        self.consider_idle()
+
+    def _jobs_had_their_time(self) -> None:
+        self.runs_jobs = lambda: False
+        self.consider_idle()
 
     async def close(self) -> None:
         """Close listeners, Raft members and zygotes; kernel processes and files stay."""

@@ -29,6 +29,9 @@ SETTLED = "machine"
 ENGINE = "engine"
 """A file that names the engine (a cluster's) that starts and ends an agent: nobody else starts it."""
 
+STOPPED = "stopped"
+"""A file that says that somebody has stopped the agent: jobs do not start it again."""
+
 READY = b"ready\n"
 TAKEN = b"taken\n"
 READY_FD = 3
@@ -136,6 +139,11 @@ def lives_elsewhere(host: str, env: Mapping[str, str]) -> str:
 def engine_of(host: str, env: Mapping[str, str]) -> str:
     """Return what starts and ends the agent of `host`; nothing if that is anybody's business."""
     return _said(host, ENGINE, env)
+
+
+def is_stopped(host: str, env: Mapping[str, str]) -> bool:
+    """Tell whether somebody has stopped the agent of `host`, and nobody has started it since."""
+    return os.path.exists(os.path.join(agent_place(host, env), STOPPED))
 
 
 def _said(host: str, file: str, env: Mapping[str, str]) -> str:
