@@ -58,6 +58,8 @@ class Supervisor:
         self._first = processes.first_of(self._record)
         self._number = 0
         self._asked_at: float | None = None
+        self._asked = 0
+        """As of which order it was asked to save: it answers with that number, whatever is ordered since."""
         self._agent_at = time.monotonic() + AGENT_LOOK_S
         self._agent: AgentStart | None = None
         order = place.order()
@@ -66,13 +68,20 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve orders until one has come to its end."""
-        while True:
-            self._take_order()
-            self._look()
-            if self._record.state in FINAL and not self._life.lives and self._is_carried_out():
-                return
+        while not self.turn():
             self._wait()
-            self._do(self._life.time(time.monotonic()))
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what wakes it."""
+        os.close(self._fifo)
+
+    def turn(self) -> bool:
+        """Do what is to be done now; tell whether that was all."""
+        self._do(self._life.time(time.monotonic()))
+        self._take_order()
+        self._look()
+        return self._record.state in FINAL and not self._life.lives and self._is_carried_out()
 
     def _is_carried_out(self) -> bool:
         order = self._place.order()
@@ -126,7 +135,7 @@ class Supervisor:
 
     def _has_saved(self) -> bool:
         """Tell whether what was asked for is saved: the program says so, or its file has come and settled."""
-        if self._place.number(SAVED) >= self._number:
+        if self._place.number(SAVED) >= self._asked:
             return True
         order = self._life.order
         if order is None or self._asked_at is None or self._place.number(LISTENS):
@@ -186,7 +195,8 @@ class Supervisor:
 
     def _ask(self) -> None:
         """Ask for a checkpoint: by the file that the API looks at, by the signal where there is a handler."""
-        self._place.set_number(ASKED, self._number)
+        self._asked = self._number
+        self._place.set_number(ASKED, self._asked)
         self._asked_at = time.time()
         listening = [pid for pid in self._members() if processes.catches(pid, signal.SIGUSR1)]
         processes.send(listening, signal.SIGUSR1)

@@ -1,0 +1,90 @@
+"""The supervisor of a job: what it asks of a program, and what it does when it cannot write that down."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replkernel.agent.io import start as agent_start
+from replkernel.hosts.places import agent_place
+from replkernel.jobs import supervisor
+from replkernel.jobs.supervisor import Supervisor
+from replkernel.jobs.words import ASKED, LISTENS, SAVED, JobPlace, Order
+
+PATIENCE_S = 30.0
+SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
+
+
+class Watched:
+    """A supervisor that a test steps, with its job's directory; the test is the program's other half."""
+
+    def __init__(self, directory: Path) -> None:
+        self.work = directory / "work"
+        self.work.mkdir()
+        self.place = JobPlace(directory / "jobs" / "j")
+        self.place.make()
+        self.supervisor: Supervisor | None = None
+
+    def order(self, number: int, attempt: int = 1, *, command: tuple[str, ...] = SLEEPS, **more: Any) -> None:
+        self.place.write(Order(number, "j", attempt, ("GPU-1",), command, str(self.work), **more))
+
+    def turns_until(self, holds: Callable[[], Any]) -> Any:
+        if self.supervisor is None:
+            self.supervisor = Supervisor(self.place, "h1")
+        deadline = time.monotonic() + PATIENCE_S
+        while not (self.supervisor.turn() and False) and not (found := holds()):
+            assert time.monotonic() < deadline, self.place.record()
+            time.sleep(0.02)
+        return found
+
+    def state(self) -> str:
+        return self.place.record().state
+
+    def ends(self) -> None:
+        self.order(1000, runs=False, saves=False)
+        self.turns_until(lambda: self.state() in ("stopped", "done", "failed"))
+        assert self.supervisor is not None
+        self.supervisor.close()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    monkeypatch.setattr(supervisor, "begin", lambda *_: None)
+    made = Watched(tmp_path)
+    yield made
+    made.ends()
+
+
+def test_who_has_saved_for_an_earlier_question_is_told_to_end_at_once(watched: Watched) -> None:
+    watched.order(1)
+    watched.turns_until(lambda: watched.state() == "running")
+    watched.place.set_number(LISTENS, 1)
+    watched.order(2, 2)
+    watched.turns_until(lambda: watched.place.number(ASKED) == 2)
+    watched.order(3, 2, runs=False, within_s=3600.0)
+    watched.turns_until(lambda: watched.place.record().number == 2)
+    watched.place.set_number(SAVED, 2)
+    watched.turns_until(lambda: watched.state() == "stopped")
+
+
+def test_an_agent_that_somebody_has_stopped_is_not_started_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(supervisor, "begin", lambda host, _: begun.append(host))
+    monkeypatch.setattr(supervisor, "AGENT_LOOK_S", 0.0)
+    watched.order(1)
+    agent = Path(agent_place("h1", os.environ))
+    agent.mkdir(parents=True, exist_ok=True)
+    mark = agent / agent_start.STOPPED
+    mark.touch()
+    watched.turns_until(lambda: watched.state() == "running")
+    assert begun == []
+    mark.unlink()
+    watched.turns_until(lambda: begun)
