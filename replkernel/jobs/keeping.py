@@ -311,6 +311,11 @@ class JobKeeping:
         if len(command) > ARGUMENTS_MAX or size > COMMAND_BYTES_MAX:
             raise ReplkernelError(f"The command of job {wanted.job} is too long: put it into a script.")
         check_seal(key_of(self._env), wanted.seal, wanted.job, command, wanted.directory)
+        if not os.path.isdir(wanted.directory):
+            raise ReplkernelError(
+                f"Host {self._host} has no directory {wanted.directory}, so job {wanted.job} cannot run there: "
+                "mount it under this path, or submit the job from a directory that all hosts have."
+            )
         if wanted.job in self._places and self._places[wanted.job].is_gone():
             raise ReplkernelError(f"Job {wanted.job} was over already: submit it under another name.")
 

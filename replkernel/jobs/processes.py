@@ -88,8 +88,10 @@ def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str,
 
 
 def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subprocess.Popen[bytes]:
-    """Start the program in a session of its own; raises OSError."""
-    checkpoint_of(order.directory, order.job).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Start the program in a session of its own; raises OSError, also where its directory is not there."""
+    own = checkpoint_of(order.directory, order.job).parent
+    for level in (own.parent, own):  # The directory of the job itself may be a disk that is not mounted.
+        level.mkdir(mode=0o700, exist_ok=True)
     return subprocess.Popen(
         command_with(order.command, len(order.gpus)),
         cwd=order.directory,

@@ -72,3 +72,10 @@ def test_a_pid_that_is_another_s_by_now_is_not_the_job_s(starting: Starting) -> 
 def test_setproctitle_is_asked_to_leave_the_environment() -> None:
     order = Order(1, "j", 1, ("GPU-1",), ("x",), "/w")
     assert processes.environment({}, order, Path("/p"))["SPT_NOENV"] == "1"
+
+
+def test_a_directory_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    order = Order(1, "j", 1, ("GPU-1",), ("true",), str(tmp_path / "not" / "mounted"))
+    with pytest.raises(FileNotFoundError):
+        processes.start(order, os.environ, tmp_path, 1)
+    assert os.listdir(tmp_path) == []

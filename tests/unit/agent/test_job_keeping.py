@@ -1,0 +1,77 @@
+"""What an agent does with the scheduler's orders for jobs, also where it cannot write them down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from replkernel.jobs.keeping import JobKeeping
+from replkernel.jobs.words import JobPlace, key_of, seal_of
+from replkernel.leasing.wire import FromClient, JobSaid, StartJob
+
+COMMAND = ("train",)
+
+
+class Told:
+    """The way to a scheduler, which keeps what is said."""
+
+    def __init__(self) -> None:
+        self.all: list[FromClient] = []
+
+    def send(self, message: FromClient) -> None:
+        self.all.append(message)
+
+    async def close(self) -> None: ...
+
+
+class Agent:
+    """The agent's part of jobs, without the loop that looks by itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self.env = {**os.environ, "JUPYTER_DATA_DIR": str(directory / "data")}
+        self.work, self.root = directory / "work", directory / "agent" / "jobs"
+        self.work.mkdir(exist_ok=True)
+        self.keeping = JobKeeping("h1", directory / "agent", self.env, lambda: None)
+        self.told = Told()
+        self.keeping._channel = self.told  # type: ignore[assignment]
+        self.keeping._up = True
+
+    def place(self, job: str = "j") -> JobPlace:
+        return JobPlace(self.root / job)
+
+    def starts(self, job: str = "j", attempt: int = 1, directory: str = "") -> None:
+        where = directory or str(self.work)
+        seal = seal_of(key_of(self.env), job, COMMAND, where)
+        self.keeping._take(StartJob(job, attempt, ("GPU-1",), COMMAND, where, seal))
+
+    def said(self, job: str = "j") -> list[JobSaid]:
+        return [each for each in self.told.all if isinstance(each, JobSaid) and each.job == job]
+
+
+def with_agent(directory: Path, holds: Callable[[Agent], Coroutine[Any, Any, None]]) -> None:
+    """Have an agent for a test."""
+
+    async def run() -> None:
+        agent = Agent(directory)
+        try:
+            await holds(agent)
+        finally:
+            await agent.keeping.close()
+
+    asyncio.run(run())
+
+
+def test_a_job_whose_directory_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    async def holds(agent: Agent) -> None:
+        missing = tmp_path / "not" / "mounted"
+        agent.starts(directory=str(missing))
+        (said,) = agent.said()
+        assert said.what == "failed" and str(missing) in said.said and "h1" in said.said
+        assert not missing.exists() and agent.place().order() is None
+        agent.starts()
+        assert agent.place().order() is not None
+
+    with_agent(tmp_path, holds)
