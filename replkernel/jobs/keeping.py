@@ -12,12 +12,15 @@ import contextlib
 import logging
 import os
 import shutil
-import subprocess
+import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from replkernel.errors import ReplkernelError
+from replkernel.jobs import processes
+from replkernel.jobs.life import END_SHARE
 from replkernel.jobs.words import (
     ARGUMENTS_MAX,
     COMMAND_BYTES_MAX,
@@ -31,7 +34,6 @@ from replkernel.jobs.words import (
     is_job_name,
     key_of,
 )
-from replkernel.launch.module_command import module_command
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.finding import find_scheduler, stranger_at
 from replkernel.leasing.starting import SchedulerNotStarted, find_or_start
@@ -66,8 +68,18 @@ KEPT_MAX = 50
 STOP_S = 10.0
 ALONE_S = 10.0
 """With jobs, and so long without a scheduler, one of the user's own is started."""
+KILLED_S = 0.1
+"""Whether killed processes are gone is looked at again after this."""
 HEARD_S = 1.0
 """The scheduler's orders have come by so long after it has welcomed us."""
+
+
+class Unwritten(NamedTuple):
+    """An order that could not be written down: by `until` the job's processes are to be off."""
+
+    order: Order
+    until: float
+    is_told: bool = False
 
 
 class JobKeeping:
@@ -90,6 +102,7 @@ class JobKeeping:
         self._live = {name for name, place in self._places.items() if _is_live(place)}
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
         self._spawned_at: dict[str, float] = {}
+        self._unwritten: dict[str, Unwritten] = {}
         self._awaits = self._up = self._ending = False
         self._changed_at = self._loop.time()
         """When the scheduler came or went."""
@@ -126,7 +139,7 @@ class JobKeeping:
         """
         self._ending = True
         for name in list(self._live):
-            order = self._places[name].order()
+            order = self._order(name)
             if order is not None and order.runs:
                 self._stop(name, order, STOP_S, saves=True)
         return STOP_S
@@ -157,6 +170,9 @@ class JobKeeping:
         """Keep supervisors alive, and tell what is new."""
         for name in list(self._live):
             place = self._places[name]
+            if name in self._unwritten:
+                self._try_again(name, place)
+                continue
             await self._supervise(name, place)
             self._tell(name, place)
             if not _is_live(place):
@@ -174,19 +190,10 @@ class JobKeeping:
         if place.is_supervised():
             return
         self._spawned_at[name] = now
-        command = module_command("replkernel.jobs.supervisor", str(place.directory), self._host)
-        said = os.open(
-            place.directory / "supervisor.log",
-            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-            0o600,
-        )
-        run = partial(subprocess.run, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False)
-        try:  # It steps out of this process at once, so its end is awaited but a moment.
-            await asyncio.to_thread(run, command, env=dict(self._env))
+        try:
+            await asyncio.to_thread(processes.start_supervisor, place.directory, self._host, self._env)
         except OSError as error:
             log.error("the supervisor of job %s cannot be started: %s", name, error)
-        finally:
-            os.close(said)
 
     def _tell(self, name: str, place: JobPlace, *, again: bool = False) -> None:
         """Tell how a job stands, if that is news."""
@@ -246,8 +253,8 @@ class JobKeeping:
                 self._tell(name, place)
         here = []
         for name in self._live:
-            order = self._places[name].order()
-            if order is not None:
+            order, kept = self._order(name), self._unwritten.get(name)
+            if order is not None and not (kept and kept.is_told):
                 here.append((name, order.attempt))
         self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX])))
         for name in self._live:
@@ -268,8 +275,7 @@ class JobKeeping:
                 if not self._ending:  # The scheduler sees our end, and starts it elsewhere.
                     self._start(message)
             case StopJob(job, attempt, within_s, saves):
-                place = self._places.get(job)
-                order = None if place is None else place.order()
+                order = self._order(job)
                 if order is not None and order.attempt == attempt:
                     self._stop(job, order, within_s, saves=saves)
             case JobGone(job):
@@ -289,44 +295,74 @@ class JobKeeping:
     def _start(self, wanted: StartJob) -> None:
         name = wanted.job
         try:
-            self._check(wanted)
+            check_start(wanted, self._host, self._env)
+            if name in self._places and self._places[name].is_gone():
+                raise ReplkernelError(f"Job {name} was over already: submit it under another name.")
         except (ReplkernelError, OSError) as error:
             log.error("%s", error)
             self._send(JobSaid(name, wanted.attempt, "failed", str(error)[:1000]))
             return
         place = self._places.setdefault(name, JobPlace(self._root / name))
-        place.make()
-        before = place.order()
+        before = self._order(name)
         if before is not None and before.attempt >= wanted.attempt:
             return
         number = 1 if before is None else before.number + 1
         order = Order(number, name, wanted.attempt, wanted.gpus, wanted.command, wanted.directory, runs=True)
-        self._give(name, place, order)
-
-    def _check(self, wanted: StartJob) -> None:
-        """Raise unless a job may run here."""
-        command, size = wanted.command, sum(len(word) for word in wanted.command)
-        if not is_job_name(wanted.job) or not command:
-            raise ReplkernelError(f"{wanted.job!r} names no job: use letters, digits, '.', '_' and '-'.")
-        if len(command) > ARGUMENTS_MAX or size > COMMAND_BYTES_MAX:
-            raise ReplkernelError(f"The command of job {wanted.job} is too long: put it into a script.")
-        check_seal(key_of(self._env), wanted.seal, wanted.job, command, wanted.directory)
-        if not os.path.isdir(wanted.directory):
-            raise ReplkernelError(
-                f"Host {self._host} has no directory {wanted.directory}, so job {wanted.job} cannot run there: "
-                "mount it under this path, or submit the job from a directory that all hosts have."
-            )
-        if wanted.job in self._places and self._places[wanted.job].is_gone():
-            raise ReplkernelError(f"Job {wanted.job} was over already: submit it under another name.")
+        try:
+            place.make()
+            place.write(order)
+        except OSError as error:
+            log.error("job %s cannot be started: %s", name, error)
+            said = f"host {self._host} cannot write down that it is to start: {error}"
+            self._send(JobSaid(name, wanted.attempt, "failed", said[:1000]))
+            if before is not None and name in self._live:  # What it ran with is not its any more.
+                self._stop(name, before, 0.0, saves=False)
+            return
+        self._given(name, place)
 
     def _stop(self, name: str, order: Order, within_s: float, *, saves: bool) -> None:
         changed = {field: getattr(order, field) for field in Order.__struct_fields__}
         changed |= {"number": order.number + 1, "runs": False, "within_s": within_s, "saves": saves}
-        self._give(name, self._places[name], Order(**changed))
+        order, place = Order(**changed), self._places[name]
+        try:
+            place.write(order)
+        except OSError as error:
+            log.error("job %s: that it is to stop cannot be written down, and is kept: %s", name, error)
+            until, kept = self._loop.time() + within_s * END_SHARE, self._unwritten.get(name)
+            self._unwritten[name] = Unwritten(order, until if kept is None else min(until, kept.until))
+            self._woken.set()
+        else:
+            self._given(name, place)
 
-    def _give(self, name: str, place: JobPlace, order: Order) -> None:
-        """Write an order down, and have a supervisor see it."""
-        place.write(order)
+    def _order(self, name: str) -> Order | None:
+        """Return what is wanted of a job, written down or not."""
+        kept, place = self._unwritten.get(name), self._places.get(name)
+        if kept is not None:
+            return kept.order
+        return None if place is None else place.order()
+
+    def _try_again(self, name: str, place: JobPlace) -> None:
+        """Write a stop down that could not be written; when its time is over, end what runs."""
+        kept = self._unwritten[name]
+        with contextlib.suppress(OSError):
+            place.write(kept.order)
+            self._given(name, place)
+            return
+        if kept.is_told or self._loop.time() < kept.until:
+            return
+        # The supervisor first: it has not heard of the order, and would start the program again.
+        first = processes.first_of(place.record())
+        processes.send(processes.supervisors(place.directory), signal.SIGKILL)
+        processes.send(processes.members(place.directory, first), signal.SIGKILL)
+        if not processes.members(place.directory, first):
+            self._unwritten[name] = kept._replace(is_told=True)
+            self._send(JobSaid(name, kept.order.attempt, "stopped", "its end could not be written down"))
+        else:
+            self._loop.call_later(KILLED_S, self._woken.set)
+
+    def _given(self, name: str, place: JobPlace) -> None:
+        """Have a supervisor see an order that is written down."""
+        self._unwritten.pop(name, None)
         self._live.add(name)
         self._changed()
         place.wake()
@@ -338,10 +374,11 @@ class JobKeeping:
         place = self._places.get(name)
         if place is None:
             return
-        order = place.order()
+        order = self._order(name)
         if order is not None and _is_live(place):
             self._stop(name, order, 0.0, saves=False)
-        (place.directory / GONE).touch(mode=0o600)
+        with contextlib.suppress(OSError):  # If not, its end is told again, and answered again.
+            (place.directory / GONE).touch(mode=0o600)
         self._tidy()
 
     def _tidy(self) -> None:
@@ -354,6 +391,21 @@ class JobKeeping:
         for _, name in sorted(over)[:-KEPT_MAX]:
             shutil.rmtree(self._places.pop(name).directory, ignore_errors=True)
             self._told.pop(name, None)
+
+
+def check_start(wanted: StartJob, host: str, env: Mapping[str, str]) -> None:
+    """Raise unless a job may run here."""
+    command, size = wanted.command, sum(len(word) for word in wanted.command)
+    if not is_job_name(wanted.job) or not command:
+        raise ReplkernelError(f"{wanted.job!r} names no job: use letters, digits, '.', '_' and '-'.")
+    if len(command) > ARGUMENTS_MAX or size > COMMAND_BYTES_MAX:
+        raise ReplkernelError(f"The command of job {wanted.job} is too long: put it into a script.")
+    check_seal(key_of(env), wanted.seal, wanted.job, command, wanted.directory)
+    if not os.path.isdir(wanted.directory):
+        raise ReplkernelError(
+            f"Host {host} has no directory {wanted.directory}, so job {wanted.job} cannot run there: "
+            "mount it under this path, or submit the job from a directory that all hosts have."
+        )
 
 
 def _is_live(place: JobPlace) -> bool:

@@ -18,8 +18,10 @@ from typing import NamedTuple
 from replkernel.agent.io.death import STARTED, start_time, stat_fields
 from replkernel.hosts.places import this_machine
 from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of
+from replkernel.launch.module_command import module_command
 
 MARK = "REPLKERNEL_JOB"
+SUPERVISOR = "replkernel.jobs.supervisor"
 GPUS = "{gpus}"
 TORCHRUN = "torchrun"
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
@@ -103,6 +105,21 @@ def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subpr
     )
 
 
+def start_supervisor(place: Path, host: str, env: Mapping[str, str]) -> None:
+    """Start what supervises the job that has this directory; raises OSError.
+
+    It steps out of this process at once, so its end is awaited but a moment.
+    """
+    command = module_command(SUPERVISOR, str(place), host)
+    said = os.open(place / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False, env=dict(env)
+        )
+    finally:
+        os.close(said)
+
+
 def boot() -> str:
     """Return what tells this life of the machine, or of the container, from those before."""
     return f"{this_machine()} {start_time(1)}"
@@ -129,6 +146,16 @@ def members(place: Path, first: First = NOBODY) -> list[int]:
         found |= fresh
         left += fresh
     return sorted(found)
+
+
+def supervisors(place: Path) -> list[int]:
+    """Return the pids of whatever supervises the job that has this directory."""
+    words, found = {SUPERVISOR.encode(), str(place).encode()}, []
+    for pid in _all():
+        with contextlib.suppress(OSError):
+            if words <= set(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")):
+                found.append(pid)
+    return found
 
 
 def _all() -> dict[int, _Seen]:

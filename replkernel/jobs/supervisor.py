@@ -60,6 +60,8 @@ class Supervisor:
         self._asked_at: float | None = None
         self._asked = 0
         """As of which order it was asked to save: it answers with that number, whatever is ordered since."""
+        self._unasked = self._unsaid = False
+        """What could not be written, on a full disk: tried again at each look."""
         self._agent_at = time.monotonic() + AGENT_LOOK_S
         self._agent: AgentStart | None = None
         order = place.order()
@@ -81,7 +83,8 @@ class Supervisor:
         self._do(self._life.time(time.monotonic()))
         self._take_order()
         self._look()
-        return self._record.state in FINAL and not self._life.lives and self._is_carried_out()
+        over = self._record.state in FINAL and not self._life.lives and not self._unsaid
+        return over and self._is_carried_out()
 
     def _is_carried_out(self) -> bool:
         order = self._place.order()
@@ -109,6 +112,10 @@ class Supervisor:
 
     def _look(self) -> None:
         self._bound_log()
+        if self._unasked:
+            self._ask()
+        if self._unsaid:
+            self._write_record()
         now = time.monotonic()
         if self._asked_at is not None and self._has_saved():
             self._asked_at = None
@@ -116,6 +123,7 @@ class Supervisor:
         if self._life.lives and self._is_over():
             code = self._program.returncode if self._program is not None else None
             self._program, self._first, self._asked_at = None, processes.NOBODY, None
+            self._unasked = False
             self._do(self._life.ended(code, _how(code), now))
         if self._agent_at <= now:
             self._agent_at = now + AGENT_LOOK_S
@@ -177,29 +185,41 @@ class Supervisor:
     def _start(self, order: Order) -> None:
         for name in (ASKED, SAVED, LISTENS):
             (self._place.directory / name).unlink(missing_ok=True)
+        try:
+            self._program = self._start_program(order)
+        except (OSError, ValueError) as error:
+            why = f"it cannot be started: {error}"
+            self._say(Say("starting", why))
+            self._do(self._life.ended(CANNOT, why, time.monotonic()))
+            return
+        self._first = processes.First(self._program.pid, start_time(self._program.pid))
+        self._say(Say("running"))
+
+    def _start_program(self, order: Order) -> subprocess.Popen[bytes]:
         log = os.open(
             self._place.directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
         try:
-            self._program = processes.start(order, os.environ, self._place.directory, log)
+            return processes.start(order, os.environ, self._place.directory, log)
         except (OSError, ValueError) as error:
-            why = f"it cannot be started: {error}"
-            os.write(log, f"{why}\n".encode())
-            self._say(Say("starting", why))
-            self._do(self._life.ended(CANNOT, why, time.monotonic()))
-            return
+            with contextlib.suppress(OSError):
+                os.write(log, f"it cannot be started: {error}\n".encode())
+            raise
         finally:
             os.close(log)
-        self._first = processes.First(self._program.pid, start_time(self._program.pid))
-        self._say(Say("running"))
 
     def _ask(self) -> None:
         """Ask for a checkpoint: by the file that the API looks at, by the signal where there is a handler."""
         self._asked = self._number
-        self._place.set_number(ASKED, self._asked)
-        self._asked_at = time.time()
+        again, self._unasked = self._unasked, False
+        try:
+            self._place.set_number(ASKED, self._asked)
+        except OSError:
+            self._unasked = True
         listening = [pid for pid in self._members() if processes.catches(pid, signal.SIGUSR1)]
-        processes.send(listening, signal.SIGUSR1)
+        if not again:
+            self._asked_at = time.time()
+            processes.send(listening, signal.SIGUSR1)
         hears = bool(listening) or bool(self._place.number(LISTENS))
         self._do(self._life.heard(hears, time.monotonic()))
 
@@ -214,7 +234,15 @@ class Supervisor:
             self._record.log_base,
             processes.boot(),
         )
-        self._place.write(self._record)
+        self._write_record()
+
+    def _write_record(self) -> None:
+        try:
+            self._place.write(self._record)
+            self._unsaid = False
+        except OSError:
+            self._unsaid = True
+            return
         wake(self._place.directory.parent / WAKE)
 
     def _bound_log(self) -> None:
@@ -231,7 +259,7 @@ class Supervisor:
                 file.truncate(0)
             changed = {name: getattr(self._record, name) for name in Record.__struct_fields__}
             self._record = Record(**{**changed, "log_base": self._record.log_base + len(data)})
-            self._place.write(self._record)
+            self._write_record()
 
 
 def _how(code: int | None) -> str:

@@ -87,8 +87,8 @@ class JobsUnsealed(ReplkernelError):
 
 
 def is_job_name(name: str) -> bool:
-    """Tell whether `name` can name a job: it becomes a directory."""
-    return _NAME.match(name) is not None
+    """Tell whether `name` can name a job: it becomes a directory, beside the agent's FIFO."""
+    return _NAME.match(name) is not None and name != WAKE
 
 
 def checkpoint_of(directory: str, job: str) -> Path:

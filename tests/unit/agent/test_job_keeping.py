@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import subprocess
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from replkernel.jobs import processes, words
 from replkernel.jobs.keeping import JobKeeping
-from replkernel.jobs.words import JobPlace, key_of, seal_of
-from replkernel.leasing.wire import FromClient, JobSaid, StartJob
+from replkernel.jobs.words import JobPlace, Record, key_of, seal_of
+from replkernel.leasing.wire import FromClient, JobSaid, StartJob, StopJob
 
 COMMAND = ("train",)
 
@@ -34,6 +39,7 @@ class Agent:
         self.env = {**os.environ, "JUPYTER_DATA_DIR": str(directory / "data")}
         self.work, self.root = directory / "work", directory / "agent" / "jobs"
         self.work.mkdir(exist_ok=True)
+        key_of(self.env)
         self.keeping = JobKeeping("h1", directory / "agent", self.env, lambda: None)
         self.told = Told()
         self.keeping._channel = self.told  # type: ignore[assignment]
@@ -49,6 +55,17 @@ class Agent:
 
     def said(self, job: str = "j") -> list[JobSaid]:
         return [each for each in self.told.all if isinstance(each, JobSaid) and each.job == job]
+
+    def program(self, job: str = "j") -> subprocess.Popen[bytes]:
+        """Be the supervisor: start a program."""
+        order = self.place(job).order()
+        assert order is not None
+        env = processes.environment({}, order, self.place(job).directory)
+        self.place(job).write(Record(order.number, order.attempt, "running"))
+        return subprocess.Popen(["/bin/sleep", "600"], env=env)
+
+    def heard(self) -> list[str]:
+        return [each.what for each in self.said()]
 
 
 def with_agent(directory: Path, holds: Callable[[Agent], Coroutine[Any, Any, None]]) -> None:
@@ -75,3 +92,44 @@ def test_a_job_whose_directory_is_not_there_is_refused_by_name(tmp_path: Path) -
         assert agent.place().order() is not None
 
     with_agent(tmp_path, holds)
+
+
+def test_a_start_that_cannot_be_written_down_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def holds(agent: Agent) -> None:
+        with monkeypatch.context() as full:
+            full.setattr(words, "replace_own", no_room)
+            agent.starts()
+        (said,) = agent.said()
+        assert said.what == "failed" and os.strerror(errno.ENOSPC) in said.said
+        assert not agent.keeping.any()
+
+    with_agent(tmp_path, holds)
+
+
+def test_a_stop_that_cannot_be_written_down_is_kept_and_ends_the_job_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def holds(agent: Agent) -> None:
+        agent.starts()
+        program = agent.program()
+        with monkeypatch.context() as full:
+            full.setattr(words, "replace_own", no_room)
+            agent.keeping._take(StopJob("j", 1, 3600.0, True))
+            await agent.keeping._look()
+            assert program.poll() is None and "stopped" not in agent.heard()
+            agent.keeping._take(StopJob("j", 1, 0.0, False))
+            await agent.keeping._look()
+            assert await asyncio.to_thread(program.wait) == -9
+            await agent.keeping._look()
+        assert agent.heard()[-1] == "stopped"
+        await agent.keeping._look()
+        written = agent.place().order()
+        assert written is not None and not written.runs, "with room again it is written down"
+
+    with_agent(tmp_path, holds)
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -167,4 +167,4 @@ def test_a_seal_is_of_one_job_command_and_directory() -> None:
 
 def test_names_that_lead_elsewhere_name_no_job() -> None:
     assert is_job_name("resnet-3f9a2c")
-    assert not any(is_job_name(name) for name in ("", "..", "a/b", "-x", ".x", "a\n", "x" * 81, "ä"))
+    assert not any(is_job_name(name) for name in ("", "..", "a/b", "-x", ".x", "a\n", "x" * 81, "ä", "wake"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from replkernel.agent.io import start as agent_start
+from replkernel.agent.io.death import start_time
 from replkernel.hosts.places import agent_place
-from replkernel.jobs import supervisor
+from replkernel.jobs import life, processes, supervisor, words
 from replkernel.jobs.supervisor import Supervisor
 from replkernel.jobs.words import ASKED, LISTENS, SAVED, JobPlace, Order
 
@@ -88,3 +90,41 @@ def test_an_agent_that_somebody_has_stopped_is_not_started_again(
     assert begun == []
     mark.unlink()
     watched.turns_until(lambda: begun)
+
+
+def test_a_supervisor_whose_disk_is_full_goes_on_and_says_so_later(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.order(1)
+    watched.turns_until(lambda: watched.state() == "running")
+    watched.place.set_number(LISTENS, 1)
+    watched.order(2, runs=False, within_s=3600.0)
+    program = watched.place.record().pid
+    with monkeypatch.context() as full:
+        full.setattr(words, "replace_own", no_room)
+        for _ in range(3):
+            watched.turns_until(lambda: True)
+        assert watched.state() == "running" and watched.place.number(ASKED) == 0
+    watched.turns_until(lambda: watched.place.number(ASKED) == 2)
+    assert watched.state() == "stopping" and start_time(program)
+    with monkeypatch.context() as full:
+        full.setattr(words, "replace_own", no_room)
+        os.kill(program, 9)
+        watched.turns_until(lambda: not start_time(program))
+    watched.turns_until(lambda: watched.state() == "stopped")
+
+
+def test_a_program_that_cannot_be_started_on_a_full_disk_is_tried_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "PAUSE_S_MIN", 0.0)
+    watched.order(1)
+    with monkeypatch.context() as full:
+        full.setattr(words, "replace_own", no_room)
+        full.setattr(processes, "start", no_room)
+        watched.turns_until(lambda: True)
+    watched.turns_until(lambda: watched.state() == "running")
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
