@@ -12,10 +12,12 @@ only; nothing here ever fails a training.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import math
 import os
+import time
 from pathlib import Path
 
 __all__ = ["checkpoint_path", "gpus", "progress", "should_checkpoint"]
@@ -29,8 +31,15 @@ checkpoint_path = Path(_given or "checkpoint")
 gpus = int(os.environ.get("REPLKERNEL_JOB_GPUS", "") or 0)
 """How many GPUs this start of the job has; 0: it does not run as a job."""
 
+_EVERY_S = 1.0
+"""Progress is written no more often; what was told meanwhile is written later."""
+
 _saving = 0
 _listens = False
+_told = ""
+"""Progress that is not written yet, by the process `_teller`."""
+_teller = 0
+_written_at = float("-inf")
 
 
 def progress(epoch: float, loss: float | None = None) -> None:
@@ -42,8 +51,7 @@ def progress(epoch: float, loss: float | None = None) -> None:
         done, lost = float(epoch), None if loss is None else float(loss)
         if math.isfinite(done):
             said = {"epoch": done, "loss": lost if lost is not None and math.isfinite(lost) else None}
-            _write("progress.json", json.dumps(said))
-            _wake()
+            _tell(json.dumps(said))
 
 
 def should_checkpoint() -> bool:
@@ -61,8 +69,28 @@ def should_checkpoint() -> bool:
     asked = _read("asked")
     if asked <= _saving:
         return False
+    _tell_now()
     _saving = asked
     return True
+
+
+def _tell(said: str) -> None:
+    """Have progress written, at most once a second."""
+    global _told, _teller
+    if not _teller:
+        atexit.register(_tell_now)
+    _told, _teller = said, os.getpid()
+    if time.monotonic() - _written_at >= _EVERY_S:
+        _tell_now()
+
+
+def _tell_now() -> None:
+    """Write progress that is not written yet; a child that was forked leaves it to its parent."""
+    global _told, _written_at
+    if _told and _teller == os.getpid():
+        _write("progress.json", _told)
+        _wake()
+        _told, _written_at = "", time.monotonic()
 
 
 def _has_saved() -> None:

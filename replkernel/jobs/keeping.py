@@ -65,6 +65,8 @@ SPAWN_S_MIN = 2.0
 """A supervisor that is gone is started again no sooner."""
 KEPT_MAX = 50
 """Directories of jobs that are over are kept for their logs, so many."""
+PROGRESS_S = 1.0
+"""Progress of a job is told no more often."""
 STOP_S = 10.0
 ALONE_S = 10.0
 """With jobs, and so long without a scheduler, one of the user's own is started."""
@@ -101,6 +103,7 @@ class JobKeeping:
         self._places = {place.name: JobPlace(place) for place in self._root.iterdir() if place.is_dir()}
         self._live = {name for name, place in self._places.items() if _is_live(place)}
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
+        self._tell_at: dict[str, float] = {}
         self._spawned_at: dict[str, float] = {}
         self._unwritten: dict[str, Unwritten] = {}
         self._awaits = self._up = self._ending = False
@@ -202,10 +205,13 @@ class JobKeeping:
             return
         epoch = None if progress is None else progress.epoch
         loss = None if progress is None else progress.loss
-        before = self._told.get(name)
+        before, now = self._told.get(name), self._loop.time()
         if before == (record, epoch, loss) and not again:
             return
-        self._told[name] = (record, epoch, loss)
+        if before is not None and before[0] == record and now < self._tell_at.get(name, 0.0):
+            self._loop.call_at(self._tell_at[name], self._woken.set)
+            return
+        self._told[name], self._tell_at[name] = (record, epoch, loss), now + PROGRESS_S
         attempt, said = record.attempt, record.said
         if before is None or before[0] != record or again:
             match record.state:

@@ -29,6 +29,7 @@ from replkernel.jobs.words import (
     LOCK,
     LOG,
     LOG_BYTES_MAX,
+    PROGRESS,
     SAVED,
     WAKE,
     JobPlace,
@@ -183,7 +184,7 @@ class Supervisor:
                     self._say(act)
 
     def _start(self, order: Order) -> None:
-        for name in (ASKED, SAVED, LISTENS):
+        for name in (ASKED, SAVED, LISTENS, PROGRESS):
             (self._place.directory / name).unlink(missing_ok=True)
         try:
             self._program = self._start_program(order)

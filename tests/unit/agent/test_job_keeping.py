@@ -14,7 +14,7 @@ import pytest
 
 from replkernel.jobs import processes, words
 from replkernel.jobs.keeping import JobKeeping
-from replkernel.jobs.words import JobPlace, Record, key_of, seal_of
+from replkernel.jobs.words import JobPlace, Progress, Record, key_of, seal_of
 from replkernel.leasing.wire import FromClient, JobSaid, StartJob, StopJob
 
 COMMAND = ("train",)
@@ -127,6 +127,28 @@ def test_a_stop_that_cannot_be_written_down_is_kept_and_ends_the_job_in_time(
         await agent.keeping._look()
         written = agent.place().order()
         assert written is not None and not written.runs, "with room again it is written down"
+
+    with_agent(tmp_path, holds)
+
+
+def test_progress_is_told_once_a_second_and_the_last_one_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def holds(agent: Agent) -> None:
+        agent.starts()
+        agent.place().write(Record(1, 1, "running"))
+        await agent.keeping._look()
+        for epoch in range(1, 100):
+            agent.place().write(Progress(epoch))
+            await agent.keeping._look()
+        assert {each.epoch for each in agent.said()} == {None}
+        monkeypatch.setattr(agent.keeping, "_tell_at", {})
+        await agent.keeping._look()
+        assert agent.said()[-1].epoch == 99
+        agent.place().write(Progress(100))
+        agent.place().write(Record(1, 1, "done"))
+        await agent.keeping._look()
+        assert (agent.said()[-1].what, agent.said()[-1].epoch) == ("done", 100)
 
     with_agent(tmp_path, holds)
 

@@ -17,7 +17,7 @@ from replkernel.agent.io.death import start_time
 from replkernel.hosts.places import agent_place
 from replkernel.jobs import life, processes, supervisor, words
 from replkernel.jobs.supervisor import Supervisor
-from replkernel.jobs.words import ASKED, LISTENS, SAVED, JobPlace, Order
+from replkernel.jobs.words import ASKED, LISTENS, SAVED, JobPlace, Order, Progress
 
 PATIENCE_S = 30.0
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -73,6 +73,13 @@ def test_who_has_saved_for_an_earlier_question_is_told_to_end_at_once(watched: W
     watched.turns_until(lambda: watched.place.record().number == 2)
     watched.place.set_number(SAVED, 2)
     watched.turns_until(lambda: watched.state() == "stopped")
+
+
+def test_a_start_has_nothing_of_the_progress_before_it(watched: Watched) -> None:
+    watched.place.write(Progress(41.0))
+    watched.order(1)
+    watched.turns_until(lambda: watched.state() == "running")
+    assert watched.place.progress() is None
 
 
 def test_an_agent_that_somebody_has_stopped_is_not_started_again(
