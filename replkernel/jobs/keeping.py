@@ -33,6 +33,7 @@ from replkernel.jobs.words import (
     check_seal,
     is_job_name,
     key_of,
+    open_fifo,
 )
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.finding import find_scheduler, stranger_at
@@ -93,14 +94,18 @@ class JobKeeping:
         """Go on with the jobs that an earlier agent has left; `changed` hears when `any` may be another."""
         self._host, self._env, self._changed = host, env, changed
         self._root = directory / "jobs"
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkfifo(self._root / WAKE, 0o600)
-        self._fifo = os.open(self._root / WAKE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._fifo, self._wake)
-        self._places = {place.name: JobPlace(place) for place in self._root.iterdir() if place.is_dir()}
+        try:
+            self._places = _places(self._root)
+        except OSError as error:
+            log.warning("no job can run here: %s", error)
+            self._places = {}
+        self._fifo = open_fifo(self._root / WAKE)
+        if self._fifo is None:
+            log.warning("%s has no FIFOs: what jobs say is heard every %g s", self._root, LOOK_S)
+        else:
+            self._loop.add_reader(self._fifo, self._wake, self._fifo)
         self._live = {name for name, place in self._places.items() if _is_live(place)}
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
         self._tell_at: dict[str, float] = {}
@@ -130,8 +135,9 @@ class JobKeeping:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        self._loop.remove_reader(self._fifo)
-        os.close(self._fifo)
+        if self._fifo is not None:
+            self._loop.remove_reader(self._fifo)
+            os.close(self._fifo)
         if self._channel is not None:
             await self._channel.close()
 
@@ -149,9 +155,9 @@ class JobKeeping:
 
     # -- turn by turn ---------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
+    def _wake(self, fifo: int) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._fifo, 4096)
+            os.read(fifo, 4096)
         self._woken.set()
 
     async def _run(self) -> None:
@@ -412,6 +418,14 @@ def check_start(wanted: StartJob, host: str, env: Mapping[str, str]) -> None:
             f"Host {host} has no directory {wanted.directory}, so job {wanted.job} cannot run there: "
             "mount it under this path, or submit the job from a directory that all hosts have."
         )
+
+
+def _places(root: Path) -> dict[str, JobPlace]:
+    """Make the directory of all jobs, with its FIFO, and return what is there; raises OSError."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # Some file systems have none.
+        os.mkfifo(root / WAKE, 0o600)
+    return {place.name: JobPlace(place) for place in root.iterdir() if place.is_dir()}
 
 
 def _is_live(place: JobPlace) -> bool:

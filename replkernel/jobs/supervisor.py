@@ -36,6 +36,7 @@ from replkernel.jobs.words import (
     Order,
     Record,
     checkpoint_of,
+    open_fifo,
     wake,
 )
 
@@ -54,7 +55,7 @@ class Supervisor:
         """Take over what the directory tells."""
         self._place, self._host = place, host
         self._record = place.record()
-        self._fifo = os.open(place.directory / WAKE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._fifo = open_fifo(place.directory / WAKE)
         self._program: subprocess.Popen[bytes] | None = None
         self._first = processes.first_of(self._record)
         self._number = 0
@@ -77,7 +78,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Let go of what wakes it."""
-        os.close(self._fifo)
+        if self._fifo is not None:
+            os.close(self._fifo)
 
     def turn(self) -> bool:
         """Do what is to be done now; tell whether that was all."""
@@ -94,9 +96,10 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait for a wake-up, what is due, or the next look."""
         left_s = self._life.deadline() - time.monotonic()
-        select.select([self._fifo], [], [], max(0.0, min(LOOK_S, left_s)))
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._fifo, 4096)
+        wakers = [] if self._fifo is None else [self._fifo]
+        for ready in select.select(wakers, [], [], max(0.0, min(LOOK_S, left_s)))[0]:
+            with contextlib.suppress(BlockingIOError):
+                os.read(ready, 4096)
 
     def _take_order(self) -> None:
         order = self._place.order()

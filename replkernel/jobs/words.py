@@ -13,6 +13,7 @@ import hmac
 import os
 import re
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar
@@ -140,7 +141,7 @@ class JobPlace:
     def make(self) -> None:
         """Make it with its FIFO, for this user alone."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(OSError):  # Some file systems have none.
             os.mkfifo(self.directory / WAKE, 0o600)
 
     def order(self) -> Order | None:
@@ -210,6 +211,16 @@ class JobPlace:
             return msgspec.json.decode(read_own(self.directory / name, FILE_BYTES_MAX), type=shape)
         except (OSError, *UNREADABLE):
             return None
+
+
+def open_fifo(fifo: Path) -> int | None:
+    """Return a descriptor that can be read when somebody wakes us; None: this file system has no FIFOs."""
+    with contextlib.suppress(OSError):
+        handle = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISFIFO(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+    return None
 
 
 def wake(fifo: Path) -> None:

@@ -153,5 +153,27 @@ def test_progress_is_told_once_a_second_and_the_last_one_in_the_end(
     with_agent(tmp_path, holds)
 
 
+def test_an_agent_whose_file_system_has_no_fifos_starts_jobs_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def holds(agent: Agent) -> None:
+        assert sum("no FIFOs" in each.message for each in caplog.records) == 1
+        agent.starts()
+        assert agent.place().order() is not None and agent.said() == []
+
+    monkeypatch.setattr(os, "mkfifo", no_room)
+    with_agent(tmp_path, holds)
+
+
+def test_an_agent_that_can_keep_no_jobs_refuses_them_and_goes_on(tmp_path: Path) -> None:
+    async def holds(agent: Agent) -> None:
+        agent.starts()
+        assert agent.heard() == ["failed"]
+
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "jobs").touch()
+    with_agent(tmp_path, holds)
+
+
 def no_room(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

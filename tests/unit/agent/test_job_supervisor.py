@@ -17,7 +17,7 @@ from replkernel.agent.io.death import start_time
 from replkernel.hosts.places import agent_place
 from replkernel.jobs import life, processes, supervisor, words
 from replkernel.jobs.supervisor import Supervisor
-from replkernel.jobs.words import ASKED, LISTENS, SAVED, JobPlace, Order, Progress
+from replkernel.jobs.words import ASKED, LISTENS, SAVED, WAKE, JobPlace, Order, Progress
 
 PATIENCE_S = 30.0
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -80,6 +80,16 @@ def test_a_start_has_nothing_of_the_progress_before_it(watched: Watched) -> None
     watched.order(1)
     watched.turns_until(lambda: watched.state() == "running")
     assert watched.place.progress() is None
+
+
+def test_a_supervisor_does_without_a_fifo(watched: Watched) -> None:
+    (watched.place.directory / WAKE).unlink()
+    watched.order(1)
+    watched.turns_until(lambda: watched.state() == "running")
+    assert watched.supervisor is not None
+    watched.supervisor._wait()
+    watched.order(2, runs=False, saves=False)
+    watched.turns_until(lambda: watched.state() == "stopped")
 
 
 def test_an_agent_that_somebody_has_stopped_is_not_started_again(
