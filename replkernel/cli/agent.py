@@ -14,7 +14,7 @@ from replkernel.agent.io.lookup import (
     reaches,
     stop_agent,
 )
-from replkernel.agent.io.start import ENGINE
+from replkernel.agent.io.start import ENGINE, outside_jobs
 from replkernel.cli.agent_as import run_agent_as
 from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
@@ -67,7 +67,7 @@ def _run(host: str, fake_gpus: int | None) -> int:
     print(f"The agent of host {host} runs until Ctrl-C{others}.", flush=True)
     pretended = [] if fake_gpus is None else ["--fake-gpus", str(fake_gpus)]
     command = module_command("replkernel.agent", "--name", host, *pretended, "--stay")
-    os.execv(sys.executable, command)
+    os.execve(sys.executable, command, outside_jobs(os.environ))
 
 
 def _list() -> int:

@@ -20,6 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from replkernel.agent.io import lookup
+from replkernel.agent.io.start import outside_jobs
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.hosts.places import own_host
 from replkernel.jobs.words import is_job_name, key_of, seal_of
@@ -136,7 +137,7 @@ def _serve() -> None:
     if os.environ.get(URL, "").strip():
         return
     try:
-        asyncio.run(find_or_start(os.environ))
+        asyncio.run(find_or_start(outside_jobs(os.environ)))
     except SchedulerNotStarted as error:
         raise ReplkernelError(f"There is no scheduler: {error}") from error
     hosts = _parsed(_asked("/api/v1/status"), HostsShown).hosts

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replkernel.agent.io.death import STARTED, start_time, stat_fields
+from replkernel.agent.io.start import JOB
 from replkernel.hosts.places import this_machine
 from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of
 from replkernel.launch.module_command import module_command
 
-MARK = "REPLKERNEL_JOB"
 SUPERVISOR = "replkernel.jobs.supervisor"
 GPUS = "{gpus}"
 TORCHRUN = "torchrun"
@@ -79,7 +79,7 @@ def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str,
     plain = {name: value for name, value in base.items() if name not in _NOT_FOR_JOBS}
     return {
         **plain,
-        MARK: order.job,
+        JOB: order.job,
         PLACE: str(place),
         "REPLKERNEL_JOB_GPUS": str(len(order.gpus)),
         "REPLKERNEL_JOB_CHECKPOINT": str(checkpoint_of(order.directory, order.job)),

@@ -18,6 +18,7 @@ from replkernel.agent.io.lookup import agent_dir, find_agent, find_or_start, sto
 from replkernel.agent.io.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
 from replkernel.hosts.places import this_machine
+from replkernel.jobs.processes import members
 from replkernel.protocol.agent_to_router import AgentRefuses, AgentWelcome, ReplicaPrepared
 from replkernel.protocol.router_to_agent import EndKernel, StatusQuery
 from replkernel.records import KernelId
@@ -66,6 +67,14 @@ def test_the_agent_is_in_a_session_of_its_own_and_its_files_are_private() -> Non
     assert socket.parent.stat().st_mode & 0o777 == 0o700
     command = Path(f"/proc/{address.pid}/cmdline").read_text()
     assert address.token not in command
+
+
+def test_an_agent_that_a_job_starts_is_no_process_of_the_job_s(tmp_path: Path) -> None:
+    given = {"REPLKERNEL_JOB": "j", "REPLKERNEL_JOB_DIR": str(tmp_path), "REPLKERNEL_JOB_GPUS": "1"}
+    address = find_or_start(HOST, {**os.environ, **given})
+    assert members(tmp_path) == []
+    environment = psutil.Process(address.pid).environ()
+    assert environment.keys().isdisjoint(given) and environment["PATH"] == os.environ["PATH"]
 
 
 def test_a_dead_agents_file_is_not_believed() -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LOG_BYTES_MAX = 1024 * 1024
 """An agent's log is put aside (as ``agent.log.1``) when it has grown beyond this."""
 
+JOB = "REPLKERNEL_JOB"
+"""What the environment of a job's processes has, alone and as the beginning of names."""
+
 LOCK_HELD = 75
 """The exit code of an agent that finds another one's lock."""
 
@@ -47,6 +50,11 @@ def is_host_name(host: str) -> bool:
     return fits and host[:1].isalnum()
 
 
+def outside_jobs(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what makes a process that of a job, and has it ended with the job."""
+    return {name: value for name, value in env.items() if name != JOB and not name.startswith(f"{JOB}_")}
+
+
 class Start:
     """An agent on its way: the process that it steps out of, the pipe on which it says that it listens."""
 
@@ -64,7 +72,7 @@ class Start:
             self.pid = os.posix_spawn(
                 sys.executable,
                 command,
-                {name: value for name, value in env.items() if name != "JPY_PARENT_PID"},
+                {name: value for name, value in outside_jobs(env).items() if name != "JPY_PARENT_PID"},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, log_fd, 1),
