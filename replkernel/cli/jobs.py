@@ -209,10 +209,12 @@ def _show(name: str, *, as_json: bool) -> int:
 
 
 def _logs(name: str, *, follow: bool) -> int:
-    at = 0
+    """Print a job's log; one that is followed is begun anew on each host that the job comes to."""
+    at: dict[str | None, int] = {}
     while True:
         try:
-            piece = _parsed(_asked(_path(name, f"/log?at={at}")), LogShown)
+            host = _parsed(_asked(_path(name)), JobShown).host
+            piece = _parsed(_asked(_path(name, f"/log?at={at.get(host, 0)}")), LogShown)
         except ReplkernelError:
             if not follow or not at:
                 raise
@@ -220,7 +222,8 @@ def _logs(name: str, *, follow: bool) -> int:
             continue
         sys.stdout.write(piece.text)
         sys.stdout.flush()
-        went_on, at = piece.next > max(at, piece.at), piece.next
+        went_on = piece.next > max(at.get(host, 0), piece.at)
+        at[host] = piece.next
         if went_on:
             continue
         if piece.over or not follow:

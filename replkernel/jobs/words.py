@@ -196,21 +196,38 @@ class JobPlace:
         wake(self.directory / WAKE)
 
     def log_from(self, at: int, most: int) -> tuple[int, bytes]:
-        """Return bytes of the log from position `at` on, and where they begin."""
+        """Return bytes of the log from position `at` on, and where they begin: whole characters only."""
         base = self.record().log_base
         begin = max(at, base)
         try:
             with (self.directory / LOG).open("rb") as file:
                 file.seek(begin - base)
-                return begin, file.read(most)
+                data = file.read(most)
         except OSError:
             return begin, b""
+        cut = _cut_before(data) if begin > at else 0
+        return begin + cut, data[cut : _whole(data)]
 
     def _read(self, name: str, shape: type[Shape]) -> Shape | None:
         try:
             return msgspec.json.decode(read_own(self.directory / name, FILE_BYTES_MAX), type=shape)
         except (OSError, *UNREADABLE):
             return None
+
+
+def _cut_before(data: bytes) -> int:
+    """Return how many bytes belong to a character of UTF-8 that began before `data`."""
+    return next((place for place, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), 0)
+
+
+def _whole(data: bytes) -> int:
+    """Return where the last character of UTF-8 begins that is not whole; the length if all are."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return len(data) - back if length > back else len(data)
+    return len(data)
 
 
 def open_fifo(fifo: Path) -> int | None:
