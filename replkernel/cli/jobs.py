@@ -94,10 +94,10 @@ def run_job(options: argparse.Namespace) -> int:
             return _logs(options.job, follow=options.follow)
         case "stop":
             _asked(_path(options.job), "DELETE")
-            print(f"Job {options.job} is saved and ends.")
+            print(f"Job {options.job} is being stopped: it saves first.")
         case "hold":
             _asked(_path(options.job, "/hold"), "POST")
-            print(f"Job {options.job} is saved, and waits until `replkernel job resume {options.job}`.")
+            print(f"Job {options.job} saves, then waits until `replkernel job resume {options.job}`.")
         case "resume":
             _asked(_path(options.job, "/hold"), "DELETE")
             print(f"Job {options.job} goes on when there are GPUs.")
@@ -136,13 +136,19 @@ def _serve() -> None:
     """Have a scheduler, and on one's own machine an agent that runs the job."""
     if os.environ.get(URL, "").strip():
         return
-    try:
-        asyncio.run(find_or_start(outside_jobs(os.environ)))
-    except SchedulerNotStarted as error:
-        raise ReplkernelError(f"There is no scheduler: {error}") from error
+    _have_scheduler()
     hosts = _parsed(_asked("/api/v1/status"), HostsShown).hosts
     if not any(host.gpus for host in hosts):
         lookup.find_or_start(own_host(os.environ), os.environ)
+
+
+def _have_scheduler() -> str:
+    """Return the URL of a scheduler, one of the user's own that is started if there is none."""
+    try:
+        url, _ = asyncio.run(find_or_start(outside_jobs(os.environ)))
+    except SchedulerNotStarted as error:
+        raise ReplkernelError(f"There is no scheduler: {error}") from error
+    return url
 
 
 def _title(command: tuple[str, ...]) -> str:
@@ -252,8 +258,8 @@ def _path(name: str, rest: str = "") -> str:
 
 def _asked(path: str, method: str = "GET", body: bytes | None = None) -> bytes:
     url, _ = find_scheduler(os.environ)
-    if not url:
-        raise ReplkernelError("No scheduler runs, so there are no jobs: `replkernel job run` starts one.")
+    if not url:  # Jobs may run all the same: one that is started hears of them.
+        url = _have_scheduler()
     try:
         return ask(url, token_for(url, os.environ), path, BOUNDS, method, body)
     except NoAnswer as error:

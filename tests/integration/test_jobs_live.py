@@ -23,6 +23,7 @@ import pytest
 from replkernel.agent.io.lookup import stop_agent
 from replkernel.agent.io.start import is_stopped
 from replkernel.jobs.words import JobPlace
+from replkernel.leasing.finding import find_scheduler
 from tests.support import training
 from tests.support.scheduler_service import Service
 
@@ -74,7 +75,7 @@ class World:
         return json.loads(self.said("show", name, "--json"))  # type: ignore[no-any-return]
 
     def listed(self, name: str) -> str:
-        """Return a job's line, nothing while there is no scheduler."""
+        """Return a job's line, nothing while its scheduler does not answer."""
         done = subprocess.run([*CLI, "job", "list"], capture_output=True, text=True, timeout=60, check=False)
         return next((line for line in done.stdout.splitlines() if line.startswith(name)), "")
 
@@ -205,8 +206,18 @@ def test_a_job_without_a_scheduler_goes_on_and_has_one_started(world: World, los
     world.trains(name, 3)
     world.service.kill()
     until(lambda: loss in world.log(name))
-    until(lambda: "done" in world.listed(name), "no scheduler was started")
+    until(lambda: find_scheduler(os.environ)[0], "no scheduler was started")
+    until(lambda: "done" in world.listed(name))
     assert len(world.begun(name)) == 1
+
+
+def test_who_asks_for_jobs_while_there_is_no_scheduler_has_one_started(world: World) -> None:
+    name = world.run(pace_s=0.5)
+    world.trains(name, 2)
+    world.service.kill()
+    assert name in world.said("list"), "it trains all the same"
+    assert "being stopped" in world.said("stop", name)
+    until(lambda: world.job(name)["state"] == "stopped")
 
 
 def test_a_job_is_held_goes_on_and_is_stopped(world: World) -> None:
