@@ -21,18 +21,13 @@ from typing import NamedTuple
 from replkernel.errors import ReplkernelError
 from replkernel.jobs import processes
 from replkernel.jobs.life import END_SHARE
+from replkernel.jobs.shelf import check_start, is_live, places_in, superfluous
 from replkernel.jobs.words import (
-    ARGUMENTS_MAX,
-    COMMAND_BYTES_MAX,
-    FINAL,
     GONE,
     WAKE,
     JobPlace,
     Order,
     Record,
-    check_seal,
-    is_job_name,
-    key_of,
     open_fifo,
 )
 from replkernel.leasing.channel import SchedulerChannel
@@ -65,7 +60,7 @@ LOOK_S = 2.0
 SPAWN_S_MIN = 2.0
 """A supervisor that is gone is started again no sooner."""
 KEPT_MAX = 50
-"""Directories of jobs that are over are kept for their logs, so many."""
+"""Directories of jobs that do not run here any more are kept for their logs, so many."""
 PROGRESS_S = 1.0
 """Progress of a job is told no more often."""
 STOP_S = 10.0
@@ -97,7 +92,7 @@ class JobKeeping:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         try:
-            self._places = _places(self._root)
+            self._places = places_in(self._root)
         except OSError as error:
             log.warning("no job can run here: %s", error)
             self._places = {}
@@ -106,7 +101,7 @@ class JobKeeping:
             log.warning("%s has no FIFOs: what jobs say is heard every %g s", self._root, LOOK_S)
         else:
             self._loop.add_reader(self._fifo, self._wake, self._fifo)
-        self._live = {name for name, place in self._places.items() if _is_live(place)}
+        self._live = {name for name, place in self._places.items() if is_live(place)}
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
         self._tell_at: dict[str, float] = {}
         self._spawned_at: dict[str, float] = {}
@@ -184,8 +179,9 @@ class JobKeeping:
                 continue
             await self._supervise(name, place)
             self._tell(name, place)
-            if not _is_live(place):
+            if not is_live(place):
                 self._live.discard(name)
+                self._tidy()
                 self._changed()
 
     async def _supervise(self, name: str, place: JobPlace) -> None:
@@ -194,7 +190,7 @@ class JobKeeping:
         heard = self._up and now - self._changed_at >= HEARD_S
         if not heard and (order is None or order.runs):  # What is to stop may do so at once.
             return
-        if not _is_live(place) or now - self._spawned_at.get(name, float("-inf")) < SPAWN_S_MIN:
+        if not is_live(place) or now - self._spawned_at.get(name, float("-inf")) < SPAWN_S_MIN:
             return
         if place.is_supervised():
             return
@@ -387,58 +383,17 @@ class JobKeeping:
         if place is None:
             return
         order = self._order(name)
-        if order is not None and _is_live(place):
+        if order is not None and is_live(place):
             self._stop(name, order, 0.0, saves=False)
         with contextlib.suppress(OSError):  # If not, its end is told again, and answered again.
             (place.directory / GONE).touch(mode=0o600)
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove the oldest directories of jobs that are over."""
-        over = [
-            (place.directory.stat().st_mtime, name)
-            for name, place in self._places.items()
-            if place.is_gone() and name not in self._live
-        ]
-        for _, name in sorted(over)[:-KEPT_MAX]:
+        """Remove the oldest directories of jobs that are not here any more: over, or gone elsewhere."""
+        here = self._live | self._unwritten.keys()
+        left = {name: place for name, place in self._places.items() if name not in here}
+        for name in superfluous(left, KEPT_MAX):
             shutil.rmtree(self._places.pop(name).directory, ignore_errors=True)
-            self._told.pop(name, None)
-
-
-def check_start(wanted: StartJob, host: str, env: Mapping[str, str]) -> None:
-    """Raise unless a job may run here."""
-    command, size = wanted.command, sum(len(word) for word in wanted.command)
-    if not is_job_name(wanted.job) or not command:
-        raise ReplkernelError(f"{wanted.job!r} names no job: use letters, digits, '.', '_' and '-'.")
-    if len(command) > ARGUMENTS_MAX or size > COMMAND_BYTES_MAX:
-        raise ReplkernelError(f"The command of job {wanted.job} is too long: put it into a script.")
-    check_seal(key_of(env), wanted.seal, wanted.job, command, wanted.directory)
-    if not os.path.isdir(wanted.directory):
-        raise ReplkernelError(
-            f"Host {host} has no directory {wanted.directory}, so job {wanted.job} cannot run there: "
-            "mount it under this path, or submit the job from a directory that all hosts have."
-        )
-
-
-def _places(root: Path) -> dict[str, JobPlace]:
-    """Make the directory of all jobs, with its FIFO, and return what is there; raises OSError."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(OSError):  # Some file systems have none.
-        os.mkfifo(root / WAKE, 0o600)
-    return {place.name: JobPlace(place) for place in root.iterdir() if place.is_dir()}
-
-
-def _is_live(place: JobPlace) -> bool:
-    """Tell whether something of a job runs here, or is to."""
-    order, record = place.order(), place.record()
-    if order is None:
-        return False
-    return record.number < order.number or record.state not in FINAL
-
-
-def jobs_are_left(directory: Path) -> bool:
-    """Tell whether an agent that is gone has left jobs that run."""
-    try:
-        return any(_is_live(JobPlace(place)) for place in (directory / "jobs").iterdir() if place.is_dir())
-    except OSError:
-        return False
+            for kept in (self._told, self._tell_at, self._spawned_at):
+                kept.pop(name, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from replkernel.agent.io.early import Options
 from replkernel.hosts.own_file import read_own, replace_own
-from replkernel.jobs.keeping import jobs_are_left
+from replkernel.jobs.shelf import jobs_are_left
 
 FILE = "fake-gpus"
 FILE_BYTES_MAX = 16

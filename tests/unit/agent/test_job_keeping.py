@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from replkernel.jobs import processes, words
+from replkernel.jobs import keeping, processes, words
 from replkernel.jobs.keeping import JobKeeping
 from replkernel.jobs.words import JobPlace, Progress, Record, key_of, seal_of
-from replkernel.leasing.wire import FromClient, JobSaid, StartJob, StopJob
+from replkernel.leasing.wire import FromClient, JobGone, JobSaid, StartJob, StopJob
 
 COMMAND = ("train",)
 
@@ -150,6 +150,26 @@ def test_progress_is_told_once_a_second_and_the_last_one_in_the_end(
         await agent.keeping._look()
         assert (agent.said()[-1].what, agent.said()[-1].epoch) == ("done", 100)
 
+    with_agent(tmp_path, holds)
+
+
+def test_directories_of_jobs_that_have_gone_elsewhere_do_not_heap_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def holds(agent: Agent) -> None:
+        for number in range(6):
+            name = f"j{number}"
+            agent.starts(name)
+            agent.place(name).write(Record(1, 1, "failed" if number == 0 else "stopped"))
+            os.utime(agent.place(name).directory, (number, number))
+            await agent.keeping._look()
+        assert sorted(os.listdir(agent.root)) == ["j0", "j4", "j5", "wake"], (
+            "the scheduler may not know of j0"
+        )
+        agent.keeping._take(JobGone("j0"))
+        assert sorted(os.listdir(agent.root)) == ["j0", "j5", "wake"], "the oldest of all goes"
+
+    monkeypatch.setattr(keeping, "KEPT_MAX", 2)
     with_agent(tmp_path, holds)
 
 
