@@ -75,6 +75,21 @@ def test_who_has_saved_for_an_earlier_question_is_told_to_end_at_once(watched: W
     watched.turns_until(lambda: watched.state() == "stopped")
 
 
+def test_who_follows_a_supervisor_that_was_killed_ends_a_program_that_hides_before_it_starts_one(
+    watched: Watched,
+) -> None:
+    watched.order(1, command=("/usr/bin/env", "-i", *SLEEPS))
+    watched.turns_until(lambda: watched.state() == "running")
+    assert watched.supervisor is not None
+    killed, watched.supervisor = watched.supervisor, None
+    killed.close()
+    before = watched.place.record().pid
+    watched.turns_until(lambda: watched.place.record().pid != before and watched.state() == "running")
+    assert not start_time(before)
+    assert killed._program is not None
+    killed._program.wait()
+
+
 def test_a_start_has_nothing_of_the_progress_before_it(watched: Watched) -> None:
     watched.place.write(Progress(41.0))
     watched.order(1)
