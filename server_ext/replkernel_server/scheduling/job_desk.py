@@ -39,6 +39,8 @@ IN_ITS_TIME_S = 60.0
 LEFT_EVERY_S = 20.0
 """What a job has left is journalled no more often."""
 TOLD_MAX = 10_000
+LEFT_S_MAX = 1e12
+"""A guess that is longer, or that is no number, is none."""
 
 
 class Line(msgspec.Struct):
@@ -66,7 +68,8 @@ class Told(msgspec.Struct):
         """Return how long the epochs that are left take with the GPUs of this attempt, as far as known."""
         if epochs is None or self.epoch is None or self.epoch <= self.first:
             return None
-        return max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
+        left_s = max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
+        return left_s if left_s <= LEFT_S_MAX else None
 
 
 class JobDesk:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import cast
 
+import msgspec
 import pytest
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.core import HarvestCore
@@ -21,6 +23,7 @@ from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
 
+from replkernel.errors import ProtocolMismatch
 from replkernel.leasing import wire
 from tests.support.scheduler_client import offer
 from tests.unit.scheduler.test_desk import ALICE, BOB, GUEST, ROOT, Room
@@ -185,3 +188,26 @@ def test_epochs_tell_when_a_job_is_thought_to_end() -> None:
     told = room.desk.jobs.told_of[JobName("j")]
     assert (told.epoch, told.loss, told.left_s(10.0)) == (4.0, 0.5, 180.0)
     assert room.job("j").left == pytest.approx(180.0 * 1.8)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+@pytest.mark.parametrize("field", ["epoch", "loss"])
+def test_what_is_no_finite_number_is_no_progress(field: str, number: float) -> None:
+    said = wire.JobSaid("j", 1, "progress", epoch=1.0, loss=1.0)
+    assert wire.decode_from_client(wire.encode(said)) == said
+    with pytest.raises(ProtocolMismatch):
+        wire.decode_from_client(wire.encode(msgspec.structs.replace(said, **{field: number})))
+
+
+def test_a_guess_beyond_all_numbers_is_none() -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j", ALICE, epochs=10.0)
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    for epoch in (0.0, 5e-324, 5e-324):
+        room.say(line, wire.JobSaid("j", 1, "progress", epoch=epoch))
+        room.wait(30.0)
+    assert room.desk.jobs is not None
+    assert room.desk.jobs.told_of[JobName("j")].left_s(10.0) is None
+    assert room.job("j").left is None  # type: ignore[union-attr]
