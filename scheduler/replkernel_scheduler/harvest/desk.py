@@ -402,7 +402,7 @@ class Desk:
         self._give_back(job, list(job.leases), now)
         job.count(now)
         self.past.append(PastJob(job.spec, why, said, job.gpu_s, job.ran_on, now))
-        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on))
+        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on, job.spec.owner))
 
     def _give_back(self, job: JobRecord, names: list[LeaseId], now: float) -> None:
         self._giving = True

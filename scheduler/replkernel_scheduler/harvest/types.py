@@ -220,6 +220,7 @@ class JobOver(JobEffect, frozen=True, tag=True, gc=False):
     why: JobEnd
     gpu_s: float
     host: HostName | None = None
+    owner: UserName = NOBODY
 
 
 JobsEffect: TypeAlias = JobRefused | JobLeased | JobLeaseEnded | StartJob | ReshapeJob | StopJob | JobOver

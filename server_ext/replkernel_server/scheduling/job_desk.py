@@ -206,14 +206,14 @@ class JobDesk:
                         yield from self._start(known.spec, attempt, host, gpus)
                 case StopJob(job, attempt, host, until, _, saves):
                     within_s = IN_ITS_TIME_S if until is None else max(0.0, until - now)
-                    for client in self._agents_of(job, host):
+                    known = self._beside.desk.jobs.by_name.get(job)
+                    for client in self._lines(None if known is None else known.spec.owner, host):
                         yield Send(client, wire.StopJob(job, attempt, within_s, saves))
-                case JobOver(job, _, _, host):
+                case JobOver(job, _, _, host, owner):
                     self.told_of.pop(job, None)
-                    for client in self._agents_of(job, host):
+                    for client in self._lines(owner, host):
                         yield Send(client, wire.JobGone(job))
-                    for user in {line.user for line in self.lines.values()}:
-                        yield from self._awaits(user)
+                    yield from self._awaits(owner)
 
     def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
         client = self.line_of(spec.owner, host)
@@ -223,13 +223,9 @@ class JobDesk:
                 wire.StartJob(spec.job, attempt, tuple(gpus), spec.command, spec.directory, spec.seal),
             )
 
-    def _agents_of(self, job: JobName, host: HostName | None) -> list[int]:
-        """Return the agents on a host that may have the job: its owner's, or all where nobody knows whose."""
-        known = self._beside.desk.jobs.by_name.get(job)
-        owner = None if known is None else known.spec.owner
-        return [
-            client for client, line in self.lines.items() if line.host == host and owner in (None, line.user)
-        ]
+    def _lines(self, user: UserName | None, host: HostName | None) -> list[int]:
+        """Return the agents of a user on a host."""
+        return [client for client, line in self.lines.items() if (line.user, line.host) == (user, host)]
 
     def submitted(self, user: UserName) -> Iterator[Act]:
         """Have the agents of a user stay: there is a job."""

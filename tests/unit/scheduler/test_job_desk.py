@@ -211,3 +211,27 @@ def test_a_guess_beyond_all_numbers_is_none() -> None:
     assert room.desk.jobs is not None
     assert room.desk.jobs.told_of[JobName("j")].left_s(10.0) is None
     assert room.job("j").left is None  # type: ignore[union-attr]
+
+
+def test_that_a_job_is_over_is_said_to_its_owners_agents_alone() -> None:
+    room = JobRoom()
+    room.agent("a", 1, ROOT)
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    room.submit("secret-name", ALICE)
+    room.say(alices, wire.JobSaid("secret-name", 1, "runs"))
+    room.feed(cast("Event", JobStopAsked(JobName("secret-name"))))
+    room.say(alices, wire.JobSaid("secret-name", 1, "stopped"))
+    assert wire.JobGone("secret-name") in room.heard[alices]
+    assert "secret-name" not in str(room.heard[bobs])
+    room.line("a", ALICE, ("stale", 3))
+    assert "stale" not in str(room.heard[bobs])
+
+
+def test_no_router_speaks_for_what_stands_for_a_job() -> None:
+    room = JobRoom()
+    room.agent("a", 1, ROOT)
+    room.line("a", ALICE)
+    room.submit("j", ALICE)
+    (lease,) = room.core.view().leases
+    for who in (ALICE, BOB, ROOT):
+        assert "are jobs'" in room.closed[room.join("router", lease.lease.kernel_id, who)]
