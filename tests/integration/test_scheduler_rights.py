@@ -137,6 +137,24 @@ async def test_what_stands_for_a_job_is_nobodys_to_name(world: World) -> None:
     assert (await world.call("r", "GET", "status"))[1]["leases"] == []
 
 
+async def test_a_jobs_lease_is_nobodys_to_give_back_or_to_keep(world: World) -> None:
+    line = await Client.hello(world.url, "a", "jobs", "a")
+    line.say(wire.JobsHere())
+    body = {"job": "train", "command": ["true"], "directory": "/w", "seal": "s", "gpus": [1]}
+    assert (await world.call("a", "POST", "jobs", body))[0] == 201
+    await line.hear(wire.StartJob)
+    (lease,) = (await world.call("r", "GET", "status"))[1]["leases"]
+    name, fence = lease["lease"], lease["fence"]
+    for token in "abr":
+        for method, path, told in (
+            ("DELETE", f"leases/{name}?fence={fence}", None),
+            ("POST", f"leases/{name}/renewal", {"fence": fence}),
+            ("POST", f"leases/{name}/lingering", {"fence": fence}),
+        ):
+            assert (await world.call(token, method, path, told))[0] == 403
+    assert (await world.call("a", "GET", "jobs/train"))[1]["state"] == "starting"
+
+
 async def test_notebook_and_user_of_leases_and_waiting_cells_are_named_to_who_may_see_them(
     world: World,
 ) -> None:

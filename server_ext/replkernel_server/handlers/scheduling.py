@@ -123,6 +123,7 @@ class EffectHandler(SchedulerHandler):
         name = LeaseId(check_id(text, "lease's id"))
         owner = self.channel.desk.owners.leases.get(name)
         self.for_owner(None if owner is None else owner.user, f"Lease {name}")
+        self.unless("" if owner is None else access.why_not_kernel(owner.kernel_id))
         return name
 
     def as_counted(self, lease: Lease) -> Lease:

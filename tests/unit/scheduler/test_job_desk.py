@@ -19,6 +19,7 @@ from replkernel_scheduler.harvest.types import (
     JobView,
     type_of_shapes,
 )
+from replkernel_scheduler.types import HostName
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
@@ -235,3 +236,21 @@ def test_no_router_speaks_for_what_stands_for_a_job() -> None:
     (lease,) = room.core.view().leases
     for who in (ALICE, BOB, ROOT):
         assert "are jobs'" in room.closed[room.join("router", lease.lease.kernel_id, who)]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_host_where_only_a_job_runs_is_in_use_and_no_more_when_the_job_is_over(restarted: bool) -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a", ALICE)
+    room.submit("j", ALICE)
+    if restarted:
+        room.restart(30.0)
+        agent, line = room.agent("a", 1, ROOT), room.line("a", ALICE, ("j", 1))
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    owners = room.desk.owners
+    assert owners.in_use(HostName("a")) and owners.held_by(ALICE.user) == 0
+    room.say(agent, wire.HostLeaves())
+    job = room.job("j")
+    assert job is not None and (job.state, job.host) == ("running", "a")
+    room.say(line, wire.JobSaid("j", 1, "done"))
+    assert not owners.in_use(HostName("a")) and not owners.leases and not owners.requests
