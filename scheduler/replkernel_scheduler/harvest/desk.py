@@ -359,8 +359,10 @@ class Desk:
         self._go_on(job, now)
 
     def _go_on(self, job: JobRecord, now: float) -> None:
-        """Start with the GPUs that there are, or wait."""
-        if job.spec.type.least <= len(job.usable()) and not job.on_hold:
+        """Start with the GPUs that there are, or wait, also where nobody starts it."""
+        reach = self.reach.get(job.spec.owner)
+        there = reach is None or job.host in reach
+        if there and job.spec.type.least <= len(job.usable()) and not job.on_hold:
             self._begin(job, StartJob)
         else:
             self._give_back(job, list(job.leases), now)

@@ -8,6 +8,7 @@ back tells all that it has, and the core compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import msgspec
 from replkernel_scheduler.harvest.core import HarvestCore
@@ -75,11 +76,18 @@ class Told(msgspec.Struct):
 class JobDesk:
     """All lines, and what was told of jobs; `avoids` says which hosts are not for jobs."""
 
-    def __init__(self, beside: HarvestCore, avoids: Callable[[HostName], bool]) -> None:
-        """Begin without agents."""
-        self._beside, self._avoids = beside, avoids
+    def __init__(
+        self, beside: HarvestCore, avoids: Callable[[HostName], bool], now: float = 0.0, away_s: float = inf
+    ) -> None:
+        """Begin without agents: those whose jobs run have `away_s` to come back."""
+        self._beside, self._avoids, self._away_s = beside, avoids, away_s
         self.lines: dict[int, Line] = {}
         self.told_of: dict[JobName, Told] = {}
+        self._lost: dict[tuple[UserName, HostName], float] = {}
+        """Until when an agent whose jobs run on a host is waited for."""
+        for job in beside.desk.jobs.by_name.values():
+            if job.host is not None:
+                self._lost[job.spec.owner, job.host] = now + away_s
 
     # -- agents come and go ---------------------------------------------------------------------------
 
@@ -87,11 +95,26 @@ class JobDesk:
         """Take an agent in; it has not said yet what it runs."""
         self.lines[client] = Line(who.user, host)
 
-    def left(self, client: int) -> Iterator[Act]:
-        """Have nothing more started where nobody starts it."""
+    def left(self, client: int, now: float) -> Iterator[Act]:
+        """Have nothing more started where nobody starts it; what runs there is waited for."""
         line = self.lines.pop(client, None)
-        if line is not None:
-            yield from self._reaches(line.user)
+        if line is None:
+            return
+        runs = any(job.spec.owner == line.user for job in self._beside.desk.jobs.on(line.host))
+        if runs and self.line_of(line.user, line.host) is None:
+            self._lost.setdefault((line.user, line.host), now + self._away_s)
+        yield from self._reaches(line.user)
+
+    def deadline(self) -> float:
+        """Return when the first agent will have been away for too long."""
+        return min(self._lost.values(), default=inf)
+
+    def due(self, now: float) -> Iterator[Act]:
+        """Give up what runs where no agent came back: its jobs go on elsewhere."""
+        for user, host in [lost for lost, at in self._lost.items() if at <= now]:
+            del self._lost[user, host]
+            yield from self._reaches(user)
+            yield Feed(HostJobs(host, (), user))
 
     def offered(self, host: HostName) -> Iterator[Act]:
         """Look again for the jobs that can be started on a host: it has come, or is not for them any more."""
@@ -122,12 +145,10 @@ class JobDesk:
         match message:
             case _ if line is None:
                 return
+            case wire.JobsHere() if line.said:
+                yield Send(client, wire.Refused("JobsHere is said once on a connection: connect again."))
             case wire.JobsHere(jobs):
-                line.said = True
-                there = tuple([(JobName(job), attempt) for job, attempt in jobs])
-                yield Feed(HostJobs(line.host, there, line.user))
-                yield from self._reaches(line.user)
-                yield from self._awaits(line.user)
+                yield from self._here(client, line, jobs)
             case wire.JobSaid():
                 yield from self._job_said(client, line, message, now)
             case wire.JobLog():
@@ -136,6 +157,21 @@ class JobDesk:
                 yield Send(
                     client, wire.Refused(f"{type(message).__name__} is not for an agent's jobs to say.")
                 )
+
+    def _here(self, client: int, line: Line, jobs: tuple[tuple[str, int], ...]) -> Iterator[Act]:
+        """Compare what an agent has with what it should; what is not its user's it has no business with."""
+        line.said = True
+        self._lost.pop((line.user, line.host), None)
+        own: list[tuple[JobName, int]] = []
+        for name, attempt in jobs:
+            job = self._beside.desk.jobs.by_name.get(JobName(name))
+            if job is not None and job.spec.owner == line.user:
+                own.append((job.spec.job, attempt))
+            else:
+                yield Send(client, wire.StopJob(name, attempt, 0.0, False))
+        yield from self._reaches(line.user)
+        yield Feed(HostJobs(line.host, tuple(own), line.user))
+        yield from self._awaits(line.user)
 
     def _job_said(self, client: int, line: Line, said: wire.JobSaid, now: float) -> Iterator[Act]:
         name = JobName(said.job)
@@ -147,7 +183,7 @@ class JobDesk:
         if job.spec.owner != line.user or job.host not in (None, line.host):
             yield Send(client, wire.StopJob(said.job, said.attempt, 0.0, False))
             return
-        if said.attempt != job.attempt:
+        if said.attempt != job.attempt or job.state == "waiting":
             return
         told = self._note(job, said, now)
         event = self._event(job, said, told, now)

@@ -11,6 +11,7 @@ from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import (
     HarvestEvent,
+    HostJobs,
     JobName,
     JobsDue,
     JobSpec,
@@ -21,7 +22,7 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.types import HostName
 from replkernel_server.scheduling.desk import Desk, DeskTimes
-from replkernel_server.scheduling.desk_words import Answered, JobCame, Joined, Left, Told
+from replkernel_server.scheduling.desk_words import Act, Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.errors import ProtocolMismatch
@@ -39,12 +40,23 @@ class JobRoom(Room):
             self.beside = HarvestCore(self.core)
         self.desk = Desk(self.core.view(), self.now, DeskTimes(60.0, grace_s), beside=self.beside)
 
-    def feed(self, event: Event, client: int | None = None) -> None:
-        self._feed(event, client)
-        while (due := self.beside.jobs_due()) is not None and due <= self.now:
-            self._feed(JobsDue(), None)
+    def do(self, acts: list[Act]) -> None:
+        """Do all of it, then what is due, as the driver does."""
+        self.deep = getattr(self, "deep", 0) + 1
+        super().do(acts)
+        self.deep -= 1
+        self.pass_jobs()
 
-    def _feed(self, event: HarvestEvent, client: int | None) -> None:
+    def pass_jobs(self) -> None:
+        while not self.deep and (due := self.beside.jobs_due()) is not None and due <= self.now:
+            self.feed(cast("Event", JobsDue()))
+
+    def submitted(self, event: HarvestEvent) -> None:
+        self.feed(cast("Event", event))
+        self.pass_jobs()
+
+    def feed(self, event: Event, client: int | None = None) -> None:
+        self.fed.append(event)
         effects = self.beside.handle(event, self.now)
         self.beside.check_invariants()
         self.do(self.desk.handle(Told(effects), self.now))
@@ -66,8 +78,14 @@ class JobRoom(Room):
         )  # fmt: skip
         assert self.desk.jobs is not None
         self.feed(cast("Event", self.desk.jobs.before(who.user)))
-        self.feed(cast("Event", JobSubmitted(spec)))
+        self.submitted(JobSubmitted(spec))
         self.do(self.desk.handle(JobCame(who.user), self.now))
+
+    def beats(self, agent: int, seconds: int) -> None:
+        """Let time pass on a host whose agent is heard."""
+        for _ in range(seconds // 2):
+            self.say(agent, wire.HostBeat())
+            self.wait(2.0)
 
     def started(self, client: int) -> list[tuple[str, int, int]]:
         """Return name, attempt and number of GPUs of each start that was told."""
@@ -254,3 +272,68 @@ def test_a_host_where_only_a_job_runs_is_in_use_and_no_more_when_the_job_is_over
     assert job is not None and (job.state, job.host) == ("running", "a")
     room.say(line, wire.JobSaid("j", 1, "done"))
     assert not owners.in_use(HostName("a")) and not owners.leases and not owners.requests
+
+
+def test_a_job_whose_agent_never_comes_back_goes_on_elsewhere() -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(line), room.now))
+    room.beats(agent, 290)
+    assert room.job("j").state == "running", "it may be back in time"  # type: ignore[union-attr]
+    room.beats(agent, 20)
+    assert room.hosts() == ["a"]
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    assert not room.core.view().leases
+    room.agent("b", 1, ROOT)
+    assert room.started(room.line("b")) == [("j", 2, 1)]
+    late = room.line("a", ALICE, ("j", 1))
+    assert [said for said in room.heard[late] if isinstance(said, wire.StopJob)]
+
+
+def test_an_agent_that_is_back_in_time_has_its_job() -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(line), room.now))
+    room.beats(agent, 290)
+    room.line("a", ALICE, ("j", 1))
+    room.beats(agent, 600)
+    job = room.job("j")
+    assert job is not None and (job.state, job.attempt) == ("running", 1)
+
+
+def test_after_a_restart_an_agent_that_is_gone_has_as_long_to_come_back() -> None:
+    room = JobRoom()
+    room.agent("a", 1, ROOT)
+    room.line("a")
+    room.submit("j")
+    room.restart(30.0)
+    agent = room.agent("a", 1, ROOT)
+    room.beats(agent, 290)
+    assert room.job("j").state == "starting"  # type: ignore[union-attr]
+    room.beats(agent, 20)
+    assert room.hosts() == ["a"]
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+
+
+def test_jobs_are_told_once_a_connection_and_only_ones_own_are_written_down() -> None:
+    room = JobRoom()
+    room.agent("a", 2, ROOT)
+    alices = room.line("a", ALICE)
+    room.submit("j", ALICE)
+    room.say(alices, wire.JobSaid("j", 1, "runs"))
+    before, heard = len(room.fed), len(room.heard[alices])
+    bobs = room.line("a", BOB, ("j", 1), ("nobodys", 7))
+    stops = [said for said in room.heard[bobs] if isinstance(said, wire.StopJob)]
+    assert stops == [wire.StopJob("j", 1, 0.0, False), wire.StopJob("nobodys", 7, 0.0, False)]
+    assert HostJobs(HostName("a"), (), BOB.user) in room.fed and "nobodys" not in str(room.fed)
+    assert room.heard[alices][heard:] == [], "another user's agent does not stop a job"
+    before = len(room.fed)
+    for _ in range(10):
+        (refused,) = room.say(bobs, wire.JobsHere((("j", 1),)))
+        assert isinstance(refused, wire.Refused)
+    room.say(alices, *[wire.JobSaid("j", 1, "stopped")] * 10)
+    assert len(room.fed) - before <= 2
