@@ -48,7 +48,9 @@ class Granting:
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        why = why or user.problem(wish.gpus, parts.now) or parts.ledger.problem(user, wish.gpus)
+        why = why or user.problem(wish.gpus, parts.now)
+        if wish.for_job is not True:
+            why = why or parts.ledger.problem(user, wish.gpus)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return

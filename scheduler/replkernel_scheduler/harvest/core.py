@@ -133,6 +133,10 @@ class HarvestCore:
         """Return the hosts that are up."""
         return self.core.hosts_up()
 
+    def keeps(self) -> bool:
+        """Say whether what lingers is never asked back."""
+        return self.core.keeps
+
     def _is_of_jobs(self, effect: Effect, now: float) -> bool:
         desk = self.desk
         match effect:
@@ -142,7 +146,9 @@ class HarvestCore:
                 return desk.lease_ended(effect.lease, effect.why, now)
             case ReclaimLease():
                 return desk.reclaimed(effect.lease, effect.until, now)
-            case LeaseQueued() | LeaseRefused():
+            case LeaseRefused():
+                return desk.refused(effect.request, effect.why)
+            case LeaseQueued():
                 return effect.request == desk.asking
             case UsageRecorded():
                 return effect.usage.lease in desk.jobs.of_lease

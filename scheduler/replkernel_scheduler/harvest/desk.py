@@ -88,6 +88,10 @@ class Leasing(Protocol):
         """Return the hosts that are up."""
         ...
 
+    def keeps(self) -> bool:
+        """Say whether what lingers is never asked back."""
+        ...
+
 
 class Place(NamedTuple):
     """A host for a job, and how many GPUs it would have there in all."""
@@ -213,6 +217,13 @@ class Desk:
             return True
         return lease.lease in self.jobs.of_lease
 
+    def refused(self, request: RequestId, why: str) -> bool:
+        """Keep why a job was refused GPUs; say whether it was one."""
+        if request != self.asking or self._asker is None:
+            return False
+        self._asker.refused = why
+        return True
+
     def lease_ended(self, lease: Lease, why: EndReason, now: float) -> bool:
         """Take note that GPUs are idle; say whether they were a job's."""
         if self.jobs.by_name:
@@ -292,9 +303,10 @@ class Desk:
             reach = self.reach.get(job.spec.owner)
             hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
             place = self._best(job, 0, hosts)
-            if place is not None and self._ask(job, place, now):
+            job.refused = job.refused if place is not None else ""
+            if place is not None and self._ask(job, place, self._sizes(job, 0, place.gpus), now):
                 self._is_off(job, now)
-            elif reach is not None and len(missed) < MISSED_MAX:
+            elif reach is not None and not job.refused and len(missed) < MISSED_MAX:
                 missed.append(GpusAwaited(tuple(hosts), job.spec.type.least))
         if missed:
             own = tuple(self.jobs.of_lease)
@@ -309,9 +321,14 @@ class Desk:
         if place is None:
             return
         kind, left = job.spec.type, job.left_at(now)
-        if SIDECAR.up_s + kind.run_s(left, place.gpus) >= kind.run_s(left, len(job.gpus)):
+        gains = [
+            gpus
+            for gpus in self._sizes(job, len(job.gpus), place.gpus)
+            if SIDECAR.up_s + kind.run_s(left, gpus) < kind.run_s(left, len(job.gpus))
+        ]
+        if place.gpus not in gains:
             return
-        if place.gpus > job.held() and not self._ask(job, place, now):
+        if place.gpus > job.held() and not self._ask(job, place, gains, now):
             return
         if job.state == "running":
             job.pause(now)
@@ -327,17 +344,39 @@ class Desk:
                 best = (room.gpus, host, room.model)
         if best is None:
             return None
-        sizes = [gpus for gpus in spec.type.iteration_s if more_than < gpus <= best[0] + held]
-        return Place(best[1], max(sizes), best[2]) if sizes else None
+        sizes = self._sizes(job, more_than, best[0] + held)
+        return Place(best[1], sizes[0], best[2]) if sizes else None
 
-    def _ask(self, job: JobRecord, place: Place, now: float) -> bool:
-        """Ask for what is missing on a host; take the wish back if it is not there after all."""
+    @staticmethod
+    def _sizes(job: JobRecord, more_than: int, most: int) -> list[int]:
+        """Return the numbers of GPUs that a job can run with, within these bounds, the largest first."""
+        return sorted([gpus for gpus in job.spec.type.iteration_s if more_than < gpus <= most], reverse=True)
+
+    def _ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:
+        """Ask for what is missing on a host, then for less, as long as that is refused."""
+        for gpus in sizes:
+            job.refused = ""
+            if gpus > job.held() and self._ask_for(job, place, gpus - job.held(), now):
+                return True
+            if not job.refused:
+                return False
+        return False
+
+    def _ask_for(self, job: JobRecord, place: Place, missing: int, now: float) -> bool:
+        """Ask for so many GPUs; take the wish back if they are not there after all."""
         spec, feed = job.spec, self._leasing.feed
         job.asked += 1
-        request = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}")
-        missing, before = place.gpus - job.held(), set(job.leases)
+        request, before = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}"), set(job.leases)
         wish = LeaseRequest(
-            request, KernelId(request), missing, LEASE_S, (place.host,), spec.owner, place.model, spec.vram_gb
+            request,
+            KernelId(request),
+            missing,
+            LEASE_S,
+            (place.host,),
+            spec.owner,
+            place.model,
+            spec.vram_gb,
+            for_job=True,
         )
         self.asking, self._asker = request, job
         feed(LeaseAsked(wish), now)
@@ -425,6 +464,8 @@ class Desk:
             return f"Job {spec.job} is there already; give each job an id of its own."
         if len(self.jobs.by_name) >= JOBS_MAX:
             return f"{JOBS_MAX} jobs are there already; stop some, or wait until some are done."
+        if self._leasing.keeps():
+            return "Kernels keep their GPUs under this scheduler's policies, so none is left for jobs."
         if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:
             return f"A job says with how many GPUs it can run, each a number from 1 to {SHAPES_MAX}."
         return None

@@ -17,7 +17,8 @@ class JobRecord(msgspec.Struct):
     """A job; `gpus` are those that it runs with, `back` the leases that are wanted back.
 
     `left` is as of `since` while it runs, `trained` what it did before that. `ending`: it ends once it is
-    stopped. `on_hold`: it waits then. `ran_on` is where it was started last.
+    stopped. `on_hold`: it waits then. `ran_on` is where it was started last. `refused`:
+    why it was not given the GPUs that it asked for last.
     """
 
     spec: JobSpec
@@ -37,6 +38,7 @@ class JobRecord(msgspec.Struct):
     counted_at: float = 0.0
     on_hold: bool = False
     ran_on: HostName | None = None
+    refused: str = ""
 
     def held(self) -> int:
         """Return how many GPUs it holds."""

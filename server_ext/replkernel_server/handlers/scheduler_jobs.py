@@ -100,10 +100,14 @@ class JobsBase(SchedulerHandler):
         if job.state == "waiting" and not job.on_hold:
             if not self.desk.reach(job.spec.owner):
                 return "no agent of its user that can run it is connected"
-            return "it waits for GPUs that nobody needs"
+            return _clause(job.refused) or "it waits for GPUs that nobody needs"
         if job.state == "stopping":
             return "it is saved and stopped" if job.ending or job.on_hold else "notebooks want its GPUs"
         return "" if told is None or told.attempt != job.attempt else told.said
+
+
+def _clause(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].removesuffix(".")
 
 
 def _state(job: JobRecord) -> str:

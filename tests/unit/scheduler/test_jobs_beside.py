@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
+from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecorded
 from replkernel_scheduler.elastic.types import JobType
-from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased
+from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased, PricesSet, QuotaSet
+from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S
 from replkernel_scheduler.harvest.types import (
     HostJobs,
@@ -24,8 +29,11 @@ from replkernel_scheduler.harvest.types import (
     ReshapeJob,
     StartJob,
     StopJob,
+    type_of_shapes,
 )
-from replkernel_scheduler.types import HostName, RequestId, UserName
+from replkernel_scheduler.policies.built_in import notebook
+from replkernel_scheduler.settings import CoreSettings
+from replkernel_scheduler.types import Fence, HostName, Prices, RequestId, UserName, UserQuota
 
 from tests.unit.scheduler.beside import Beside, of
 
@@ -355,3 +363,34 @@ def test_a_notebook_that_goes_on_in_time_keeps_its_gpus_from_jobs(world: Beside)
         world.cell(f"c{number + 1}", 4, kernel="k")
         assert f"c{number + 1}" in world.cells
     assert world.job("train").state == "waiting"
+
+
+def test_a_job_that_is_refused_what_idles_asks_for_less_and_keeps_the_reason(world: Beside) -> None:
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=2)))
+    world.submit("train", 1, 2, 4)
+    assert len(world.processes[JobName("train")].gpus) == 2
+    world.submit("large", 2)
+    assert world.job("large").held == 2
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=0)))
+    world.host("b", 2)
+    world.submit("none", 1)
+    world.restart()
+    record = world.core.desk.jobs.by_name[JobName("none")]
+    assert (record.state, "gpu_quota of ann is 0" in record.refused) == ("waiting", True)
+    world.feed(QuotaSet(UserName("ann"), UserQuota()))
+    world.until(world.now + LOOK_EVERY_S)
+    assert (world.job("none").state, record.refused) == ("starting", "")
+
+
+def test_a_budget_that_is_spent_leaves_jobs_what_idles(world: Beside) -> None:
+    world.feed(PricesSet(Prices(host_hour=10.0)))
+    world.feed(QuotaSet(UserName("ann"), UserQuota(budget_month=0.0)))
+    world.submit("train", 1)
+    assert world.job("train").state == "starting"
+
+
+def test_where_kernels_keep_what_they_leave_there_are_no_jobs() -> None:
+    keeping = msgspec.structs.replace(notebook(), keeps=True)
+    core = HarvestCore(SchedulerCore(random.Random(0), keeping, CoreSettings(), Fence(0)))
+    (refused,) = core.handle(JobSubmitted(JobSpec(job=JobName("j"), type=type_of_shapes("j", (1,)))), 0.0)
+    assert isinstance(refused, JobRefused) and "Kernels keep their GPUs" in refused.why
