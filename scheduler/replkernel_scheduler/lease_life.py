@@ -88,8 +88,7 @@ class LeaseLife:
                 continue
             choice = self.serving.choosing.own(record, waiting.wish)
             if choice is not None:
-                self.serving.leave(waiting)
-                self.serving.granting.serve(waiting, choice)
+                self.serving.give(waiting, choice)
                 return
 
     def release(self, event: LeaseReleased) -> None:

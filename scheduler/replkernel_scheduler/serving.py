@@ -73,8 +73,7 @@ class Serving:
     def _serve(self, host: Host) -> None:
         while (served := self._next(host)) is not None:
             waiting, choice = served
-            self.leave(waiting)
-            self.granting.serve(waiting, choice)
+            self.give(waiting, choice)
         if host.claims:
             if self.backfilling.enabled:
                 self._let_pass(host)
@@ -90,8 +89,17 @@ class Serving:
     def _let_pass(self, host: Host) -> None:
         """Serve those behind the first claim that are thought not to make it later."""
         for waiting, pool in self.backfilling.on(host):
-            self.leave(waiting)
-            self.granting.serve(waiting, Choice(pool, None))
+            self.give(waiting, Choice(pool, None))
+
+    def give(self, waiting: Waiting, choice: Choice) -> None:
+        """Serve who waits no more; a budget may have been spent meanwhile."""
+        wish = waiting.wish
+        why = self.parts.ledger.problem(self.parts.users.get(wish.user), wish.gpus)
+        if why is not None:
+            self.granting.refuse(waiting, why)
+            return
+        self.leave(waiting)
+        self.granting.serve(waiting, choice)
 
     def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
         """Return who is served next on the host: the first that fits, not behind a claim that does not."""

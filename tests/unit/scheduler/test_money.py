@@ -6,8 +6,9 @@ import random
 
 import pytest
 from msgspec import UNSET
-from replkernel_scheduler.effects import LeaseRefused, UsageRecorded
+from replkernel_scheduler.effects import LeaseGranted, LeaseRefused, UsageRecorded
 from replkernel_scheduler.events import MonthBegan, PricesSet, QuotaSet
+from replkernel_scheduler.policies.installed import policies
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.plan import Plan, settings_for
@@ -99,6 +100,27 @@ def test_who_has_spent_the_budget_is_refused_by_name_until_the_month_is_over() -
     granted(cluster.ask("other", user="v"))
     cluster.feed(MonthBegan())
     granted(cluster.ask("three", user="u"))
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy"])
+def test_who_waits_is_refused_once_the_budget_is_spent(backfill: str) -> None:
+    cluster = Cluster(policies("notebook", backfill=backfill))
+    cluster.host("a", 4)
+    cluster.feed(PricesSet(EIGHT_FOR_TEN))
+    cluster.feed(QuotaSet(UserName("u"), UserQuota(budget_month=5.0)))
+    first = granted(cluster.ask("one", gpus=4, user="u", ttl_s=HOUR_S * 9))
+    for number in range(20):
+        cluster.ask(f"more-{number}", gpus=4, user="u")
+    cluster.ask("other", gpus=4, user="v")
+    other = granted(cluster.release(first, after_s=HOUR_S))
+    assert other.request == "other"
+    effects = cluster.release(other)
+    refused = of(LeaseRefused, effects)
+    assert len(refused) == 20 and not of(LeaseGranted, effects)
+    assert all("budget_month of u is 5 USD" in each.why for each in refused)
+    assert cluster.waiting() == [] and user(cluster, "u").waited == 0
+    cluster.feed(MonthBegan())
+    granted(cluster.ask("next", gpus=4, user="u"))
 
 
 def test_the_members_of_a_group_share_its_budget() -> None:
