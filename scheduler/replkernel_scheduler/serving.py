@@ -12,6 +12,8 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from replkernel_scheduler.asking import GIVEN_BACK_S, TOLD_MAX, Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choice, Choosing, suits
@@ -94,7 +96,8 @@ class Serving:
     def give(self, waiting: Waiting, choice: Choice) -> None:
         """Serve who waits no more; a budget may have been spent meanwhile."""
         wish = waiting.wish
-        why = self.parts.ledger.problem(self.parts.users.get(wish.user), wish.gpus)
+        user = self.parts.users.get(wish.user)
+        why = self.parts.ledger.problem(user, wish.gpus) if wish.holder is UNSET else None
         if why is not None:
             self.granting.refuse(waiting, why)
             return

@@ -18,7 +18,6 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
-    UsageRecorded,
 )
 from replkernel_scheduler.events import Event, TimeReached
 from replkernel_scheduler.harvest import image, laws
@@ -150,6 +149,4 @@ class HarvestCore:
                 return desk.refused(effect.request, effect.why)
             case LeaseQueued():
                 return effect.request == desk.asking
-            case UsageRecorded():
-                return effect.usage.lease in desk.jobs.of_lease
         return False

@@ -376,7 +376,7 @@ class Desk:
             spec.owner,
             place.model,
             spec.vram_gb,
-            for_job=True,
+            holder="job",
         )
         self.asking, self._asker = request, job
         feed(LeaseAsked(wish), now)

@@ -394,3 +394,19 @@ def test_where_kernels_keep_what_they_leave_there_are_no_jobs() -> None:
     core = HarvestCore(SchedulerCore(random.Random(0), keeping, CoreSettings(), Fence(0)))
     (refused,) = core.handle(JobSubmitted(JobSpec(job=JobName("j"), type=type_of_shapes("j", (1,)))), 0.0)
     assert isinstance(refused, JobRefused) and "Kernels keep their GPUs" in refused.why
+
+
+def test_jobs_are_no_cells_in_the_sums_by_which_cells_are_judged(world: Beside) -> None:
+    world.cell("c", 1)
+    world.until(100.0)
+    world.over("c")
+    accounts = world.core.core.image()
+    for number in range(12):
+        world.submit(f"train-{number}", 1)
+        world.runs(f"train-{number}")
+        world.ended(f"train-{number}")
+    after = world.core.core.image()
+    assert (after.mean_hold_s, after.user_sums) == (accounts.mean_hold_s, accounts.user_sums)
+    assert after.mean_hold_s == 100.0
+    assert after.kernel_sums == accounts.kernel_sums
+    assert {user.tag for user in after.users if user.name == "ann"} <= {after.virtual}
