@@ -307,7 +307,10 @@ class Desk:
             if place is not None and self._ask(job, place, self._sizes(job, 0, place.gpus), now):
                 self._is_off(job, now)
             elif reach is not None and not job.refused and len(missed) < MISSED_MAX:
-                missed.append(GpusAwaited(tuple(hosts), job.spec.type.least))
+                spec = job.spec
+                missed.append(
+                    GpusAwaited(tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
+                )
         if missed:
             own = tuple(self.jobs.of_lease)
             self._leasing.feed(GpusWanted(tuple(missed), own, now - RESTED_S), now)

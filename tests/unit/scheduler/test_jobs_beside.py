@@ -410,3 +410,18 @@ def test_jobs_are_no_cells_in_the_sums_by_which_cells_are_judged(world: Beside) 
     assert after.mean_hold_s == 100.0
     assert after.kernel_sums == accounts.kernel_sums
     assert {user.tag for user in after.users if user.name == "ann"} <= {after.virtual}
+
+
+def test_no_notebook_leaves_gpus_that_a_job_cannot_use(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("rests", 4)
+    world.over("rests", lingers=True)
+    for name, model, vram_gb in (("model", "H100", 0.0), ("memory", "", 80.0)):
+        kind = type_of_shapes(name, (1,))
+        spec = JobSpec(
+            job=JobName(name), type=kind, owner=UserName("ann"), gpu_model=model, vram_gb=vram_gb
+        )  # fmt: skip
+        world.feed(JobSubmitted(spec))
+    world.until(world.now + 2 * RESTED_S + LOOK_EVERY_S)
+    said = [effect for _, _, effects in world.journal for effect in effects]
+    assert not of(ReclaimLease, said)
