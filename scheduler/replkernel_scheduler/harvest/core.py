@@ -21,7 +21,7 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.events import Event, TimeReached
 from replkernel_scheduler.harvest import image, laws
-from replkernel_scheduler.harvest.desk import Desk
+from replkernel_scheduler.harvest.desk import Desk, Pace
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
@@ -45,12 +45,12 @@ from replkernel_scheduler.types import HostName
 class HarvestCore:
     """Kernels' leases as the scheduler's core has them, and jobs in what they leave."""
 
-    def __init__(self, core: SchedulerCore) -> None:
+    def __init__(self, core: SchedulerCore, pace: Pace | None = None) -> None:
         """Begin with no jobs beside what `core` has; from here on it is driven through this alone."""
         self.core = core
         self.now = float("-inf")
         self._out: list[HarvestEffect] = []
-        self.desk = desk = Desk(self, self._out.append)
+        self.desk = desk = Desk(self, self._out.append, pace or Pace())
         self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
             JobSubmitted: desk.submitted,
             JobStopAsked: desk.stop_asked,

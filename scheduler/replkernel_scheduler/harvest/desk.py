@@ -73,6 +73,17 @@ PAST_MAX = 200
 """So many that are over are remembered."""
 
 
+class Pace(NamedTuple):
+    """How often those that wait are looked at, and at how many at once that then get nothing."""
+
+    apart_s: float = 0.0
+    jobs: int = JOBS_MAX
+
+
+LIVE = Pace(1.0, 256)
+"""That of a service: each look is an event in its journal."""
+
+
 class Leasing(Protocol):
     """What the desk knows of who leases."""
 
@@ -104,8 +115,12 @@ class Place(NamedTuple):
 class Desk:
     """Decides about all jobs; `tell` takes the effects."""
 
-    def __init__(self, leasing: Leasing, tell: Callable[[JobsEffect], None]) -> None:
+    def __init__(self, leasing: Leasing, tell: Callable[[JobsEffect], None], pace: Pace) -> None:
         """Start with no jobs."""
+        self.pace = pace
+        self.looked_at: float | None = None
+        self.looked_until: JobName | None = None
+        """Where the last look stopped, if it did not come to the end."""
         self.jobs = Jobs()
         self.asking: RequestId | None = None
         self.soon_at: float | None = None
@@ -277,7 +292,7 @@ class Desk:
             self._leasing.feed(LeaseRenewed(lease.lease, lease.fence), now)
         looks = self.look_at is not None and self.look_at <= now
         if looks or (self.soon_at is not None and self.soon_at <= now):
-            self.soon_at = None
+            self.soon_at, self.looked_at = None, now
             self._launch(now)
         if looks:
             self.look_at = None
@@ -289,31 +304,52 @@ class Desk:
                 self._look_soon(now)
 
     def _look_soon(self, now: float) -> None:
-        """Look at those that wait once all of this moment has happened, and at all within a minute."""
+        """Look at those that wait once all of this moment has happened, and at all within a minute.
+
+        Not too soon after the last look: what comes free meanwhile is seen then.
+        """
         if self.soon_at is None:
-            self.soon_at = now
+            self.soon_at = now if self.looked_at is None else max(now, self.looked_at + self.pace.apart_s)
         if self.look_at is None:
             self.look_at = now + LOOK_EVERY_S
 
     # -- decisions ----------------------------------------------------------------------------------
 
     def _launch(self, now: float) -> None:
+        """Start those that wait; after so many that get nothing the next look goes on."""
         missed: list[GpusAwaited] = []
-        for job in self.jobs.waiting():
-            reach = self.reach.get(job.spec.owner)
-            hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
-            place = self._best(job, 0, hosts)
-            job.refused = job.refused if place is not None else ""
-            if place is not None and self._ask(job, place, self._sizes(job, 0, place.gpus), now):
-                self._is_off(job, now)
-            elif reach is not None and not job.refused and len(missed) < MISSED_MAX:
-                spec = job.spec
-                missed.append(
-                    GpusAwaited(tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
-                )
+        waiting, in_vain = self.jobs.waiting(), 0
+        names = [job.spec.job for job in waiting]
+        begin = names.index(self.looked_until) + 1 if self.looked_until in names else 0
+        self.looked_until = None
+        for job in waiting[begin:]:
+            if in_vain >= self.pace.jobs:
+                self._look_soon(now)
+                break
+            if not self._starts(job, missed, now):
+                in_vain += 1
+            self.looked_until = job.spec.job
+        else:
+            self.looked_until = None
         if missed:
             own = tuple(self.jobs.of_lease)
             self._leasing.feed(GpusWanted(tuple(missed), own, now - RESTED_S), now)
+
+    def _starts(self, job: JobRecord, missed: list[GpusAwaited], now: float) -> bool:
+        """Start a job that waits, or add what it misses; say whether it has GPUs."""
+        spec = job.spec
+        reach = self.reach.get(spec.owner)
+        hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
+        place = self._best(job, 0, hosts)
+        job.refused = job.refused if place is not None else ""
+        if place is not None and self._ask(job, place, self._sizes(job, 0, place.gpus), now):
+            self._is_off(job, now)
+            return True
+        if reach is not None and not job.refused and len(missed) < MISSED_MAX:
+            missed.append(
+                GpusAwaited(tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
+            )
+        return False
 
     def _grow(self, job: JobRecord, now: float) -> None:
         if job.state != "running" or job.host is None:

@@ -11,7 +11,7 @@ from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecord
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased, PricesSet, QuotaSet
 from replkernel_scheduler.harvest.core import HarvestCore
-from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S
+from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S, Pace
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnded,
@@ -22,6 +22,7 @@ from replkernel_scheduler.harvest.types import (
     JobProgress,
     JobRefused,
     JobRuns,
+    JobsDue,
     JobSpec,
     JobStopAsked,
     JobStopped,
@@ -425,3 +426,35 @@ def test_no_notebook_leaves_gpus_that_a_job_cannot_use(world: Beside) -> None:
     world.until(world.now + 2 * RESTED_S + LOOK_EVERY_S)
     said = [effect for _, _, effects in world.journal for effect in effects]
     assert not of(ReclaimLease, said)
+
+
+def test_those_that_wait_are_looked_at_once_a_second_however_often_gpus_come_free() -> None:
+    world = Beside(pace=Pace(1.0, 8))
+    world.host("a", 4)
+    world.cell("all", 4)
+    for number in range(10):
+        world.submit(f"waits-{number}", 4)
+    world.over("all")
+    before = len(world.journal)
+    for number in range(100):
+        world.cell(f"c{number}", 3)
+        world.until(world.now + 0.01)
+        world.over(f"c{number}")
+    looks = [at for event, at, _ in world.journal[before:] if isinstance(event, JobsDue)]
+    assert 1 <= len(looks) <= 3
+    world.restart()
+    world.until(world.now + 2.0)
+    assert [job.state for job in world.core.jobs()].count("starting") == 1
+
+
+def test_a_look_that_stops_goes_on_with_those_behind() -> None:
+    world = Beside(pace=Pace(1.0, 8))
+    world.host("a", 2)
+    for number in range(20):
+        world.submit(f"large-{number}", 4)
+    world.submit("small", 1)
+    world.until(world.now + 1.5)
+    assert world.job("small").state == "waiting", "it is behind 16 that get nothing"
+    world.restart()
+    world.until(world.now + 2.0)
+    assert world.job("small").state == "starting"
