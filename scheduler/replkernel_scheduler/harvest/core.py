@@ -21,8 +21,9 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.events import Event, TimeReached
 from replkernel_scheduler.harvest import image, laws
-from replkernel_scheduler.harvest.desk import Desk, Pace
+from replkernel_scheduler.harvest.desk import Desk
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
+from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,

@@ -8,14 +8,12 @@ on GPUs that are wanted back, and grows only where what is left ends sooner by m
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
 from replkernel_scheduler.effects import EndReason
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import (
-    Event,
     GpusAwaited,
     GpusWanted,
     LeaseAsked,
@@ -25,6 +23,8 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
 )
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
+from replkernel_scheduler.harvest.leasing import Leasing, Pace, Place, problem
+from replkernel_scheduler.harvest.past import PastJobs
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnd,
@@ -39,17 +39,14 @@ from replkernel_scheduler.harvest.types import (
     JobRefused,
     JobRuns,
     JobsEffect,
-    JobSpec,
     JobStopAsked,
     JobStopped,
     JobSubmitted,
-    PastJob,
     ReshapeJob,
     StartJob,
     StopJob,
     StopWhy,
 )
-from replkernel_scheduler.hosts import Room
 from replkernel_scheduler.types import (
     HostName,
     KernelId,
@@ -62,54 +59,11 @@ from replkernel_scheduler.types import (
 
 LOOK_EVERY_S = 60.0
 LEASE_S = 86_400.0
-JOBS_MAX = 10_000
-SHAPES_MAX = 64
 JOBS_REQUEST = "job."
 """All requests of jobs begin so, and nobody else's may."""
 RESTED_S = 120.0
 """What has lingered for so long is asked back for a job that waits, where its owner's agents are known."""
 MISSED_MAX = 64
-PAST_MAX = 200
-"""So many that are over are remembered."""
-
-
-class Pace(NamedTuple):
-    """How often those that wait are looked at, and at how many at once that then get nothing."""
-
-    apart_s: float = 0.0
-    jobs: int = JOBS_MAX
-
-
-LIVE = Pace(1.0, 256)
-"""That of a service: each look is an event in its journal."""
-
-
-class Leasing(Protocol):
-    """What the desk knows of who leases."""
-
-    def feed(self, event: Event, now: float) -> None:
-        """Hand an event to the core; what follows has happened when this returns."""
-        ...
-
-    def room(self, host: HostName, gpu_model: str, vram_gb: float) -> Room:
-        """Return what is idle on a host."""
-        ...
-
-    def hosts(self) -> list[HostName]:
-        """Return the hosts that are up."""
-        ...
-
-    def keeps(self) -> bool:
-        """Say whether what lingers is never asked back."""
-        ...
-
-
-class Place(NamedTuple):
-    """A host for a job, and how many GPUs it would have there in all."""
-
-    host: HostName
-    gpus: int
-    model: str
 
 
 class Desk:
@@ -130,7 +84,7 @@ class Desk:
         self._leasing, self._tell = leasing, tell
         self.reach: dict[UserName, tuple[HostName, ...]] = {}
         """Where the jobs of an owner can be started, as far as that was told."""
-        self.past: deque[PastJob] = deque(maxlen=PAST_MAX)
+        self.past = PastJobs()
         self._asker: JobRecord | None = None
         self._giving = False
         self._bereft: dict[JobName, JobRecord] = {}
@@ -140,7 +94,7 @@ class Desk:
     def submitted(self, event: JobSubmitted, now: float) -> None:
         """Take a job in, or refuse it."""
         spec = event.spec
-        why = self._problem(spec)
+        why = problem(spec, self.jobs, keeps=self._leasing.keeps())
         if why is not None:
             self._tell(JobRefused(spec.job, why))
             return
@@ -167,12 +121,14 @@ class Desk:
         if job is not None:
             job.pause(now)
             job.left = job.left if event.left is None else event.left
+            job.tells(event.epoch, event.loss)
             self._is_off(job, now)
 
     def ended(self, event: JobEnded, now: float) -> None:
         """Take note that a job is over."""
         job = self._current(event.job, event.attempt)
         if job is not None:
+            job.tells(event.epoch, event.loss)
             self._over(job, event.why, now, event.said)
 
     def stop_asked(self, event: JobStopAsked, now: float) -> None:
@@ -481,7 +437,7 @@ class Desk:
         self.jobs.remove(job)
         self._give_back(job, list(job.leases), now)
         job.count(now)
-        self.past.append(PastJob(job.spec, why, said, job.gpu_s, job.ran_on, now))
+        self.past.add(job.past(why, said, now))
         self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on, job.spec.owner))
 
     def _give_back(self, job: JobRecord, names: list[LeaseId], now: float) -> None:
@@ -495,16 +451,3 @@ class Desk:
         """Return the job whose newest attempt this is, if that is not over."""
         job = self.jobs.by_name.get(name)
         return job if job is not None and job.attempt == attempt and job.state != "waiting" else None
-
-    def _problem(self, spec: JobSpec) -> str | None:
-        """Say why a job is not taken in."""
-        shapes = spec.type.iteration_s
-        if spec.job in self.jobs.by_name:
-            return f"Job {spec.job} is there already; give each job an id of its own."
-        if len(self.jobs.by_name) >= JOBS_MAX:
-            return f"{JOBS_MAX} jobs are there already; stop some, or wait until some are done."
-        if self._leasing.keeps():
-            return "Kernels keep their GPUs under this scheduler's policies, so none is left for jobs."
-        if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:
-            return f"A job says with how many GPUs it can run, each a number from 1 to {SHAPES_MAX}."
-        return None

@@ -67,7 +67,7 @@ def restore(kept: JobsImage, desk: Desk) -> None:
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
     desk.reach = dict(kept.reach)
     desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
-    desk.past.extend(kept.past)
+    desk.past.restore(kept.past)
 
 
 def _apart(job: JobRecord) -> JobRecord:

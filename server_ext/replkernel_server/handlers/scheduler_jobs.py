@@ -80,8 +80,8 @@ class JobsBase(SchedulerHandler):
         if isinstance(job, PastJob):
             hours = round(job.gpu_s / HOUR_S, 6)
             return JobAnswer(
-                spec.job, spec.owner, job.why, job.ran_on, (), shapes, command, spec.directory, 0, None,
-                spec.epochs, None, None, hours, job.said,
+                spec.job, spec.owner, job.why, job.ran_on, (), shapes, command, spec.directory, job.attempt,
+                job.epoch, spec.epochs, job.loss, None, hours, job.said,
             )  # fmt: skip
         now, told = self.driver.clock.now(), self.desk.told_of.get(spec.job)
         left_s = None if told is None or job.state != "running" else told.left_s(spec.epochs)
@@ -91,8 +91,8 @@ class JobsBase(SchedulerHandler):
         gpus = job.gpus if job.state != "waiting" else ()
         return JobAnswer(
             spec.job, spec.owner, _state(job), job.host or job.ran_on, tuple(gpus), shapes, command,
-            spec.directory, job.attempt, None if told is None else told.epoch, spec.epochs,
-            None if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
+            spec.directory, job.attempt, job.epoch if told is None else told.epoch, spec.epochs,
+            job.loss if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
         )  # fmt: skip
 
     def _said(self, job: JobRecord) -> str:

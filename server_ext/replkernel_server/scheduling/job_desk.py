@@ -212,11 +212,11 @@ class JobDesk:
             case "runs":
                 return JobRuns(name, attempt) if job.state == "starting" else None
             case "stopped":
-                return JobStopped(name, attempt)
+                return JobStopped(name, attempt, None, told.epoch, told.loss)
             case "done":
-                return JobEnded(name, attempt, "done", said.said)
+                return JobEnded(name, attempt, "done", said.said, told.epoch, told.loss)
             case "failed":
-                return JobEnded(name, attempt, "failed", said.said)
+                return JobEnded(name, attempt, "failed", said.said, told.epoch, told.loss)
         left_s = told.left_s(job.spec.epochs)
         if left_s is None or job.state != "running" or now - told.left_at < LEFT_EVERY_S:
             return None

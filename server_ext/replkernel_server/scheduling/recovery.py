@@ -16,8 +16,8 @@ import msgspec
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.harvest.core import HarvestCore
-from replkernel_scheduler.harvest.desk import LIVE
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
+from replkernel_scheduler.harvest.leasing import LIVE
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence

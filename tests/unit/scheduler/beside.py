@@ -13,8 +13,8 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseEnded, LeaseGranted
 from replkernel_scheduler.events import HostUp, LeaseAsked, LeaseLingered, LeaseReleased, TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
-from replkernel_scheduler.harvest.desk import Pace
 from replkernel_scheduler.harvest.image import HarvestImage
+from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,

@@ -337,3 +337,18 @@ def test_jobs_are_told_once_a_connection_and_only_ones_own_are_written_down() ->
         assert isinstance(refused, wire.Refused)
     room.say(alices, *[wire.JobSaid("j", 1, "stopped")] * 10)
     assert len(room.fed) - before <= 2
+
+
+def test_a_job_that_is_over_has_what_it_told_last_and_how_often_it_was_started() -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"), wire.JobSaid("j", 1, "progress", epoch=3.0, loss=0.25))
+    room.say(room.router("k"), wire.LeaseWish("r", 1))
+    room.say(line, wire.JobSaid("j", 1, "stopped"))
+    job = room.beside.desk.jobs.by_name[JobName("j")]
+    assert (job.state, job.epoch, job.loss) == ("waiting", 3.0, 0.25)
+    room.feed(cast("Event", JobStopAsked(JobName("j"))))
+    (past,) = room.beside.desk.past
+    assert (past.why, past.attempt, past.epoch, past.loss) == ("stopped", 1, 3.0, 0.25)

@@ -11,7 +11,9 @@ from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecord
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased, PricesSet, QuotaSet
 from replkernel_scheduler.harvest.core import HarvestCore
-from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S, Pace
+from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S
+from replkernel_scheduler.harvest.leasing import Pace
+from replkernel_scheduler.harvest.past import IN_ALL_MAX, OF_USER_MAX, PastJobs
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnded,
@@ -27,6 +29,7 @@ from replkernel_scheduler.harvest.types import (
     JobStopAsked,
     JobStopped,
     JobSubmitted,
+    PastJob,
     ReshapeJob,
     StartJob,
     StopJob,
@@ -458,3 +461,34 @@ def test_a_look_that_stops_goes_on_with_those_behind() -> None:
     world.restart()
     world.until(world.now + 2.0)
     assert world.job("small").state == "starting"
+
+
+def test_one_users_past_jobs_do_not_push_out_anothers(world: Beside) -> None:
+    def submit_and_stop(name: str, owner: str) -> None:
+        kind = type_of_shapes(name, (8,))
+        world.feed(JobSubmitted(JobSpec(job=JobName(name), type=kind, owner=UserName(owner))))
+        world.feed(JobStopAsked(JobName(name)))
+
+    submit_and_stop("anns", "ann")
+    for number in range(OF_USER_MAX + 10):
+        submit_and_stop(f"bobs-{number}", "bob")
+    world.restart()
+    names = [past.spec.job for past in world.core.desk.past]
+    assert names[0] == "anns"
+    assert names[1:] == [f"bobs-{number}" for number in range(10, OF_USER_MAX + 10)]
+
+
+def test_of_too_many_past_jobs_in_all_those_of_who_has_the_most_go() -> None:
+    past = PastJobs()
+    for number in range(IN_ALL_MAX):
+        owner = UserName(f"user-{number % 40}" if number >= 60 else "first")
+        if number < OF_USER_MAX or number >= 60:
+            spec = JobSpec(job=JobName(f"{number}"), type=type_of_shapes("x", (1,)), owner=owner)
+            past.add(PastJob(spec, "done", "", 0.0, None, 0.0))
+    for number in range(20):
+        spec = JobSpec(
+            job=JobName(f"new-{number}"), type=type_of_shapes("x", (1,)), owner=UserName(f"{number}")
+        )
+        past.add(PastJob(spec, "done", "", 0.0, None, 0.0))
+    kept = [job.spec.job for job in past]
+    assert len(kept) == IN_ALL_MAX and kept[0] == "10" and kept[-1] == "new-19"
