@@ -39,6 +39,8 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 _Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+_Told = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+"""What a program told of itself: no NaN and nothing infinite, for JSON has neither."""
 _Host = Annotated[HostName, msgspec.Meta(max_length=200)]
 _Hosts = Annotated[tuple[_Host, ...], msgspec.Meta(max_length=64)]
 _Gpus = Annotated[int, msgspec.Meta(ge=0, le=GPUS_OF_LEASE_MAX)]
@@ -254,8 +256,8 @@ class JobSaid(LeaseMessage, frozen=True):
     attempt: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     what: Literal["runs", "progress", "stopped", "done", "failed"]
     said: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
-    epoch: float | None = None
-    loss: float | None = None
+    epoch: _Told | None = None
+    loss: _Told | None = None
 
 
 class JobLog(LeaseMessage, frozen=True):

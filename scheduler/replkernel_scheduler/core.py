@@ -202,6 +202,11 @@ class SchedulerCore:
         """Return what is charged; None: nothing is."""
         return self._parts.ledger.prices
 
+    @property
+    def keeps(self) -> bool:
+        """Say whether kernels keep what lingers: it is never asked back."""
+        return self._parts.policies.keeps
+
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
         laws.check(self._parts)

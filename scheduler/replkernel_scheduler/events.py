@@ -132,11 +132,16 @@ class HolderGone(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class GpusAwaited(msgspec.Struct, frozen=True, gc=False):
-    """`count` jobs that are no kernels wait for `gpus` GPUs each, on one of `hosts`."""
+    """`count` jobs that are no kernels wait for `gpus` GPUs each, on one of `hosts`.
+
+    They want GPUs of this model ("": of any) with so much memory at least.
+    """
 
     hosts: tuple[HostName, ...]
     gpus: int
     count: int = 1
+    gpu_model: str = ""
+    vram_gb: float = 0.0
 
 
 class GpusWanted(SchedulerEvent, frozen=True, tag=True, gc=False):

@@ -48,13 +48,17 @@ class Granting:
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        why = why or user.problem(wish.gpus, parts.now) or parts.ledger.problem(user, wish.gpus)
+        why = why or user.problem(wish.gpus, parts.now)
+        if wish.holder is UNSET:
+            why = why or parts.ledger.problem(user, wish.gpus)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return
         parts.asked += 1
-        parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
-        cost = wish.gpus * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
+        cost = 0.0
+        if wish.holder != "job":
+            parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
+            cost = wish.gpus * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
         tag = parts.users.tag(user, cost)
         key = parts.policies.order.key(Turn(user.quota.priority, tag, parts.asked, wish.gpus))
         parts.kernels.asked(wish.kernel_id, wish.request)
@@ -101,7 +105,7 @@ class Granting:
             wish.ttl_s,
             parts.now + wish.ttl_s,
             wish.user,
-            parts.ledger.price_of(pool, wish.gpus) or UNSET,
+            (parts.ledger.price_of(pool, wish.gpus) if wish.holder is UNSET else None) or UNSET,
         )
         record = LeaseRecord(lease, pool, wish, phase)
         record.asked_at, record.granted_at, record.estimate = waiting.asked_at, parts.now, waiting.estimate
@@ -110,7 +114,8 @@ class Granting:
         parts.leases.open(record)
         user.waited -= wish.gpus
         user.hold(wish.gpus, parts.now)
-        parts.users.virtual = max(parts.users.virtual, waiting.tag)
+        if wish.holder != "job":
+            parts.users.virtual = max(parts.users.virtual, waiting.tag)
         parts.demand.committed += wish.gpus
         if phase == "active":
             self.start(record)

@@ -72,6 +72,8 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     warm: bool
     rested: tuple[float, float, float]
     """Since when it lingers, since when it is wanted back, and the GiB that lie on its GPUs."""
+    kept: bool = False
+    """Whether its kernel's state cannot leave its GPUs."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):

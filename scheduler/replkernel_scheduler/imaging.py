@@ -99,6 +99,7 @@ def _lease(record: LeaseRecord) -> LeaseImage:
         record.home,
         record.warm,
         (record.rested_at, record.wanted_at, record.held_gb),
+        record.kept,
     )
 
 

@@ -218,7 +218,7 @@ def _money(parts: Parts) -> None:
     for host in parts.hosts.by_name.values():
         active = [record for record in host.leases.values() if record.phase == "active"]
         for record in host.leases.values():
-            due = ledger.rate_of(record.pool, len(record.lease.gpus)) if record in active else 0
+            due = ledger.due_of(record) if record in active else 0
             _require(record.rate == due, "a lease is charged at another price")
             owed[record.lease.user] = owed.get(record.lease.user, 0) + due
         idle = set(host.replicas) - {record.lease.kernel_id for record in active}

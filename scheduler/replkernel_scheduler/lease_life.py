@@ -88,8 +88,7 @@ class LeaseLife:
                 continue
             choice = self.serving.choosing.own(record, waiting.wish)
             if choice is not None:
-                self.serving.leave(waiting)
-                self.serving.granting.serve(waiting, choice)
+                self.serving.give(waiting, choice)
                 return
 
     def release(self, event: LeaseReleased) -> None:
@@ -163,14 +162,17 @@ class LeaseLife:
         self.end(record, "not given back" if record.phase == "reclaiming" else "expired")
 
     def _account(self, record: LeaseRecord, busy_s: float | None) -> None:
-        parts = self.parts
-        row = parts.accounts.close(record, busy_s, parts.now, parts.ledger.closed(record))
-        parts.users.get(row.user).tag += row.leased_s * row.gpus - record.estimate
+        parts, wish = self.parts, record.wish
+        cost, row = parts.ledger.closed(record), None
+        if wish.holder != "job":
+            row = parts.accounts.close(record, busy_s, parts.now, cost)
+            parts.users.get(row.user).tag += row.leased_s * row.gpus - record.estimate
         self._uncount(record)
-        parts.kernels.answered(row.kernel_id, row.request)
+        parts.kernels.answered(wish.kernel_id, wish.request)
         if record.warm:
             self.warming.give_back(record.host)
-        parts.out.append(UsageRecorded(row))
+        if row is not None:
+            parts.out.append(UsageRecorded(row))
 
     def _uncount(self, record: LeaseRecord) -> None:
         parts, count = self.parts, len(record.lease.gpus)

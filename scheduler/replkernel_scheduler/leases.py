@@ -55,7 +55,7 @@ class LeaseRecord:
         """What its user is charged while a cell uses it."""
         self.warm = False
         self.kept = False
-        """Whether its kernel's state cannot leave its GPUs; told anew with each renewal, so never stored."""
+        """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
 
     def expect(self) -> None:
         """Note when its holder thinks to be done, if that is known."""

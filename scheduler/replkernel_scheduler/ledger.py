@@ -8,7 +8,10 @@ change of prices counts from then on.
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from replkernel_scheduler.types import NOBODY, KernelId, Price, Prices, UserName
 
@@ -92,7 +95,7 @@ class Ledger:
         self._cost(host, self._host_rate(host))
         for record in list(host.leases.values()):
             if record.phase == "active":
-                self._charge(record, self.rate_of(record.pool, len(record.lease.gpus)))
+                self._charge(record, self.due_of(record))
         for kernel_id in list(host.replicas):
             self.look(host, kernel_id)
 
@@ -106,7 +109,7 @@ class Ledger:
     def started(self, record: LeaseRecord) -> None:
         """Charge for a lease that a cell uses from now on."""
         if self.prices is not None:
-            self._charge(record, self.rate_of(record.pool, len(record.lease.gpus)))
+            self._charge(record, self.due_of(record))
             self.look(record.host, record.lease.kernel_id)
 
     def closed(self, record: LeaseRecord) -> float | None:
@@ -144,6 +147,10 @@ class Ledger:
         each = self._gpu_hour(pool.model) + prices.host_hour / pool.host.gpus
         return round(prices.factor * each * gpus * NANO)
 
+    def due_of(self, record: LeaseRecord) -> int:
+        """Return the rate of a lease that is used; only cells pay."""
+        return self.rate_of(record.pool, len(record.lease.gpus)) if record.wish.holder is UNSET else 0
+
     def problem(self, user: User, gpus: int) -> str | None:
         """Say whose budget is used up, of a user who wants GPUs."""
         quota, now = user.quota, self.parts.now
@@ -166,9 +173,9 @@ class Ledger:
         return None
 
     def spent_of(self, group: str) -> float:
-        """Return what the members of a group have spent this month."""
+        """Return what the members of a group have spent this month, in whatever order they came."""
         by_name, now = self.parts.users.by_name, self.parts.now
-        return sum(by_name[name].money.month(now) for name in self.groups.get(group, ()))
+        return fsum(by_name[name].money.month(now) for name in self.groups.get(group, ()))
 
     def belongs(self, user: User) -> None:
         """Take note of the groups with a budget to which a user belongs."""

@@ -129,6 +129,7 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     record.asked_at, record.granted_at, record.estimate = image.asked_at, image.granted_at, image.estimate
     record.home, record.warm = image.home, image.warm
     record.rested_at, record.wanted_at, record.held_gb = image.rested
+    record.kept = image.kept
     for uuid in image.lease.gpus:
         pool.idle.remove(pool.number_of[uuid])
     if image.phase == "lingering":

@@ -12,6 +12,8 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from replkernel_scheduler.asking import GIVEN_BACK_S, TOLD_MAX, Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choice, Choosing, suits
@@ -73,8 +75,7 @@ class Serving:
     def _serve(self, host: Host) -> None:
         while (served := self._next(host)) is not None:
             waiting, choice = served
-            self.leave(waiting)
-            self.granting.serve(waiting, choice)
+            self.give(waiting, choice)
         if host.claims:
             if self.backfilling.enabled:
                 self._let_pass(host)
@@ -90,8 +91,18 @@ class Serving:
     def _let_pass(self, host: Host) -> None:
         """Serve those behind the first claim that are thought not to make it later."""
         for waiting, pool in self.backfilling.on(host):
-            self.leave(waiting)
-            self.granting.serve(waiting, Choice(pool, None))
+            self.give(waiting, Choice(pool, None))
+
+    def give(self, waiting: Waiting, choice: Choice) -> None:
+        """Serve who waits no more; a budget may have been spent meanwhile."""
+        wish = waiting.wish
+        user = self.parts.users.get(wish.user)
+        why = self.parts.ledger.problem(user, wish.gpus) if wish.holder is UNSET else None
+        if why is not None:
+            self.granting.refuse(waiting, why)
+            return
+        self.leave(waiting)
+        self.granting.serve(waiting, choice)
 
     def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
         """Return who is served next on the host: the first that fits, not behind a claim that does not."""

@@ -109,6 +109,8 @@ class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     cpu: float = 0.0
     memory_gb: float = 0.0
     expected_s: float = 0.0
+    holder: Literal["job", "engine"] | UnsetType = UNSET
+    """Who holds it if no cell does, free of charge: a job on idle GPUs, or an engine's own jobs."""
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):

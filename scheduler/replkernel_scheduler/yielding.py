@@ -34,8 +34,8 @@ class Yielding:
         """For each pool, how many GPUs go to jobs that were looked at before."""
         for job in _by_size(event):
             best: tuple[int, str, Pool] | None = None
-            for pool in self._pools(job):
-                free = len(pool.idle) + pool.reclaiming - promised[id(pool)]
+            for pool in self._pools(job, event):
+                free = len(pool.idle) + _comes_free(pool, event) - promised[id(pool)]
                 missing = max(0, job.gpus - free)
                 found = missing, pool.host.name, pool
                 if missing <= _yields(pool, event) and (best is None or found[:2] < best[:2]):
@@ -45,12 +45,16 @@ class Yielding:
                 self._ask_back(pool, missing, event)
                 promised[id(pool)] += job.gpus
 
-    def _pools(self, job: GpusAwaited) -> Iterator[Pool]:
+    def _pools(self, job: GpusAwaited, event: GpusWanted) -> Iterator[Pool]:
         by_name = self._parts.hosts.by_name
         for name in dict.fromkeys(job.hosts):
             host = by_name.get(name)
-            if host is not None:
-                yield from (pool for pool in host.pools if len(pool.uuids) >= job.gpus)
+            if host is None or (event.rested_since is not None and host.claims):
+                continue  # What comes free there is a cell's.
+            for pool in host.pools:
+                suits = job.gpu_model in ("", pool.model) and pool.memory_gb >= job.vram_gb
+                if suits and len(pool.uuids) >= job.gpus:
+                    yield pool
 
     def _ask_back(self, pool: Pool, gpus: int, event: GpusWanted) -> None:
         """Ask so many GPUs back of those that have lingered longest."""
@@ -70,8 +74,24 @@ def _resting(pool: Pool, event: GpusWanted) -> list[LeaseRecord]:
         if record.pool is pool
         and record.phase == "lingering"
         and record.lease.lease not in event.spares
-        and (since is None or (record.rested_at <= since and not record.kept))
+        and (since is None or record.rested_at <= since)
     ]
+
+
+def _comes_free(pool: Pool, event: GpusWanted) -> int:
+    """Return how many GPUs of a pool are on their way back, and nobody's then."""
+    if event.rested_since is None:
+        return pool.reclaiming
+    return sum(
+        [
+            len(record.lease.gpus)
+            for record in pool.host.leases.values()
+            if record.pool is pool
+            and record.phase == "reclaiming"
+            and not record.kept
+            and record.lease.lease not in event.spares
+        ]
+    )
 
 
 def _yields(pool: Pool, event: GpusWanted) -> int:

@@ -34,7 +34,14 @@ from replkernel_scheduler.viewing import TableName
 from replkernel_server.errors import JournalFailed, JournalFull, ServerError
 from replkernel_server.scheduling.clock import CoreClock
 from replkernel_server.scheduling.journal import Journal
-from replkernel_server.scheduling.journal_tables import EVENTS_MAX, Entry, UsageEntry, outcome, proof
+from replkernel_server.scheduling.journal_tables import (
+    EVENTS_MAX,
+    Entry,
+    UsageEntry,
+    as_text,
+    outcome,
+    proof,
+)
 from replkernel_server.scheduling.recovery import Recovered
 
 log = logging.getLogger("replkernel.scheduler")
@@ -181,6 +188,7 @@ class SchedulerDriver:
             self._stop(self._full)
         if self._trouble is not None:
             raise self._trouble
+        text = as_text(event)
         now, began = self.clock.now(), time.perf_counter()
         followed: Effects | Exception
         try:
@@ -189,16 +197,16 @@ class SchedulerDriver:
             followed = error
         took_s = time.perf_counter() - began
         batch = self._next = self._next or _Batch()
-        self._write(batch, event, now, followed)
+        self._write(batch, text, now, followed)
         batch.effects.append(([] if isinstance(followed, Exception) else followed, took_s))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._commit())
         self._arm()
         return followed, batch
 
-    def _write(self, batch: _Batch, event: HarvestEvent, now: float, followed: Effects | Exception) -> None:
+    def _write(self, batch: _Batch, text: bytes, now: float, followed: Effects | Exception) -> None:
         self.number += 1
-        text, wall = msgspec.json.encode(event), time.time()
+        wall = time.time()
         self._proof = proof(self._proof, self.number, now, text, outcome(followed))
         batch.entries.append(Entry(self.number, now, wall, text.decode(), self._proof))
         if isinstance(followed, Exception):

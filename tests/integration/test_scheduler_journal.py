@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from math import inf, nan
 from pathlib import Path
 
 import msgspec
@@ -20,10 +21,11 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.errors import UnexpectedEvent
 from replkernel_scheduler.events import Event, HostNotProvisioned, LeaseAsked
+from replkernel_scheduler.harvest.types import JobName, JobProgress
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.types import KernelId, LeaseRequest, RequestId, ReservationId
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.errors import JournalFailed
+from replkernel_server.errors import BadRequest, JournalFailed
 from replkernel_server.scheduling.clock import CoreClock
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
@@ -142,3 +144,22 @@ async def test_no_effect_leaves_before_its_event_is_on_the_disk_and_none_after_a
         await driver.view()
     assert driver.failed.is_set() and len(told) == 20
     await driver.close()
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+async def test_an_event_with_a_number_that_json_has_not_is_never_decided_nor_written(
+    tmp_path: Path, number: float
+) -> None:
+    setup = ServiceSettings(f"sqlite:///{tmp_path / 'journal.sqlite'}")
+    journal = Journal(JournalPlace(setup.database))
+    driver = SchedulerDriver(recover(journal, setup), journal)
+    with pytest.raises(BadRequest, match="JobProgress"):
+        await driver.apply(JobProgress(JobName("j"), 1, number))
+    nested = LeaseRequest(RequestId("r"), KernelId("k"), 1, 10.0, expected_s=number)
+    with pytest.raises(BadRequest, match="LeaseAsked"):
+        driver.submit(LeaseAsked(nested))
+    await driver.apply(wish("r"))
+    await driver.close()
+    journal = Journal(JournalPlace(setup.database))
+    assert recover(journal, setup).number == driver.number == 1
+    journal.close()

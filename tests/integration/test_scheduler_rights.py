@@ -117,6 +117,44 @@ async def test_everybody_sees_the_gpus_and_only_his_own_leases_requests_and_kern
     assert len((await world.call("r", "GET", "kernels"))[1]["kernels"]) == 2
 
 
+async def test_what_stands_for_a_job_is_nobodys_to_name(world: World) -> None:
+    wish = {"gpus": 1, "ttl_s": 60, "hosts": ["a"]}
+    for token in "br":
+        for named in (
+            {"request": "job.train.1", "kernel_id": "k"},
+            {"request": "r", "kernel_id": "job.train.1"},
+        ):
+            status, said = await world.call(token, "POST", "leases", wish | named)
+            assert (status, "are jobs'" in said["why"]) == (400, True)
+        for method, path, body in (
+            ("POST", "kernels/job.train.1/placement", {"gpus": 1}),
+            ("GET", "kernels/job.train.1/placement", None),
+            ("POST", "kernels/job.train.1/migration", {"host": "a"}),
+            ("DELETE", "kernels/job.train.1", None),
+        ):
+            status, said = await world.call(token, method, path, body)
+            assert (status, "are jobs'" in said["why"]) == (403, True)
+    assert (await world.call("r", "GET", "status"))[1]["leases"] == []
+
+
+async def test_a_jobs_lease_is_nobodys_to_give_back_or_to_keep(world: World) -> None:
+    line = await Client.hello(world.url, "a", "jobs", "a")
+    line.say(wire.JobsHere())
+    body = {"job": "train", "command": ["true"], "directory": "/w", "seal": "s", "gpus": [1]}
+    assert (await world.call("a", "POST", "jobs", body))[0] == 201
+    await line.hear(wire.StartJob)
+    (lease,) = (await world.call("r", "GET", "status"))[1]["leases"]
+    name, fence = lease["lease"], lease["fence"]
+    for token in "abr":
+        for method, path, told in (
+            ("DELETE", f"leases/{name}?fence={fence}", None),
+            ("POST", f"leases/{name}/renewal", {"fence": fence}),
+            ("POST", f"leases/{name}/lingering", {"fence": fence}),
+        ):
+            assert (await world.call(token, method, path, told))[0] == 403
+    assert (await world.call("a", "GET", "jobs/train"))[1]["state"] == "starting"
+
+
 async def test_notebook_and_user_of_leases_and_waiting_cells_are_named_to_who_may_see_them(
     world: World,
 ) -> None:
@@ -244,7 +282,8 @@ async def test_an_admin_sets_quotas_and_everybody_reads_his_own(world: World) ->
     assert "gpu_quota of alice is 1 GPUs" in (await router.hear(wire.Denied)).why
     own = (await world.call("a", "GET", "quotas"))[1]["quotas"]
     assert [quota.pop("gpu_hours_used") >= 0 for quota in own] == [True]
-    assert own == [{"user": "alice", **body, "priority": 0, "held": 1, "waiting": 0}]
+    money = {"budget_month": None, "spent_month": None, "currency": ""}
+    assert own == [{"user": "alice", **body, "priority": 0, "held": 1, "waiting": 0, **money}]
     await world.call("b", "GET", "status")
     everybody = (await world.call("r", "GET", "quotas"))[1]["quotas"]
     assert {quota["user"]: quota["priority"] for quota in everybody} == {"alice": 0, "bob": 1}

@@ -18,12 +18,12 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
-    UsageRecorded,
 )
 from replkernel_scheduler.events import Event, TimeReached
 from replkernel_scheduler.harvest import image, laws
 from replkernel_scheduler.harvest.desk import Desk
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
+from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
@@ -46,12 +46,12 @@ from replkernel_scheduler.types import HostName
 class HarvestCore:
     """Kernels' leases as the scheduler's core has them, and jobs in what they leave."""
 
-    def __init__(self, core: SchedulerCore) -> None:
+    def __init__(self, core: SchedulerCore, pace: Pace | None = None) -> None:
         """Begin with no jobs beside what `core` has; from here on it is driven through this alone."""
         self.core = core
         self.now = float("-inf")
         self._out: list[HarvestEffect] = []
-        self.desk = desk = Desk(self, self._out.append)
+        self.desk = desk = Desk(self, self._out.append, pace or Pace())
         self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
             JobSubmitted: desk.submitted,
             JobStopAsked: desk.stop_asked,
@@ -133,6 +133,10 @@ class HarvestCore:
         """Return the hosts that are up."""
         return self.core.hosts_up()
 
+    def keeps(self) -> bool:
+        """Say whether what lingers is never asked back."""
+        return self.core.keeps
+
     def _is_of_jobs(self, effect: Effect, now: float) -> bool:
         desk = self.desk
         match effect:
@@ -142,8 +146,8 @@ class HarvestCore:
                 return desk.lease_ended(effect.lease, effect.why, now)
             case ReclaimLease():
                 return desk.reclaimed(effect.lease, effect.until, now)
-            case LeaseQueued() | LeaseRefused():
+            case LeaseRefused():
+                return desk.refused(effect.request, effect.why)
+            case LeaseQueued():
                 return effect.request == desk.asking
-            case UsageRecorded():
-                return effect.usage.lease in desk.jobs.of_lease
         return False

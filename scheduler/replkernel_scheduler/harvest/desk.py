@@ -8,14 +8,12 @@ on GPUs that are wanted back, and grows only where what is left ends sooner by m
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
 from replkernel_scheduler.effects import EndReason
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import (
-    Event,
     GpusAwaited,
     GpusWanted,
     LeaseAsked,
@@ -25,6 +23,8 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
 )
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
+from replkernel_scheduler.harvest.leasing import Leasing, Pace, Place, problem
+from replkernel_scheduler.harvest.past import PastJobs
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnd,
@@ -39,17 +39,14 @@ from replkernel_scheduler.harvest.types import (
     JobRefused,
     JobRuns,
     JobsEffect,
-    JobSpec,
     JobStopAsked,
     JobStopped,
     JobSubmitted,
-    PastJob,
     ReshapeJob,
     StartJob,
     StopJob,
     StopWhy,
 )
-from replkernel_scheduler.hosts import Room
 from replkernel_scheduler.types import (
     HostName,
     KernelId,
@@ -62,46 +59,22 @@ from replkernel_scheduler.types import (
 
 LOOK_EVERY_S = 60.0
 LEASE_S = 86_400.0
-JOBS_MAX = 10_000
-SHAPES_MAX = 64
 JOBS_REQUEST = "job."
 """All requests of jobs begin so, and nobody else's may."""
 RESTED_S = 120.0
 """What has lingered for so long is asked back for a job that waits, where its owner's agents are known."""
 MISSED_MAX = 64
-PAST_MAX = 200
-"""So many that are over are remembered."""
-
-
-class Leasing(Protocol):
-    """What the desk knows of who leases."""
-
-    def feed(self, event: Event, now: float) -> None:
-        """Hand an event to the core; what follows has happened when this returns."""
-        ...
-
-    def room(self, host: HostName, gpu_model: str, vram_gb: float) -> Room:
-        """Return what is idle on a host."""
-        ...
-
-    def hosts(self) -> list[HostName]:
-        """Return the hosts that are up."""
-        ...
-
-
-class Place(NamedTuple):
-    """A host for a job, and how many GPUs it would have there in all."""
-
-    host: HostName
-    gpus: int
-    model: str
 
 
 class Desk:
     """Decides about all jobs; `tell` takes the effects."""
 
-    def __init__(self, leasing: Leasing, tell: Callable[[JobsEffect], None]) -> None:
+    def __init__(self, leasing: Leasing, tell: Callable[[JobsEffect], None], pace: Pace) -> None:
         """Start with no jobs."""
+        self.pace = pace
+        self.looked_at: float | None = None
+        self.looked_until: JobName | None = None
+        """Where the last look stopped, if it did not come to the end."""
         self.jobs = Jobs()
         self.asking: RequestId | None = None
         self.soon_at: float | None = None
@@ -111,7 +84,7 @@ class Desk:
         self._leasing, self._tell = leasing, tell
         self.reach: dict[UserName, tuple[HostName, ...]] = {}
         """Where the jobs of an owner can be started, as far as that was told."""
-        self.past: deque[PastJob] = deque(maxlen=PAST_MAX)
+        self.past = PastJobs()
         self._asker: JobRecord | None = None
         self._giving = False
         self._bereft: dict[JobName, JobRecord] = {}
@@ -121,7 +94,7 @@ class Desk:
     def submitted(self, event: JobSubmitted, now: float) -> None:
         """Take a job in, or refuse it."""
         spec = event.spec
-        why = self._problem(spec)
+        why = problem(spec, self.jobs, keeps=self._leasing.keeps())
         if why is not None:
             self._tell(JobRefused(spec.job, why))
             return
@@ -148,12 +121,14 @@ class Desk:
         if job is not None:
             job.pause(now)
             job.left = job.left if event.left is None else event.left
+            job.tells(event.epoch, event.loss)
             self._is_off(job, now)
 
     def ended(self, event: JobEnded, now: float) -> None:
         """Take note that a job is over."""
         job = self._current(event.job, event.attempt)
         if job is not None:
+            job.tells(event.epoch, event.loss)
             self._over(job, event.why, now, event.said)
 
     def stop_asked(self, event: JobStopAsked, now: float) -> None:
@@ -213,6 +188,13 @@ class Desk:
             return True
         return lease.lease in self.jobs.of_lease
 
+    def refused(self, request: RequestId, why: str) -> bool:
+        """Keep why a job was refused GPUs; say whether it was one."""
+        if request != self.asking or self._asker is None:
+            return False
+        self._asker.refused = why
+        return True
+
     def lease_ended(self, lease: Lease, why: EndReason, now: float) -> bool:
         """Take note that GPUs are idle; say whether they were a job's."""
         if self.jobs.by_name:
@@ -266,7 +248,7 @@ class Desk:
             self._leasing.feed(LeaseRenewed(lease.lease, lease.fence), now)
         looks = self.look_at is not None and self.look_at <= now
         if looks or (self.soon_at is not None and self.soon_at <= now):
-            self.soon_at = None
+            self.soon_at, self.looked_at = None, now
             self._launch(now)
         if looks:
             self.look_at = None
@@ -278,27 +260,52 @@ class Desk:
                 self._look_soon(now)
 
     def _look_soon(self, now: float) -> None:
-        """Look at those that wait once all of this moment has happened, and at all within a minute."""
+        """Look at those that wait once all of this moment has happened, and at all within a minute.
+
+        Not too soon after the last look: what comes free meanwhile is seen then.
+        """
         if self.soon_at is None:
-            self.soon_at = now
+            self.soon_at = now if self.looked_at is None else max(now, self.looked_at + self.pace.apart_s)
         if self.look_at is None:
             self.look_at = now + LOOK_EVERY_S
 
     # -- decisions ----------------------------------------------------------------------------------
 
     def _launch(self, now: float) -> None:
+        """Start those that wait; after so many that get nothing the next look goes on."""
         missed: list[GpusAwaited] = []
-        for job in self.jobs.waiting():
-            reach = self.reach.get(job.spec.owner)
-            hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
-            place = self._best(job, 0, hosts)
-            if place is not None and self._ask(job, place, now):
-                self._is_off(job, now)
-            elif reach is not None and len(missed) < MISSED_MAX:
-                missed.append(GpusAwaited(tuple(hosts), job.spec.type.least))
+        waiting, in_vain = self.jobs.waiting(), 0
+        names = [job.spec.job for job in waiting]
+        begin = names.index(self.looked_until) + 1 if self.looked_until in names else 0
+        self.looked_until = None
+        for job in waiting[begin:]:
+            if in_vain >= self.pace.jobs:
+                self._look_soon(now)
+                break
+            if not self._starts(job, missed, now):
+                in_vain += 1
+            self.looked_until = job.spec.job
+        else:
+            self.looked_until = None
         if missed:
             own = tuple(self.jobs.of_lease)
             self._leasing.feed(GpusWanted(tuple(missed), own, now - RESTED_S), now)
+
+    def _starts(self, job: JobRecord, missed: list[GpusAwaited], now: float) -> bool:
+        """Start a job that waits, or add what it misses; say whether it has GPUs."""
+        spec = job.spec
+        reach = self.reach.get(spec.owner)
+        hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
+        place = self._best(job, 0, hosts)
+        job.refused = job.refused if place is not None else ""
+        if place is not None and self._ask(job, place, self._sizes(job, 0, place.gpus), now):
+            self._is_off(job, now)
+            return True
+        if reach is not None and not job.refused and len(missed) < MISSED_MAX:
+            missed.append(
+                GpusAwaited(tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
+            )
+        return False
 
     def _grow(self, job: JobRecord, now: float) -> None:
         if job.state != "running" or job.host is None:
@@ -309,9 +316,14 @@ class Desk:
         if place is None:
             return
         kind, left = job.spec.type, job.left_at(now)
-        if SIDECAR.up_s + kind.run_s(left, place.gpus) >= kind.run_s(left, len(job.gpus)):
+        gains = [
+            gpus
+            for gpus in self._sizes(job, len(job.gpus), place.gpus)
+            if SIDECAR.up_s + kind.run_s(left, gpus) < kind.run_s(left, len(job.gpus))
+        ]
+        if place.gpus not in gains:
             return
-        if place.gpus > job.held() and not self._ask(job, place, now):
+        if place.gpus > job.held() and not self._ask(job, place, gains, now):
             return
         if job.state == "running":
             job.pause(now)
@@ -327,17 +339,39 @@ class Desk:
                 best = (room.gpus, host, room.model)
         if best is None:
             return None
-        sizes = [gpus for gpus in spec.type.iteration_s if more_than < gpus <= best[0] + held]
-        return Place(best[1], max(sizes), best[2]) if sizes else None
+        sizes = self._sizes(job, more_than, best[0] + held)
+        return Place(best[1], sizes[0], best[2]) if sizes else None
 
-    def _ask(self, job: JobRecord, place: Place, now: float) -> bool:
-        """Ask for what is missing on a host; take the wish back if it is not there after all."""
+    @staticmethod
+    def _sizes(job: JobRecord, more_than: int, most: int) -> list[int]:
+        """Return the numbers of GPUs that a job can run with, within these bounds, the largest first."""
+        return sorted([gpus for gpus in job.spec.type.iteration_s if more_than < gpus <= most], reverse=True)
+
+    def _ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:
+        """Ask for what is missing on a host, then for less, as long as that is refused."""
+        for gpus in sizes:
+            job.refused = ""
+            if gpus > job.held() and self._ask_for(job, place, gpus - job.held(), now):
+                return True
+            if not job.refused:
+                return False
+        return False
+
+    def _ask_for(self, job: JobRecord, place: Place, missing: int, now: float) -> bool:
+        """Ask for so many GPUs; take the wish back if they are not there after all."""
         spec, feed = job.spec, self._leasing.feed
         job.asked += 1
-        request = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}")
-        missing, before = place.gpus - job.held(), set(job.leases)
+        request, before = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}"), set(job.leases)
         wish = LeaseRequest(
-            request, KernelId(request), missing, LEASE_S, (place.host,), spec.owner, place.model, spec.vram_gb
+            request,
+            KernelId(request),
+            missing,
+            LEASE_S,
+            (place.host,),
+            spec.owner,
+            place.model,
+            spec.vram_gb,
+            holder="job",
         )
         self.asking, self._asker = request, job
         feed(LeaseAsked(wish), now)
@@ -359,8 +393,10 @@ class Desk:
         self._go_on(job, now)
 
     def _go_on(self, job: JobRecord, now: float) -> None:
-        """Start with the GPUs that there are, or wait."""
-        if job.spec.type.least <= len(job.usable()) and not job.on_hold:
+        """Start with the GPUs that there are, or wait, also where nobody starts it."""
+        reach = self.reach.get(job.spec.owner)
+        there = reach is None or job.host in reach
+        if there and job.spec.type.least <= len(job.usable()) and not job.on_hold:
             self._begin(job, StartJob)
         else:
             self._give_back(job, list(job.leases), now)
@@ -401,8 +437,8 @@ class Desk:
         self.jobs.remove(job)
         self._give_back(job, list(job.leases), now)
         job.count(now)
-        self.past.append(PastJob(job.spec, why, said, job.gpu_s, job.ran_on, now))
-        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on))
+        self.past.add(job.past(why, said, now))
+        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on, job.spec.owner))
 
     def _give_back(self, job: JobRecord, names: list[LeaseId], now: float) -> None:
         self._giving = True
@@ -415,14 +451,3 @@ class Desk:
         """Return the job whose newest attempt this is, if that is not over."""
         job = self.jobs.by_name.get(name)
         return job if job is not None and job.attempt == attempt and job.state != "waiting" else None
-
-    def _problem(self, spec: JobSpec) -> str | None:
-        """Say why a job is not taken in."""
-        shapes = spec.type.iteration_s
-        if spec.job in self.jobs.by_name:
-            return f"Job {spec.job} is there already; give each job an id of its own."
-        if len(self.jobs.by_name) >= JOBS_MAX:
-            return f"{JOBS_MAX} jobs are there already; stop some, or wait until some are done."
-        if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:
-            return f"A job says with how many GPUs it can run, each a number from 1 to {SHAPES_MAX}."
-        return None

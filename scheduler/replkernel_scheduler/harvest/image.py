@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.harvest.jobs import JobRecord
-from replkernel_scheduler.harvest.types import PastJob
+from replkernel_scheduler.harvest.types import JobName, PastJob
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.types import HostName, LeaseId, UserName
 
@@ -30,6 +30,8 @@ class JobsImage(msgspec.Struct, frozen=True):
     renew_at: tuple[tuple[LeaseId, float], ...] = ()
     reach: tuple[tuple[UserName, tuple[HostName, ...]], ...] = ()
     past: tuple[PastJob, ...] = ()
+    looked_at: float | None = None
+    looked_until: JobName | None = None
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -43,7 +45,17 @@ def take(desk: Desk, now: float) -> JobsImage:
     """Return the image of a desk between two events."""
     jobs = tuple([_apart(job) for job in desk.jobs.by_name.values()])
     renewals, reach = tuple(desk.renew_at.items()), tuple(desk.reach.items())
-    return JobsImage(now, jobs, desk.soon_at, desk.look_at, renewals, reach, tuple(desk.past))
+    return JobsImage(
+        now,
+        jobs,
+        desk.soon_at,
+        desk.look_at,
+        renewals,
+        reach,
+        tuple(desk.past),
+        desk.looked_at,
+        desk.looked_until,
+    )
 
 
 def restore(kept: JobsImage, desk: Desk) -> None:
@@ -54,7 +66,8 @@ def restore(kept: JobsImage, desk: Desk) -> None:
         desk.jobs.add(_apart(job))
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
     desk.reach = dict(kept.reach)
-    desk.past.extend(kept.past)
+    desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
+    desk.past.restore(kept.past)
 
 
 def _apart(job: JobRecord) -> JobRecord:

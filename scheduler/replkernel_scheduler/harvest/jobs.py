@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from replkernel_scheduler.harvest.types import JobEnd, JobName, JobSpec, JobState, JobView
+from replkernel_scheduler.harvest.types import JobEnd, JobName, JobSpec, JobState, JobView, PastJob
 from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId
 
 
@@ -17,7 +17,8 @@ class JobRecord(msgspec.Struct):
     """A job; `gpus` are those that it runs with, `back` the leases that are wanted back.
 
     `left` is as of `since` while it runs, `trained` what it did before that. `ending`: it ends once it is
-    stopped. `on_hold`: it waits then. `ran_on` is where it was started last.
+    stopped. `on_hold`: it waits then. `ran_on` is where it was started last. `refused`: why
+    it was not given the GPUs that it asked for last. `epoch`, `loss`: what its program told at its last end.
     """
 
     spec: JobSpec
@@ -37,6 +38,9 @@ class JobRecord(msgspec.Struct):
     counted_at: float = 0.0
     on_hold: bool = False
     ran_on: HostName | None = None
+    refused: str = ""
+    epoch: float | None = None
+    loss: float | None = None
 
     def held(self) -> int:
         """Return how many GPUs it holds."""
@@ -65,6 +69,17 @@ class JobRecord(msgspec.Struct):
         """Add up what it had of GPUs; called before that changes."""
         self.gpu_s += self.held() * (now - self.counted_at)
         self.counted_at = now
+
+    def tells(self, epoch: float | None, loss: float | None) -> None:
+        """Keep what its program told last, if it did."""
+        if epoch is not None:
+            self.epoch, self.loss = epoch, loss
+
+    def past(self, why: JobEnd, said: str, now: float) -> PastJob:
+        """Return it as one that is over."""
+        return PastJob(
+            self.spec, why, said, self.gpu_s, self.ran_on, now, self.attempt, self.epoch, self.loss
+        )
 
     def view(self) -> JobView:
         """Return it for others."""

@@ -101,12 +101,17 @@ class JobProgress(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class JobStopped(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """All processes of a job are over, and nothing of it is on its GPUs; it goes on from `left`, if known."""
+    """All processes of a job are over, and nothing of it is on its GPUs; it goes on from `left`, if known.
+
+    `epoch` and `loss` are what its program told last, if it did.
+    """
 
     turn: ClassVar[int] = FREES
     job: JobName
     attempt: int
     left: float | None = None
+    epoch: float | None = None
+    loss: float | None = None
 
 
 class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -117,6 +122,8 @@ class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
     attempt: int
     why: JobEnd = "done"
     said: str = ""
+    epoch: float | None = None
+    loss: float | None = None
 
 
 class HostJobs(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -220,6 +227,7 @@ class JobOver(JobEffect, frozen=True, tag=True, gc=False):
     why: JobEnd
     gpu_s: float
     host: HostName | None = None
+    owner: UserName = NOBODY
 
 
 JobsEffect: TypeAlias = JobRefused | JobLeased | JobLeaseEnded | StartJob | ReshapeJob | StopJob | JobOver
@@ -246,7 +254,10 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
 
 
 class PastJob(msgspec.Struct, frozen=True, gc=False):
-    """A job that is over, since `at`; `said` is how it ended, in a clause, where that was told."""
+    """A job that is over, since `at`; `said` is how it ended, in a clause, where that was told.
+
+    `attempt` is how often it was started, `epoch` and `loss` are what its program told last.
+    """
 
     spec: JobSpec
     why: JobEnd
@@ -254,3 +265,6 @@ class PastJob(msgspec.Struct, frozen=True, gc=False):
     gpu_s: float
     ran_on: HostName | None
     at: float
+    attempt: int = 0
+    epoch: float | None = None
+    loss: float | None = None

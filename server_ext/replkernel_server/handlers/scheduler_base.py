@@ -130,6 +130,7 @@ class SchedulerHandler(web.RequestHandler):
         """Return the kernel that an address names; raise NotKnown, or NotYours if it is another user's."""
         name, owners = KernelId(check_id(text, "kernel's id")), self.channel.desk.owners
         owner = self.driver.core.owner_of_kernel(name)
+        self.unless(access.why_not_kernel(name))
         self.for_owner(owner, f"Kernel {name}")
         if owner is None and name not in owners.of_kernel and name not in owners.wishes_of:
             raise NotKnown(f"No kernel {name} is known: GET /api/v1/kernels lists yours.")

@@ -80,8 +80,8 @@ class JobsBase(SchedulerHandler):
         if isinstance(job, PastJob):
             hours = round(job.gpu_s / HOUR_S, 6)
             return JobAnswer(
-                spec.job, spec.owner, job.why, job.ran_on, (), shapes, command, spec.directory, 0, None,
-                spec.epochs, None, None, hours, job.said,
+                spec.job, spec.owner, job.why, job.ran_on, (), shapes, command, spec.directory, job.attempt,
+                job.epoch, spec.epochs, job.loss, None, hours, job.said,
             )  # fmt: skip
         now, told = self.driver.clock.now(), self.desk.told_of.get(spec.job)
         left_s = None if told is None or job.state != "running" else told.left_s(spec.epochs)
@@ -91,8 +91,8 @@ class JobsBase(SchedulerHandler):
         gpus = job.gpus if job.state != "waiting" else ()
         return JobAnswer(
             spec.job, spec.owner, _state(job), job.host or job.ran_on, tuple(gpus), shapes, command,
-            spec.directory, job.attempt, None if told is None else told.epoch, spec.epochs,
-            None if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
+            spec.directory, job.attempt, job.epoch if told is None else told.epoch, spec.epochs,
+            job.loss if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
         )  # fmt: skip
 
     def _said(self, job: JobRecord) -> str:
@@ -100,10 +100,14 @@ class JobsBase(SchedulerHandler):
         if job.state == "waiting" and not job.on_hold:
             if not self.desk.reach(job.spec.owner):
                 return "no agent of its user that can run it is connected"
-            return "it waits for GPUs that nobody needs"
+            return _clause(job.refused) or "it waits for GPUs that nobody needs"
         if job.state == "stopping":
             return "it is saved and stopped" if job.ending or job.on_hold else "notebooks want its GPUs"
         return "" if told is None or told.attempt != job.attempt else told.said
+
+
+def _clause(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].removesuffix(".")
 
 
 def _state(job: JobRecord) -> str:

@@ -26,7 +26,6 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
 )
-from replkernel_scheduler.harvest.desk import JOBS_REQUEST
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import (
     Fence,
@@ -124,6 +123,7 @@ class EffectHandler(SchedulerHandler):
         name = LeaseId(check_id(text, "lease's id"))
         owner = self.channel.desk.owners.leases.get(name)
         self.for_owner(None if owner is None else owner.user, f"Lease {name}")
+        self.unless("" if owner is None else access.why_not_kernel(owner.kernel_id))
         return name
 
     def as_counted(self, lease: Lease) -> Lease:
@@ -294,8 +294,9 @@ class LeasesHandler(EffectHandler):
     async def post(self) -> None:
         """Ask for a lease."""
         body = self.body(LeaseBody)
-        if body.request.startswith(JOBS_REQUEST):
-            raise BadRequest(f"Requests that begin with {JOBS_REQUEST!r} are jobs': name yours otherwise.")
+        for name in (body.request, body.kernel_id):
+            if why := access.why_not_kernel(name):
+                raise BadRequest(why)
         wish = LeaseRequest(
             request=RequestId(body.request),
             kernel_id=KernelId(body.kernel_id),

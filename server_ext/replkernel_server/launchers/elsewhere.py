@@ -67,7 +67,9 @@ class Elsewhere:
             self._numbers += 1
             request = RequestId(f"engine {host} {self._numbers}")
             asked.append(request)
-            wish = LeaseRequest(request, KernelId(f"jobs on {host}"), 1, TTL_S, (host,), USER)
+            wish = LeaseRequest(
+                request, KernelId(f"jobs on {host}"), 1, TTL_S, (host,), USER, holder="engine"
+            )
             events.append(LeaseAsked(wish))
         while len(asked) > count:
             events.append(self._back(asked.pop()))

@@ -7,6 +7,7 @@ returns why not, an empty text if it may be.
 
 from __future__ import annotations
 
+from replkernel_scheduler.harvest.desk import JOBS_REQUEST
 from replkernel_scheduler.types import UserName
 
 from replkernel_server.scheduling.identity import Identity
@@ -39,11 +40,18 @@ def why_not_lease(who: Identity) -> str:
     )
 
 
+def why_not_kernel(kernel: str) -> str:
+    """Say why nobody may speak of a kernel: those that stand for jobs are the scheduler's own."""
+    if kernel.startswith(JOBS_REQUEST):
+        return f"Kernels and requests that begin with {JOBS_REQUEST!r} are jobs': name yours otherwise."
+    return ""
+
+
 def why_not_route(who: Identity, owner: UserName | None, kernel: str) -> str:
     """Say why a router of `who` may not speak for a kernel; an admin's is no exception."""
     if owner is not None and owner != who.user:
         return f"Kernel {kernel} is another user's: a router of {who.user} speaks for his own only."
-    return why_not_lease(who)
+    return why_not_kernel(kernel) or why_not_lease(who)
 
 
 def why_not_host(who: Identity) -> str:

@@ -117,7 +117,7 @@ class Desk:
         self.moves = MoveDesk(view)
         self.guards = Guards(entry.lease for entry in view.leases if entry.phase != "reserved")
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
-        self.jobs = None if beside is None else JobDesk(beside, self._is_not_for_jobs)
+        self.jobs = None if beside is None else self._job_desk(beside, now)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self.counting: Counting | None = None
@@ -158,6 +158,10 @@ class Desk:
             case TimeCame():
                 return list(self._time_came(now))
         return []
+
+    def _job_desk(self, beside: HarvestCore, now: float) -> JobDesk:
+        away_s = max(self.times.host_away_s, self.times.grace_s, LOST_S)
+        return JobDesk(beside, self._is_not_for_jobs, now, away_s)
 
     def deadline(self) -> float:
         """Return when to hand in TimeCame; it may be too early, never too late."""
@@ -234,7 +238,8 @@ class Desk:
             return
         if known.hello.role == "jobs":
             if self.jobs is not None:
-                yield from self.jobs.left(client)
+                yield from self.jobs.left(client, now)
+                self._by(self.jobs.deadline())
             return
         if known.hello.role == "agent":
             self.guards.left(client)
@@ -461,10 +466,13 @@ class Desk:
             yield Feed(KernelEnded(kernel_id))
         for kernel, wish in late:
             yield self.routers.ask(kernel, wish)
+        if self.jobs is not None:
+            yield from self.jobs.due(now)
         self._due = self._exactly()
 
     def _by(self, at: float) -> None:
         self._due = min(self._due, at)
 
     def _exactly(self) -> float:
-        return min(self.hosts.deadline(), self.kernels.deadline(), inf)
+        jobs = inf if self.jobs is None else self.jobs.deadline()
+        return min(self.hosts.deadline(), self.kernels.deadline(), jobs)

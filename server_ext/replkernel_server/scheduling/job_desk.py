@@ -8,6 +8,7 @@ back tells all that it has, and the core compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import msgspec
 from replkernel_scheduler.harvest.core import HarvestCore
@@ -39,6 +40,8 @@ IN_ITS_TIME_S = 60.0
 LEFT_EVERY_S = 20.0
 """What a job has left is journalled no more often."""
 TOLD_MAX = 10_000
+LEFT_S_MAX = 1e12
+"""A guess that is longer, or that is no number, is none."""
 
 
 class Line(msgspec.Struct):
@@ -66,17 +69,25 @@ class Told(msgspec.Struct):
         """Return how long the epochs that are left take with the GPUs of this attempt, as far as known."""
         if epochs is None or self.epoch is None or self.epoch <= self.first:
             return None
-        return max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
+        left_s = max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
+        return left_s if left_s <= LEFT_S_MAX else None
 
 
 class JobDesk:
     """All lines, and what was told of jobs; `avoids` says which hosts are not for jobs."""
 
-    def __init__(self, beside: HarvestCore, avoids: Callable[[HostName], bool]) -> None:
-        """Begin without agents."""
-        self._beside, self._avoids = beside, avoids
+    def __init__(
+        self, beside: HarvestCore, avoids: Callable[[HostName], bool], now: float = 0.0, away_s: float = inf
+    ) -> None:
+        """Begin without agents: those whose jobs run have `away_s` to come back."""
+        self._beside, self._avoids, self._away_s = beside, avoids, away_s
         self.lines: dict[int, Line] = {}
         self.told_of: dict[JobName, Told] = {}
+        self._lost: dict[tuple[UserName, HostName], float] = {}
+        """Until when an agent whose jobs run on a host is waited for."""
+        for job in beside.desk.jobs.by_name.values():
+            if job.host is not None:
+                self._lost[job.spec.owner, job.host] = now + away_s
 
     # -- agents come and go ---------------------------------------------------------------------------
 
@@ -84,11 +95,26 @@ class JobDesk:
         """Take an agent in; it has not said yet what it runs."""
         self.lines[client] = Line(who.user, host)
 
-    def left(self, client: int) -> Iterator[Act]:
-        """Have nothing more started where nobody starts it."""
+    def left(self, client: int, now: float) -> Iterator[Act]:
+        """Have nothing more started where nobody starts it; what runs there is waited for."""
         line = self.lines.pop(client, None)
-        if line is not None:
-            yield from self._reaches(line.user)
+        if line is None:
+            return
+        runs = any(job.spec.owner == line.user for job in self._beside.desk.jobs.on(line.host))
+        if runs and self.line_of(line.user, line.host) is None:
+            self._lost.setdefault((line.user, line.host), now + self._away_s)
+        yield from self._reaches(line.user)
+
+    def deadline(self) -> float:
+        """Return when the first agent will have been away for too long."""
+        return min(self._lost.values(), default=inf)
+
+    def due(self, now: float) -> Iterator[Act]:
+        """Give up what runs where no agent came back: its jobs go on elsewhere."""
+        for user, host in [lost for lost, at in self._lost.items() if at <= now]:
+            del self._lost[user, host]
+            yield from self._reaches(user)
+            yield Feed(HostJobs(host, (), user))
 
     def offered(self, host: HostName) -> Iterator[Act]:
         """Look again for the jobs that can be started on a host: it has come, or is not for them any more."""
@@ -119,12 +145,10 @@ class JobDesk:
         match message:
             case _ if line is None:
                 return
+            case wire.JobsHere() if line.said:
+                yield Send(client, wire.Refused("JobsHere is said once on a connection: connect again."))
             case wire.JobsHere(jobs):
-                line.said = True
-                there = tuple([(JobName(job), attempt) for job, attempt in jobs])
-                yield Feed(HostJobs(line.host, there, line.user))
-                yield from self._reaches(line.user)
-                yield from self._awaits(line.user)
+                yield from self._here(client, line, jobs)
             case wire.JobSaid():
                 yield from self._job_said(client, line, message, now)
             case wire.JobLog():
@@ -133,6 +157,21 @@ class JobDesk:
                 yield Send(
                     client, wire.Refused(f"{type(message).__name__} is not for an agent's jobs to say.")
                 )
+
+    def _here(self, client: int, line: Line, jobs: tuple[tuple[str, int], ...]) -> Iterator[Act]:
+        """Compare what an agent has with what it should; what is not its user's it has no business with."""
+        line.said = True
+        self._lost.pop((line.user, line.host), None)
+        own: list[tuple[JobName, int]] = []
+        for name, attempt in jobs:
+            job = self._beside.desk.jobs.by_name.get(JobName(name))
+            if job is not None and job.spec.owner == line.user:
+                own.append((job.spec.job, attempt))
+            else:
+                yield Send(client, wire.StopJob(name, attempt, 0.0, False))
+        yield from self._reaches(line.user)
+        yield Feed(HostJobs(line.host, tuple(own), line.user))
+        yield from self._awaits(line.user)
 
     def _job_said(self, client: int, line: Line, said: wire.JobSaid, now: float) -> Iterator[Act]:
         name = JobName(said.job)
@@ -144,7 +183,7 @@ class JobDesk:
         if job.spec.owner != line.user or job.host not in (None, line.host):
             yield Send(client, wire.StopJob(said.job, said.attempt, 0.0, False))
             return
-        if said.attempt != job.attempt:
+        if said.attempt != job.attempt or job.state == "waiting":
             return
         told = self._note(job, said, now)
         event = self._event(job, said, told, now)
@@ -173,11 +212,11 @@ class JobDesk:
             case "runs":
                 return JobRuns(name, attempt) if job.state == "starting" else None
             case "stopped":
-                return JobStopped(name, attempt)
+                return JobStopped(name, attempt, None, told.epoch, told.loss)
             case "done":
-                return JobEnded(name, attempt, "done", said.said)
+                return JobEnded(name, attempt, "done", said.said, told.epoch, told.loss)
             case "failed":
-                return JobEnded(name, attempt, "failed", said.said)
+                return JobEnded(name, attempt, "failed", said.said, told.epoch, told.loss)
         left_s = told.left_s(job.spec.epochs)
         if left_s is None or job.state != "running" or now - told.left_at < LEFT_EVERY_S:
             return None
@@ -203,14 +242,14 @@ class JobDesk:
                         yield from self._start(known.spec, attempt, host, gpus)
                 case StopJob(job, attempt, host, until, _, saves):
                     within_s = IN_ITS_TIME_S if until is None else max(0.0, until - now)
-                    for client in self._agents_of(job, host):
+                    known = self._beside.desk.jobs.by_name.get(job)
+                    for client in self._lines(None if known is None else known.spec.owner, host):
                         yield Send(client, wire.StopJob(job, attempt, within_s, saves))
-                case JobOver(job, _, _, host):
+                case JobOver(job, _, _, host, owner):
                     self.told_of.pop(job, None)
-                    for client in self._agents_of(job, host):
+                    for client in self._lines(owner, host):
                         yield Send(client, wire.JobGone(job))
-                    for user in {line.user for line in self.lines.values()}:
-                        yield from self._awaits(user)
+                    yield from self._awaits(owner)
 
     def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
         client = self.line_of(spec.owner, host)
@@ -220,13 +259,9 @@ class JobDesk:
                 wire.StartJob(spec.job, attempt, tuple(gpus), spec.command, spec.directory, spec.seal),
             )
 
-    def _agents_of(self, job: JobName, host: HostName | None) -> list[int]:
-        """Return the agents on a host that may have the job: its owner's, or all where nobody knows whose."""
-        known = self._beside.desk.jobs.by_name.get(job)
-        owner = None if known is None else known.spec.owner
-        return [
-            client for client, line in self.lines.items() if line.host == host and owner in (None, line.user)
-        ]
+    def _lines(self, user: UserName | None, host: HostName | None) -> list[int]:
+        """Return the agents of a user on a host."""
+        return [client for client, line in self.lines.items() if (line.user, line.host) == (user, host)]
 
     def submitted(self, user: UserName) -> Iterator[Act]:
         """Have the agents of a user stay: there is a job."""

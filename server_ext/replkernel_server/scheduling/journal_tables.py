@@ -16,12 +16,15 @@ which decides otherwise is noticed at the event where it does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from zlib import crc32
 
 import msgspec
-from replkernel_scheduler.harvest.types import HarvestEffect
+from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.settings import CoreSettings
 from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text
+
+from replkernel_server.errors import BadRequest
 
 VERSION = 2
 VERSION_WITHOUT_SNAPSHOTS = 1
@@ -123,6 +126,22 @@ class SnapshotHead(msgspec.Struct, frozen=True):
     made: float
     parts: int
     digest: str
+
+
+def as_text(event: HarvestEvent) -> bytes:
+    """Return an event as the journal has it; raise BadRequest if it has a number that JSON has not."""
+    text = msgspec.json.encode(event)
+    if b"null" in text and not _is_finite(msgspec.to_builtins(event)):
+        raise BadRequest(f"{type(event).__name__} has a number that is infinite, or none: send a finite one.")
+    return text
+
+
+def _is_finite(plain: object) -> bool:
+    if isinstance(plain, dict):
+        return all(_is_finite(part) for part in plain.values())
+    if isinstance(plain, (list, tuple)):
+        return all(_is_finite(part) for part in plain)
+    return not isinstance(plain, float) or isfinite(plain)
 
 
 def outcome(effects: Sequence[HarvestEffect] | Exception) -> bytes:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
-from replkernel_scheduler.harvest.types import HarvestEffect
+from replkernel_scheduler.harvest.desk import JOBS_REQUEST
+from replkernel_scheduler.harvest.types import HarvestEffect, JobLeased, JobLeaseEnded
 from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, RequestId, UserName
 from replkernel_scheduler.view import ClusterView
 
@@ -70,9 +71,9 @@ class Owners:
         """Take note of what was decided."""
         for effect in effects:
             match effect:
-                case LeaseGranted(lease) | LeaseChanged(lease):
+                case LeaseGranted(lease) | LeaseChanged(lease) | JobLeased(_, lease):
                     self._has(lease)
-                case LeaseEnded(lease):
+                case LeaseEnded(lease) | JobLeaseEnded(_, lease):
                     self.leases.pop(lease.lease, None)
                     _take_out(self._held, lease.user, lease.lease)
                     of_kernel = self.of_kernel.get(lease.kernel_id, {})
@@ -98,7 +99,8 @@ class Owners:
         owner = Owner(lease.kernel_id, lease.user)
         self.leases[lease.lease] = owner
         self.requests[lease.request] = owner
-        self._held.setdefault(lease.user, set()).add(lease.lease)
+        if not lease.request.startswith(JOBS_REQUEST):  # What nobody needs is not bounded.
+            self._held.setdefault(lease.user, set()).add(lease.lease)
         self.of_kernel.setdefault(lease.kernel_id, {})[lease.lease] = lease
 
 

@@ -17,6 +17,7 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
+from replkernel_scheduler.harvest.leasing import LIVE
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
@@ -70,7 +71,7 @@ def make_core(head: Head, dice: random.Random | None = None) -> SchedulerCore:
 
 def make_beside(head: Head, dice: random.Random | None = None) -> HarvestCore:
     """Return the core that `head` describes with no jobs beside it, before any event."""
-    return HarvestCore(make_core(head, dice))
+    return HarvestCore(make_core(head, dice), LIVE)
 
 
 def recover(

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 import msgspec
 from replkernel_scheduler.bounds import Bounds
 from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn, MoveAsked
-from replkernel_scheduler.harvest.desk import JOBS_REQUEST
 from replkernel_scheduler.types import HostName, LeaseId, RequestId
 
 from replkernel.leasing import wire
-from replkernel_server.scheduling import kernel_desk
+from replkernel_server.scheduling import access, kernel_desk
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 from replkernel_server.scheduling.host_desk import HostDesk
 from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, UNTOLD_S, RoutedKernel
@@ -125,8 +124,8 @@ class RouterDesk:
             return f"This kernel is not on {elsewhere[0]}: ask for hosts of its own."
         if len(kernel.held) >= HELD_MAX:
             return f"{HELD_MAX} cells of this kernel wait for its hosts already: start an agent on one."
-        if wish.request.startswith(JOBS_REQUEST):
-            return f"Requests that begin with {JOBS_REQUEST!r} are jobs': name it otherwise."
+        if why := access.why_not_kernel(wish.request):
+            return why
         owner = Owner(kernel.kernel_id, kernel.user)
         if self.owners.requests.get(RequestId(wish.request), owner) != owner:
             return f"The request {wish.request} is another kernel's: name it otherwise."

@@ -14,6 +14,7 @@ from replkernel_scheduler.effects import LeaseEnded, LeaseGranted
 from replkernel_scheduler.events import HostUp, LeaseAsked, LeaseLingered, LeaseReleased, TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.image import HarvestImage
+from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
@@ -61,7 +62,8 @@ class Process(msgspec.Struct):
 class Beside:
     """One core, told of hosts, cells and jobs by short names; agents keep what was started."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, pace: Pace | None = None) -> None:
+        self.pace = pace
         self.dice = random.Random(seed)
         self.core = self._made(self.dice)
         self.now = 0.0
@@ -70,9 +72,8 @@ class Beside:
         self.processes: dict[JobName, Process] = {}
         self.journal: list[tuple[HarvestEvent, float, list[HarvestEffect]]] = []
 
-    @staticmethod
-    def _made(dice: random.Random) -> HarvestCore:
-        return HarvestCore(SchedulerCore(dice, notebook(), CoreSettings(), Fence(0)))
+    def _made(self, dice: random.Random) -> HarvestCore:
+        return HarvestCore(SchedulerCore(dice, notebook(), CoreSettings(), Fence(0)), self.pace)
 
     def feed(self, event: HarvestEvent, *, after_s: float = 0.0) -> list[HarvestEffect]:
         self.until(self.now + after_s)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import cast
 
+import msgspec
 import pytest
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import (
     HarvestEvent,
+    HostJobs,
     JobName,
     JobsDue,
     JobSpec,
@@ -17,10 +20,12 @@ from replkernel_scheduler.harvest.types import (
     JobView,
     type_of_shapes,
 )
+from replkernel_scheduler.types import HostName
 from replkernel_server.scheduling.desk import Desk, DeskTimes
-from replkernel_server.scheduling.desk_words import Answered, JobCame, Joined, Left, Told
+from replkernel_server.scheduling.desk_words import Act, Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
 
+from replkernel.errors import ProtocolMismatch
 from replkernel.leasing import wire
 from tests.support.scheduler_client import offer
 from tests.unit.scheduler.test_desk import ALICE, BOB, GUEST, ROOT, Room
@@ -35,12 +40,23 @@ class JobRoom(Room):
             self.beside = HarvestCore(self.core)
         self.desk = Desk(self.core.view(), self.now, DeskTimes(60.0, grace_s), beside=self.beside)
 
-    def feed(self, event: Event, client: int | None = None) -> None:
-        self._feed(event, client)
-        while (due := self.beside.jobs_due()) is not None and due <= self.now:
-            self._feed(JobsDue(), None)
+    def do(self, acts: list[Act]) -> None:
+        """Do all of it, then what is due, as the driver does."""
+        self.deep = getattr(self, "deep", 0) + 1
+        super().do(acts)
+        self.deep -= 1
+        self.pass_jobs()
 
-    def _feed(self, event: HarvestEvent, client: int | None) -> None:
+    def pass_jobs(self) -> None:
+        while not self.deep and (due := self.beside.jobs_due()) is not None and due <= self.now:
+            self.feed(cast("Event", JobsDue()))
+
+    def submitted(self, event: HarvestEvent) -> None:
+        self.feed(cast("Event", event))
+        self.pass_jobs()
+
+    def feed(self, event: Event, client: int | None = None) -> None:
+        self.fed.append(event)
         effects = self.beside.handle(event, self.now)
         self.beside.check_invariants()
         self.do(self.desk.handle(Told(effects), self.now))
@@ -62,8 +78,14 @@ class JobRoom(Room):
         )  # fmt: skip
         assert self.desk.jobs is not None
         self.feed(cast("Event", self.desk.jobs.before(who.user)))
-        self.feed(cast("Event", JobSubmitted(spec)))
+        self.submitted(JobSubmitted(spec))
         self.do(self.desk.handle(JobCame(who.user), self.now))
+
+    def beats(self, agent: int, seconds: int) -> None:
+        """Let time pass on a host whose agent is heard."""
+        for _ in range(seconds // 2):
+            self.say(agent, wire.HostBeat())
+            self.wait(2.0)
 
     def started(self, client: int) -> list[tuple[str, int, int]]:
         """Return name, attempt and number of GPUs of each start that was told."""
@@ -185,3 +207,148 @@ def test_epochs_tell_when_a_job_is_thought_to_end() -> None:
     told = room.desk.jobs.told_of[JobName("j")]
     assert (told.epoch, told.loss, told.left_s(10.0)) == (4.0, 0.5, 180.0)
     assert room.job("j").left == pytest.approx(180.0 * 1.8)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+@pytest.mark.parametrize("field", ["epoch", "loss"])
+def test_what_is_no_finite_number_is_no_progress(field: str, number: float) -> None:
+    said = wire.JobSaid("j", 1, "progress", epoch=1.0, loss=1.0)
+    assert wire.decode_from_client(wire.encode(said)) == said
+    with pytest.raises(ProtocolMismatch):
+        wire.decode_from_client(wire.encode(msgspec.structs.replace(said, **{field: number})))
+
+
+def test_a_guess_beyond_all_numbers_is_none() -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j", ALICE, epochs=10.0)
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    for epoch in (0.0, 5e-324, 5e-324):
+        room.say(line, wire.JobSaid("j", 1, "progress", epoch=epoch))
+        room.wait(30.0)
+    assert room.desk.jobs is not None
+    assert room.desk.jobs.told_of[JobName("j")].left_s(10.0) is None
+    assert room.job("j").left is None  # type: ignore[union-attr]
+
+
+def test_that_a_job_is_over_is_said_to_its_owners_agents_alone() -> None:
+    room = JobRoom()
+    room.agent("a", 1, ROOT)
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    room.submit("secret-name", ALICE)
+    room.say(alices, wire.JobSaid("secret-name", 1, "runs"))
+    room.feed(cast("Event", JobStopAsked(JobName("secret-name"))))
+    room.say(alices, wire.JobSaid("secret-name", 1, "stopped"))
+    assert wire.JobGone("secret-name") in room.heard[alices]
+    assert "secret-name" not in str(room.heard[bobs])
+    room.line("a", ALICE, ("stale", 3))
+    assert "stale" not in str(room.heard[bobs])
+
+
+def test_no_router_speaks_for_what_stands_for_a_job() -> None:
+    room = JobRoom()
+    room.agent("a", 1, ROOT)
+    room.line("a", ALICE)
+    room.submit("j", ALICE)
+    (lease,) = room.core.view().leases
+    for who in (ALICE, BOB, ROOT):
+        assert "are jobs'" in room.closed[room.join("router", lease.lease.kernel_id, who)]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_host_where_only_a_job_runs_is_in_use_and_no_more_when_the_job_is_over(restarted: bool) -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a", ALICE)
+    room.submit("j", ALICE)
+    if restarted:
+        room.restart(30.0)
+        agent, line = room.agent("a", 1, ROOT), room.line("a", ALICE, ("j", 1))
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    owners = room.desk.owners
+    assert owners.in_use(HostName("a")) and owners.held_by(ALICE.user) == 0
+    room.say(agent, wire.HostLeaves())
+    job = room.job("j")
+    assert job is not None and (job.state, job.host) == ("running", "a")
+    room.say(line, wire.JobSaid("j", 1, "done"))
+    assert not owners.in_use(HostName("a")) and not owners.leases and not owners.requests
+
+
+def test_a_job_whose_agent_never_comes_back_goes_on_elsewhere() -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(line), room.now))
+    room.beats(agent, 290)
+    assert room.job("j").state == "running", "it may be back in time"  # type: ignore[union-attr]
+    room.beats(agent, 20)
+    assert room.hosts() == ["a"]
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    assert not room.core.view().leases
+    room.agent("b", 1, ROOT)
+    assert room.started(room.line("b")) == [("j", 2, 1)]
+    late = room.line("a", ALICE, ("j", 1))
+    assert [said for said in room.heard[late] if isinstance(said, wire.StopJob)]
+
+
+def test_an_agent_that_is_back_in_time_has_its_job() -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(line), room.now))
+    room.beats(agent, 290)
+    room.line("a", ALICE, ("j", 1))
+    room.beats(agent, 600)
+    job = room.job("j")
+    assert job is not None and (job.state, job.attempt) == ("running", 1)
+
+
+def test_after_a_restart_an_agent_that_is_gone_has_as_long_to_come_back() -> None:
+    room = JobRoom()
+    room.agent("a", 1, ROOT)
+    room.line("a")
+    room.submit("j")
+    room.restart(30.0)
+    agent = room.agent("a", 1, ROOT)
+    room.beats(agent, 290)
+    assert room.job("j").state == "starting"  # type: ignore[union-attr]
+    room.beats(agent, 20)
+    assert room.hosts() == ["a"]
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+
+
+def test_jobs_are_told_once_a_connection_and_only_ones_own_are_written_down() -> None:
+    room = JobRoom()
+    room.agent("a", 2, ROOT)
+    alices = room.line("a", ALICE)
+    room.submit("j", ALICE)
+    room.say(alices, wire.JobSaid("j", 1, "runs"))
+    before, heard = len(room.fed), len(room.heard[alices])
+    bobs = room.line("a", BOB, ("j", 1), ("nobodys", 7))
+    stops = [said for said in room.heard[bobs] if isinstance(said, wire.StopJob)]
+    assert stops == [wire.StopJob("j", 1, 0.0, False), wire.StopJob("nobodys", 7, 0.0, False)]
+    assert HostJobs(HostName("a"), (), BOB.user) in room.fed and "nobodys" not in str(room.fed)
+    assert room.heard[alices][heard:] == [], "another user's agent does not stop a job"
+    before = len(room.fed)
+    for _ in range(10):
+        (refused,) = room.say(bobs, wire.JobsHere((("j", 1),)))
+        assert isinstance(refused, wire.Refused)
+    room.say(alices, *[wire.JobSaid("j", 1, "stopped")] * 10)
+    assert len(room.fed) - before <= 2
+
+
+def test_a_job_that_is_over_has_what_it_told_last_and_how_often_it_was_started() -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"), wire.JobSaid("j", 1, "progress", epoch=3.0, loss=0.25))
+    room.say(room.router("k"), wire.LeaseWish("r", 1))
+    room.say(line, wire.JobSaid("j", 1, "stopped"))
+    job = room.beside.desk.jobs.by_name[JobName("j")]
+    assert (job.state, job.epoch, job.loss) == ("waiting", 3.0, 0.25)
+    room.feed(cast("Event", JobStopAsked(JobName("j"))))
+    (past,) = room.beside.desk.past
+    assert (past.why, past.attempt, past.epoch, past.loss) == ("stopped", 1, 3.0, 0.25)

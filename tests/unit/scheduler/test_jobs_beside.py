@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
+from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecorded
 from replkernel_scheduler.elastic.types import JobType
-from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased
+from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased, PricesSet, QuotaSet
+from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S
+from replkernel_scheduler.harvest.leasing import Pace
+from replkernel_scheduler.harvest.past import IN_ALL_MAX, OF_USER_MAX, PastJobs
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnded,
@@ -17,15 +24,20 @@ from replkernel_scheduler.harvest.types import (
     JobProgress,
     JobRefused,
     JobRuns,
+    JobsDue,
     JobSpec,
     JobStopAsked,
     JobStopped,
     JobSubmitted,
+    PastJob,
     ReshapeJob,
     StartJob,
     StopJob,
+    type_of_shapes,
 )
-from replkernel_scheduler.types import HostName, RequestId, UserName
+from replkernel_scheduler.policies.built_in import notebook
+from replkernel_scheduler.settings import CoreSettings
+from replkernel_scheduler.types import Fence, HostName, Prices, RequestId, UserName, UserQuota
 
 from tests.unit.scheduler.beside import Beside, of
 
@@ -355,3 +367,128 @@ def test_a_notebook_that_goes_on_in_time_keeps_its_gpus_from_jobs(world: Beside)
         world.cell(f"c{number + 1}", 4, kernel="k")
         assert f"c{number + 1}" in world.cells
     assert world.job("train").state == "waiting"
+
+
+def test_a_job_that_is_refused_what_idles_asks_for_less_and_keeps_the_reason(world: Beside) -> None:
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=2)))
+    world.submit("train", 1, 2, 4)
+    assert len(world.processes[JobName("train")].gpus) == 2
+    world.submit("large", 2)
+    assert world.job("large").held == 2
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=0)))
+    world.host("b", 2)
+    world.submit("none", 1)
+    world.restart()
+    record = world.core.desk.jobs.by_name[JobName("none")]
+    assert (record.state, "gpu_quota of ann is 0" in record.refused) == ("waiting", True)
+    world.feed(QuotaSet(UserName("ann"), UserQuota()))
+    world.until(world.now + LOOK_EVERY_S)
+    assert (world.job("none").state, record.refused) == ("starting", "")
+
+
+def test_a_budget_that_is_spent_leaves_jobs_what_idles(world: Beside) -> None:
+    world.feed(PricesSet(Prices(host_hour=10.0)))
+    world.feed(QuotaSet(UserName("ann"), UserQuota(budget_month=0.0)))
+    world.submit("train", 1)
+    assert world.job("train").state == "starting"
+
+
+def test_where_kernels_keep_what_they_leave_there_are_no_jobs() -> None:
+    keeping = msgspec.structs.replace(notebook(), keeps=True)
+    core = HarvestCore(SchedulerCore(random.Random(0), keeping, CoreSettings(), Fence(0)))
+    (refused,) = core.handle(JobSubmitted(JobSpec(job=JobName("j"), type=type_of_shapes("j", (1,)))), 0.0)
+    assert isinstance(refused, JobRefused) and "Kernels keep their GPUs" in refused.why
+
+
+def test_jobs_are_no_cells_in_the_sums_by_which_cells_are_judged(world: Beside) -> None:
+    world.cell("c", 1)
+    world.until(100.0)
+    world.over("c")
+    accounts = world.core.core.image()
+    for number in range(12):
+        world.submit(f"train-{number}", 1)
+        world.runs(f"train-{number}")
+        world.ended(f"train-{number}")
+    after = world.core.core.image()
+    assert (after.mean_hold_s, after.user_sums) == (accounts.mean_hold_s, accounts.user_sums)
+    assert after.mean_hold_s == 100.0
+    assert after.kernel_sums == accounts.kernel_sums
+    assert {user.tag for user in after.users if user.name == "ann"} <= {after.virtual}
+
+
+def test_no_notebook_leaves_gpus_that_a_job_cannot_use(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("rests", 4)
+    world.over("rests", lingers=True)
+    for name, model, vram_gb in (("model", "H100", 0.0), ("memory", "", 80.0)):
+        kind = type_of_shapes(name, (1,))
+        spec = JobSpec(
+            job=JobName(name), type=kind, owner=UserName("ann"), gpu_model=model, vram_gb=vram_gb
+        )  # fmt: skip
+        world.feed(JobSubmitted(spec))
+    world.until(world.now + 2 * RESTED_S + LOOK_EVERY_S)
+    said = [effect for _, _, effects in world.journal for effect in effects]
+    assert not of(ReclaimLease, said)
+
+
+def test_those_that_wait_are_looked_at_once_a_second_however_often_gpus_come_free() -> None:
+    world = Beside(pace=Pace(1.0, 8))
+    world.host("a", 4)
+    world.cell("all", 4)
+    for number in range(10):
+        world.submit(f"waits-{number}", 4)
+    world.over("all")
+    before = len(world.journal)
+    for number in range(100):
+        world.cell(f"c{number}", 3)
+        world.until(world.now + 0.01)
+        world.over(f"c{number}")
+    looks = [at for event, at, _ in world.journal[before:] if isinstance(event, JobsDue)]
+    assert 1 <= len(looks) <= 3
+    world.restart()
+    world.until(world.now + 2.0)
+    assert [job.state for job in world.core.jobs()].count("starting") == 1
+
+
+def test_a_look_that_stops_goes_on_with_those_behind() -> None:
+    world = Beside(pace=Pace(1.0, 8))
+    world.host("a", 2)
+    for number in range(20):
+        world.submit(f"large-{number}", 4)
+    world.submit("small", 1)
+    world.until(world.now + 1.5)
+    assert world.job("small").state == "waiting", "it is behind 16 that get nothing"
+    world.restart()
+    world.until(world.now + 2.0)
+    assert world.job("small").state == "starting"
+
+
+def test_one_users_past_jobs_do_not_push_out_anothers(world: Beside) -> None:
+    def submit_and_stop(name: str, owner: str) -> None:
+        kind = type_of_shapes(name, (8,))
+        world.feed(JobSubmitted(JobSpec(job=JobName(name), type=kind, owner=UserName(owner))))
+        world.feed(JobStopAsked(JobName(name)))
+
+    submit_and_stop("anns", "ann")
+    for number in range(OF_USER_MAX + 10):
+        submit_and_stop(f"bobs-{number}", "bob")
+    world.restart()
+    names = [past.spec.job for past in world.core.desk.past]
+    assert names[0] == "anns"
+    assert names[1:] == [f"bobs-{number}" for number in range(10, OF_USER_MAX + 10)]
+
+
+def test_of_too_many_past_jobs_in_all_those_of_who_has_the_most_go() -> None:
+    past = PastJobs()
+    for number in range(IN_ALL_MAX):
+        owner = UserName(f"user-{number % 40}" if number >= 60 else "first")
+        if number < OF_USER_MAX or number >= 60:
+            spec = JobSpec(job=JobName(f"{number}"), type=type_of_shapes("x", (1,)), owner=owner)
+            past.add(PastJob(spec, "done", "", 0.0, None, 0.0))
+    for number in range(20):
+        spec = JobSpec(
+            job=JobName(f"new-{number}"), type=type_of_shapes("x", (1,)), owner=UserName(f"{number}")
+        )
+        past.add(PastJob(spec, "done", "", 0.0, None, 0.0))
+    kept = [job.spec.job for job in past]
+    assert len(kept) == IN_ALL_MAX and kept[0] == "10" and kept[-1] == "new-19"

@@ -6,17 +6,19 @@ import random
 
 import pytest
 from msgspec import UNSET
-from replkernel_scheduler.effects import LeaseRefused, UsageRecorded
+from replkernel_scheduler.effects import LeaseGranted, LeaseRefused, UsageRecorded
 from replkernel_scheduler.events import MonthBegan, PricesSet, QuotaSet
+from replkernel_scheduler.policies.installed import policies
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.plan import Plan, settings_for
 from replkernel_scheduler.sim.records import Record, order
 from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.way import way_named
-from replkernel_scheduler.types import Lease, Prices, UserName, UserQuota
+from replkernel_scheduler.types import HostName, Lease, Prices, UserName, UserQuota
 from replkernel_scheduler.view import MoneyView, UserView
 from replkernel_server.errors import ServiceSettingError
+from replkernel_server.launchers.elsewhere import Elsewhere
 from replkernel_server.scheduling.accounting import cluster_rows, kernel_rows, user_rows
 from replkernel_server.scheduling.identity import IdentityUnknown
 from replkernel_server.scheduling.messages import granted_lease
@@ -101,6 +103,27 @@ def test_who_has_spent_the_budget_is_refused_by_name_until_the_month_is_over() -
     granted(cluster.ask("three", user="u"))
 
 
+@pytest.mark.parametrize("backfill", ["none", "easy"])
+def test_who_waits_is_refused_once_the_budget_is_spent(backfill: str) -> None:
+    cluster = Cluster(policies("notebook", backfill=backfill))
+    cluster.host("a", 4)
+    cluster.feed(PricesSet(EIGHT_FOR_TEN))
+    cluster.feed(QuotaSet(UserName("u"), UserQuota(budget_month=5.0)))
+    first = granted(cluster.ask("one", gpus=4, user="u", ttl_s=HOUR_S * 9))
+    for number in range(20):
+        cluster.ask(f"more-{number}", gpus=4, user="u")
+    cluster.ask("other", gpus=4, user="v")
+    other = granted(cluster.release(first, after_s=HOUR_S))
+    assert other.request == "other"
+    effects = cluster.release(other)
+    refused = of(LeaseRefused, effects)
+    assert len(refused) == 20 and not of(LeaseGranted, effects)
+    assert all("budget_month of u is 5 USD" in each.why for each in refused)
+    assert cluster.waiting() == [] and user(cluster, "u").waited == 0
+    cluster.feed(MonthBegan())
+    granted(cluster.ask("next", gpus=4, user="u"))
+
+
 def test_the_members_of_a_group_share_its_budget() -> None:
     cluster = priced(EIGHT_FOR_TEN)
     quota = UserQuota(group_budgets=(("class", 8.0),))
@@ -177,3 +200,26 @@ def test_a_day_costs_live_what_it_costs_in_the_simulator(policy: str) -> None:
     assert live.cost == pytest.approx(simulated.cost)
     assert live.charged == pytest.approx(simulated.revenue, rel=1e-6)
     assert live.margin == pytest.approx(simulated.margin, rel=1e-4)
+
+
+def test_gpus_that_an_engine_gives_its_own_jobs_are_no_revenue() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    for event in Elsewhere().counted(HostName("a"), 3):
+        cluster.feed(event)
+    assert len(cluster.leases()) == 3 and all(lease.price is UNSET for lease in cluster.leases())
+    cluster.feed(MonthBegan(), after_s=HOUR_S)
+    cluster.feed(PricesSet(EIGHT_FOR_TEN))
+    assert money(cluster).charged == 0.0
+    assert money(cluster).cost > 9.9
+
+
+def test_what_a_group_has_spent_is_the_same_in_whatever_order_its_members_came() -> None:
+    spent = []
+    for order_of in ("uvw", "wvu"):
+        cluster = priced(EIGHT_FOR_TEN)
+        for name in order_of:
+            cluster.feed(QuotaSet(UserName(name), UserQuota(group_budgets=(("g", 1e9),))), after_s=0.0)
+        for name, amount in (("u", 1e16), ("v", 1.0), ("w", 1.0)):
+            cluster.core._parts.users.get(UserName(name)).money.amount = amount
+        spent.append(money(cluster).groups)
+    assert spent == [(("g", 1e16 + 2.0),)] * 2

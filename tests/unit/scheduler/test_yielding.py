@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
+from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease
-from replkernel_scheduler.events import GpusAwaited, GpusWanted
-from replkernel_scheduler.types import HostName, Lease
+from replkernel_scheduler.events import GpusAwaited, GpusWanted, LeaseRenewed
+from replkernel_scheduler.image import CoreImage
+from replkernel_scheduler.policies.built_in import notebook
+from replkernel_scheduler.types import Fence, HostName, Lease
 
 from tests.unit.scheduler.cluster import Cluster
 
@@ -70,3 +76,48 @@ def test_a_gpu_that_came_back_is_no_lease_of_the_jobs() -> None:
     assert asked_back(cluster, GpusAwaited((A,), 1)) == ["one"]
     assert not [effect for effect in cluster.release(lease) if isinstance(effect, LeaseGranted)]
     assert cluster.leases() == []
+
+
+def asked_for_jobs(cluster: Cluster, job: GpusAwaited, *spares: Lease) -> list[str]:
+    event = GpusWanted((job,), tuple(lease.lease for lease in spares), cluster.now + 1.0)
+    effects = cluster.feed(event)
+    return [effect.lease.request for effect in effects if isinstance(effect, ReclaimLease)]
+
+
+def test_nothing_is_asked_back_for_a_job_that_could_not_use_it() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2, "A100", 40.0)
+    cluster.host("b", 2, "H100", 80.0)
+    lingering(cluster, "one", 2, "a")
+    lingering(cluster, "two", 2, "b")
+    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, gpu_model="L4")) == []
+    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, vram_gb=81.0)) == []
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 1, gpu_model="H100")) == []
+    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, vram_gb=41.0)) == ["two"]
+    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, gpu_model="A100")) == ["one"]
+
+
+def test_what_cannot_leave_is_not_counted_on_for_a_job_also_after_a_restart() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    stuck = lingering(cluster, "stuck", 1, "a")
+    lingering(cluster, "free", 1, "a")
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 1)) == ["stuck"]
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 1)) == [], "it is on its way back"
+    cluster.feed(LeaseRenewed(stuck.lease, stuck.fence, stays=True))
+    image = msgspec.msgpack.decode(msgspec.msgpack.encode(cluster.core.image()), type=CoreImage)
+    cluster.core = SchedulerCore(random.Random(0), notebook(), None, Fence(0))
+    cluster.core.restore(image)
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 1)) == ["free"]
+
+
+def test_what_a_job_gives_back_to_cells_is_no_other_jobs() -> None:
+    cluster = Cluster()
+    cluster.host("a", 3)
+    jobs = lingering(cluster, "a-jobs", 1, "a")
+    lingering(cluster, "rests", 1, "a")
+    lingering(cluster, "longer", 1, "a")
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 1)) == ["a-jobs"]
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 1), jobs) == ["rests"]
+    cluster.ask("cell", 3, hosts="a")
+    assert asked_for_jobs(cluster, GpusAwaited((A,), 3)) == [], "a cell waits for all of it"

@@ -1,0 +1,70 @@
+"""What the desk of jobs knows of who leases, how often it looks, and what may be a job at all.
+
+Law: it decides nothing about GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from replkernel_scheduler.events import Event
+from replkernel_scheduler.harvest.jobs import Jobs
+from replkernel_scheduler.harvest.types import JobSpec
+from replkernel_scheduler.hosts import Room
+from replkernel_scheduler.types import HostName
+
+JOBS_MAX = 10_000
+SHAPES_MAX = 64
+
+
+class Pace(NamedTuple):
+    """How often those that wait are looked at, and at how many at once that then get nothing."""
+
+    apart_s: float = 0.0
+    jobs: int = JOBS_MAX
+
+
+LIVE = Pace(1.0, 256)
+"""That of a service: each look is an event in its journal."""
+
+
+class Leasing(Protocol):
+    """What the desk knows of who leases."""
+
+    def feed(self, event: Event, now: float) -> None:
+        """Hand an event to the core; what follows has happened when this returns."""
+        ...
+
+    def room(self, host: HostName, gpu_model: str, vram_gb: float) -> Room:
+        """Return what is idle on a host."""
+        ...
+
+    def hosts(self) -> list[HostName]:
+        """Return the hosts that are up."""
+        ...
+
+    def keeps(self) -> bool:
+        """Say whether what lingers is never asked back."""
+        ...
+
+
+class Place(NamedTuple):
+    """A host for a job, and how many GPUs it would have there in all."""
+
+    host: HostName
+    gpus: int
+    model: str
+
+
+def problem(spec: JobSpec, jobs: Jobs, *, keeps: bool) -> str | None:
+    """Say why a job is not taken in; `keeps`: kernels keep what lingers."""
+    shapes = spec.type.iteration_s
+    if spec.job in jobs.by_name:
+        return f"Job {spec.job} is there already; give each job an id of its own."
+    if len(jobs.by_name) >= JOBS_MAX:
+        return f"{JOBS_MAX} jobs are there already; stop some, or wait until some are done."
+    if keeps:
+        return "Kernels keep their GPUs under this scheduler's policies, so none is left for jobs."
+    if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:
+        return f"A job says with how many GPUs it can run, each a number from 1 to {SHAPES_MAX}."
+    return None
