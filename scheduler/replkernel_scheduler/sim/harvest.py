@@ -93,7 +93,7 @@ class Harvest:
         at = self._core.jobs_due()
         if at is not None and self._runs and (self._armed is None or at < self._armed):
             self._armed = at
-            self._agenda.post(at, LATE, self._look, at)
+            self._agenda.post(max(at, self._core.now), LATE, self._look, at)
 
     def _look(self, at: float, now: float) -> None:
         if at == self._armed:

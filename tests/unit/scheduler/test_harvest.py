@@ -56,6 +56,12 @@ def test_the_job_is_saved_and_goes_on_where_it_was() -> None:
     assert run.summary.cells.served == 2
 
 
+def test_a_job_that_comes_when_all_are_over_is_looked_at_then_and_not_before() -> None:
+    records: list[Record] = [Job(f"j{number}", at, 60.0, 1) for number, at in enumerate((0.0, 0.0, 241.0))]
+    run = Run(records, "harvest", Plan(hosts=4, gpus_per_host=4))
+    assert run.summary.jobs.served == 3
+
+
 cells = st.lists(st.tuples(st.floats(0, 3000), st.floats(10, 900)), min_size=1, max_size=4)
 batch = st.lists(st.tuples(st.floats(0, 2000), st.floats(60, 3000), st.sampled_from([1, 2, 4])), max_size=6)
 
