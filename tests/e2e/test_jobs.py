@@ -20,6 +20,12 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 EPOCHS = 80
 
 
+def written(name: str) -> str:
+    """Return what a job has written so far."""
+    logs = Path(os.environ["JUPYTER_DATA_DIR"]).glob(f"replkernel/agents/*/jobs/{name}/job.log")
+    return next(logs).read_text()
+
+
 def test_cells_have_a_jobs_gpus_and_its_loss_is_that_of_a_training_alone(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -41,12 +47,12 @@ def test_cells_have_a_jobs_gpus_and_its_loss_is_that_of_a_training_alone(tmp_pat
         with notebook(tmp_path, "a") as one, notebook(tmp_path, "b") as two:
             first = one.run("%%gpu 1\nimport os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])")
             assert first.status == "ok", first.error
+            eventually(lambda: "gpus=1 " in written(name), "that it goes on with the other one")
             both = two.run("%%gpu 2\nprint('both')")
             assert both.status == "ok", both.error
         print(f"cells waited {first.said['queued_s']:.2f} s and {both.said['queued_s']:.2f} s")
         eventually(lambda: job()["state"] == "done", "that it is done", within_s=120.0)
-        log = Path(os.environ["JUPYTER_DATA_DIR"]).glob(f"replkernel/agents/*/jobs/{name}/job.log")
-        said = next(log).read_text()
+        said = written(name)
         service.kill()
     shapes = [int(gpus) for gpus in re.findall(r"BEGINS epoch=\d+ gpus=(\d+)", said)]
     assert shapes[:2] == [2, 1] and len(shapes) >= 3, "it shrank, paused and came back"
