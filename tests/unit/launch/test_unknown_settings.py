@@ -9,7 +9,7 @@ import pytest
 
 from replkernel.launch.unknown_settings import KNOWN, misspelt, unknown_settings
 
-SOURCES = Path(__file__).parents[2]
+SOURCES = Path(__file__).parents[3]
 OF_TESTS = re.compile(r"REPLKERNEL_(TEST|BENCH)_")
 
 
