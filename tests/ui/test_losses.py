@@ -105,7 +105,7 @@ def test_a_scheduler_out_of_reach_is_told_with_what_still_works(
 
         scheduler.kill()
         browser.wait("a", lambda: "The GPU scheduler is out of reach" in toasts(browser))
-        assert "Cells without GPUs run, and GPUs in hand stay; new requests wait." in toasts(browser)
+        assert "Cells without GPUs run, and you keep the GPUs you have; new requests wait." in toasts(browser)
         browser.wait("a", lambda: "The scheduler is out of reach" in panel(browser))
         browser.do("run", "a", cell=2)
         browser.wait("a", lambda: browser.text("a", 2) == "42\n")

@@ -101,7 +101,8 @@ def test_a_replica_is_moved_to_another_host_by_button(own_desk: tuple[Lab, Brows
     browser.do("press", "a", query=TAB)
     browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
     press(browser, "Replicas:")
-    assert "runs cells" in replicas(browser) and replicas(browser).count("stands by") == 2
+    browser.wait("a", lambda: "runs cells" in replicas(browser))
+    assert replicas(browser).count("stands by") == 2
     assert "no other host is up" in panel(browser)
     with agent("h4"):
         browser.wait("a", lambda: "h4 (2/2 free)" in panel(browser))
