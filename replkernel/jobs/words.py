@@ -7,7 +7,6 @@ A FIFO wakes whoever waits, and says nothing: the files are the truth, so a lost
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import os
@@ -20,6 +19,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from replkernel.agent.io.start import is_locked
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.hosts.hosts_secret import read_secret
 from replkernel.hosts.own_file import read_own, replace_own
@@ -179,17 +179,7 @@ class JobPlace:
 
     def is_supervised(self) -> bool:
         """Tell whether a supervisor lives."""
-        try:
-            lock = os.open(self.directory / LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(str(self.directory / LOCK))
 
     def wake(self) -> None:
         """Wake whoever waits at this directory's FIFO."""

@@ -170,8 +170,13 @@ def _spans(env: Mapping[str, str]) -> bool:
 
 def agent_holds_lock(host: str, env: Mapping[str, str]) -> bool:
     """Tell whether an agent of `host` lives, be it one that does not listen yet or any more."""
+    return is_locked(os.path.join(agent_place(host, env), "agent.lock"))
+
+
+def is_locked(path: str) -> bool:
+    """Tell whether a living process holds the lock on a file; one that is absent is held by nobody."""
     try:
-        lock = os.open(os.path.join(agent_place(host, env), "agent.lock"), os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
