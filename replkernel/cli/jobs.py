@@ -23,6 +23,7 @@ from replkernel.agent.io import lookup
 from replkernel.agent.io.start import outside_jobs
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.hosts.places import own_host
+from replkernel.jobs.answers import JobAnswer, JobsAnswer, LogAnswer
 from replkernel.jobs.words import is_job_name, key_of, seal_of
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
 from replkernel.leasing.finding import URL, find_scheduler, token_for
@@ -32,32 +33,6 @@ BOUNDS = Bounds(10.0, 30.0, 16 * 1024 * 1024)
 FOLLOW_S = 1.0
 NAME_CHARS = 40
 Shape = TypeVar("Shape")
-
-
-class JobShown(msgspec.Struct):
-    """A job as the scheduler tells of it."""
-
-    job: str
-    user: str
-    state: str
-    host: str | None
-    gpus: tuple[str, ...]
-    shapes: list[int]
-    command: list[str]
-    directory: str
-    starts: int
-    epoch: float | None
-    epochs: float | None
-    loss: float | None
-    ends_in_s: float | None
-    gpu_hours: float
-    said: str
-
-
-class JobsShown(msgspec.Struct):
-    """All of them."""
-
-    jobs: list[JobShown]
 
 
 class HostShown(msgspec.Struct):
@@ -70,15 +45,6 @@ class HostsShown(msgspec.Struct):
     """All of them."""
 
     hosts: list[HostShown]
-
-
-class LogShown(msgspec.Struct):
-    """A piece of a job's log."""
-
-    text: str
-    at: int
-    next: int
-    over: bool
 
 
 def run_job(options: argparse.Namespace) -> int:
@@ -166,7 +132,7 @@ def _list(*, as_json: bool) -> int:
     if as_json:
         print(told.decode())
         return 0
-    jobs = _parsed(told, JobsShown).jobs
+    jobs = _parsed(told, JobsAnswer).jobs
     if not jobs:
         print("No jobs. `replkernel job run -- python train.py` submits one.")
         return 0
@@ -195,7 +161,7 @@ def _show(name: str, *, as_json: bool) -> int:
     if as_json:
         print(told.decode())
         return 0
-    job = _parsed(told, JobShown)
+    job = _parsed(told, JobAnswer)
     lines = {
         "job": job.job,
         "state": job.state + (f" ({job.said})" if job.said else ""),
@@ -219,8 +185,8 @@ def _logs(name: str, *, follow: bool) -> int:
     at: dict[str | None, int] = {}
     while True:
         try:
-            host = _parsed(_asked(_path(name)), JobShown).host
-            piece = _parsed(_asked(_path(name, f"/log?at={at.get(host, 0)}")), LogShown)
+            host = _parsed(_asked(_path(name)), JobAnswer).host
+            piece = _parsed(_asked(_path(name, f"/log?at={at.get(host, 0)}")), LogAnswer)
         except ReplkernelError:
             if not follow or not at:
                 raise
@@ -237,7 +203,7 @@ def _logs(name: str, *, follow: bool) -> int:
         time.sleep(FOLLOW_S)
 
 
-def _epoch(job: JobShown) -> str:
+def _epoch(job: JobAnswer) -> str:
     if job.epoch is None:
         return "-"
     return f"{job.epoch:g}" + ("" if job.epochs is None else f" of {job.epochs:g}")

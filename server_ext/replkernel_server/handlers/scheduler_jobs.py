@@ -21,6 +21,7 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.types import HostName, UserName
 
+from replkernel.jobs.answers import JobAnswer, JobsAnswer, LogAnswer
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest, NotKnown
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
@@ -30,10 +31,7 @@ from replkernel_server.scheduling.documents import (
     NUMBER_MAX,
     Empty,
     FenceNumber,
-    JobAnswer,
     JobBody,
-    JobsAnswer,
-    LogAnswer,
     Why,
     check_id,
 )

@@ -25,14 +25,14 @@ class Moved:
                 self.logs["h2"] = "four "
             if self.asked == 4:
                 self.logs["h1"] += "five\n"
-            shown = jobs.JobShown(
+            shown = jobs.JobAnswer(
                 "j", "u", "running", host, (), [1], ["x"], "/w", 1, None, None, None, None, 0.0, ""
             )
             return msgspec.json.encode(shown)
         at = int(urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)["at"][0])
         self.asked += 1
         text = self.logs[host][at:]
-        return msgspec.json.encode(jobs.LogShown(text, at, at + len(text), self.asked > len(self.stays)))
+        return msgspec.json.encode(jobs.LogAnswer(text, at, at + len(text), self.asked > len(self.stays)))
 
 
 def test_a_log_is_followed_from_host_to_host_and_told_once(

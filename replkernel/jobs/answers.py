@@ -1,0 +1,44 @@
+"""What the scheduler's REST tells of jobs: written by the server's side, read by the command line."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class JobAnswer(msgspec.Struct):
+    """A job: waiting, starting, running, stopping, held, or over as done, failed or stopped.
+
+    `gpus` are those that it runs with, `shapes` the numbers that it can run with; `starts` is how often it
+    was started. `said` is a clause about how it stands. `ends_in_s` is a guess, null where there is none.
+    """
+
+    job: str
+    user: str
+    state: str
+    host: str | None
+    gpus: tuple[str, ...]
+    shapes: list[int]
+    command: list[str]
+    directory: str
+    starts: int
+    epoch: float | None
+    epochs: float | None
+    loss: float | None
+    ends_in_s: float | None
+    gpu_hours: float
+    said: str
+
+
+class JobsAnswer(msgspec.Struct):
+    """Jobs: those that are not over in the order in which they came, then the last that are."""
+
+    jobs: list[JobAnswer]
+
+
+class LogAnswer(msgspec.Struct):
+    """What a job has written, from byte `at` on; ask for what follows from `next` on."""
+
+    text: str
+    at: int
+    next: int
+    over: bool
