@@ -39,12 +39,20 @@ def wire_name(wire_id: str) -> tuple[str, str]:
 
 def find(wire_id: str) -> Callable[..., Any] | None:
     """Return a loader, importing the module that brings it; None if this release has none of that id."""
-    for module in HOMES.get(wire_id.partition(":")[0], ()):
+    for module in homes(wire_id.partition(":")[0]):
         if wire_id in globals():
             break
         importlib.import_module(module)
     found: Callable[..., Any] | None = globals().get(wire_id)
     return found
+
+
+def homes(topic: str) -> tuple[str, ...]:
+    """Return the modules that bring the loaders of a topic."""
+    if topic in HOMES:
+        return HOMES[topic]
+    index: Any = importlib.import_module("replkernel.state.libraries.index")
+    return tuple(index.homes(topic))
 
 
 def __getattr__(name: str) -> Any:
@@ -53,7 +61,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {MODULE!r} has no attribute {name!r}")
     found = find(name)
     if found is None:
-        raise AttributeError(f"This release has no loader {name!r}: a newer one wrote that payload.")
+        raise AttributeError(
+            f"Nothing here has the loader {name!r}: a newer release wrote that payload, or one with "
+            "a package that brings a library's record, and that is not installed here."
+        )
     return found
 
 
@@ -64,9 +75,6 @@ def _place(function: Callable[..., Any]) -> str:
 
 HOMES: dict[str, tuple[str, ...]] = {
     "asyncio": ("replkernel.state.python.asyncio.finished", "replkernel.state.python.asyncio.locks"),
-    "attrs": ("replkernel.state.libraries.attrs",),
-    "bokeh": ("replkernel.state.libraries.bokeh",),
-    "bs4": ("replkernel.state.libraries.bs4",),
     "classes": ("replkernel.state.restore.loading", "replkernel.state.python.classes"),
     "contextvars": (
         "replkernel.state.python.contexts",
@@ -78,8 +86,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "replkernel.state.python.ctypes.functions",
         "replkernel.state.python.ctypes.structs",
     ),
-    "dask": ("replkernel.state.libraries.dask",),
-    "duckdb": ("replkernel.state.libraries.duckdb",),
     "enum": ("replkernel.state.python.enums",),
     "exceptions": ("replkernel.state.python.exceptions",),
     "files": (
@@ -94,7 +100,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "replkernel.state.python.functions",
         "replkernel.state.python.lru_caches",
     ),
-    "h5py": ("replkernel.state.libraries.h5py",),
     "instances": ("replkernel.state.python.instances",),
     "iterators": (
         "replkernel.state.python.iterator_adapters",
@@ -102,55 +107,26 @@ HOMES: dict[str, tuple[str, ...]] = {
         "replkernel.state.python.hidden_parts",
         "replkernel.state.python.generators",
     ),
-    "jinja2": ("replkernel.state.libraries.jinja2",),
     "library_instances": ("replkernel.state.capture.library_instances",),
     "locks": ("replkernel.state.python.locks",),
     "loggers": ("replkernel.state.python.logging.handlers", "replkernel.state.python.logging.loggers"),
     "lost": ("replkernel.state.tombstone",),
-    "matplotlib": ("replkernel.state.libraries.matplotlib.figures",),
-    "matplotlib-transforms": ("replkernel.state.libraries.matplotlib.transforms",),
     "methods": ("replkernel.state.python.methods",),
     "mmap": ("replkernel.state.python.mmap",),
     "mock": ("replkernel.state.python.mock",),
     "modules": ("replkernel.state.python.modules",),
-    "msgspec": ("replkernel.state.libraries.msgspec",),
     "multiprocessing": ("replkernel.state.python.multiprocessing.contexts",),
     "namespaces": ("replkernel.state.python.namespaces",),
     "nan": ("replkernel.state.format.nans",),
-    "numba": ("replkernel.state.libraries.numba",),
-    "numpy": (
-        "replkernel.state.libraries.numpy.arrays",
-        "replkernel.state.libraries.numpy.bare_arrays",
-        "replkernel.state.libraries.numpy.memmaps",
-        "replkernel.state.libraries.numpy.objects",
-        "replkernel.state.libraries.numpy.object_arrays",
-    ),
-    "numpy-random": ("replkernel.state.libraries.numpy.bit_generators",),
     "own_weakrefs": ("replkernel.state.python.own_weakrefs",),
-    "pandas": ("replkernel.state.libraries.pandas.frames",),
-    "pandas-readers": ("replkernel.state.libraries.pandas.readers",),
     "patches": ("replkernel.state.patches.book", "replkernel.state.patches.places"),
-    "pillow": ("replkernel.state.libraries.pillow.pixels",),
-    "pillow-draw": ("replkernel.state.libraries.pillow.drawings",),
-    "pillow-file": ("replkernel.state.libraries.pillow.picture_files",),
-    "pillow-font": ("replkernel.state.libraries.pillow.fonts",),
-    "plotly": ("replkernel.state.libraries.plotly",),
-    "polars": ("replkernel.state.libraries.polars",),
-    "pyarrow": ("replkernel.state.libraries.pyarrow.buffers", "replkernel.state.libraries.pyarrow.streams"),
-    "pyarrow-compute": ("replkernel.state.libraries.pyarrow.compute",),
-    "pyarrow-dataset": ("replkernel.state.libraries.pyarrow.data_sets",),
-    "pyarrow-fs": ("replkernel.state.libraries.pyarrow.file_info",),
-    "pyarrow-parquet": ("replkernel.state.libraries.pyarrow.parquet",),
-    "pydantic": ("replkernel.state.libraries.pydantic.validated_calls",),
     "reduced": ("replkernel.state.python.whole_states",),
     "reduced_extras": ("replkernel.state.python.left_out",),
     "regex": ("replkernel.state.python.regex.matches", "replkernel.state.python.regex.scanners"),
     "registered": ("replkernel.state.capture.registered",),
-    "scipy": ("replkernel.state.libraries.scipy.rotations",),
     "sentinels": ("replkernel.state.capture.sentinels",),
     "shared": ("replkernel.state.format.shared_values",),
     "small_values": ("replkernel.state.python.small_values",),
-    "sqlalchemy": ("replkernel.state.libraries.sqlalchemy",),
     "sqlite": (
         "replkernel.state.python.sqlite3.cursors",
         "replkernel.state.python.sqlite3.images",
@@ -158,23 +134,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "stale_keys": ("replkernel.state.python.stale_keys",),
     "stand_ins": ("replkernel.state.format.stand_ins",),
-    "sympy": ("replkernel.state.libraries.sympy",),
     "threads": ("replkernel.state.python.threads",),
-    "torch": (
-        "replkernel.gpu.graphs",
-        "replkernel.gpu.jagged",
-        "replkernel.gpu.layouts",
-        "replkernel.gpu.mapped_files",
-        "replkernel.gpu.modules",
-        "replkernel.gpu.optimizers",
-        "replkernel.gpu.storages",
-        "replkernel.gpu.tensors",
-    ),
-    "tqdm": ("replkernel.state.libraries.tqdm",),
-    "traitlets": ("replkernel.state.libraries.traitlets",),
     "typing": ("replkernel.state.python.typing",),
     "views": ("replkernel.state.python.views",),
     "weakrefs": ("replkernel.state.python.weakrefs",),
-    "wrapt": ("replkernel.state.libraries.wrapt",),
 }
-"""The modules that bring the loaders of a topic."""
+"""The modules that bring the loaders of a topic that is no library's: those are in the libraries' records."""

@@ -134,6 +134,16 @@ def check_store(env: Environment) -> Finding:
     return note(f"{store.url}: {told}") if told else ok(store.url)
 
 
+def check_libraries(env: Environment) -> Finding:
+    """Which installed packages say how a library's objects travel, and are they usable?"""
+    from replkernel.state.libraries.index import installed
+
+    found = installed()
+    if found.faults:
+        return wrong(" ".join(found.faults))
+    return ok(f"those built in; by other packages: {', '.join(sorted(found.records)) or 'none'}")
+
+
 def check_gpus(env: Environment) -> Finding:
     """Which GPUs does the driver list?"""
     pretended = read_settings(env).fake_gpus
@@ -206,6 +216,7 @@ CHECKS: tuple[tuple[str, Callable[[Environment], Finding]], ...] = (
     ("server extension", check_server_extension),
     ("lab extension", check_lab_extension),
     ("store", check_store),
+    ("libraries", check_libraries),
     ("GPUs", check_gpus),
     ("scheduler", check_scheduler),
     ("agent", check_agent),

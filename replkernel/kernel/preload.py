@@ -66,8 +66,9 @@ def preload_more() -> None:
 
 
 def _look_ahead() -> None:
-    """Do once what every process would: find where each library is, compile the patterns of cells."""
+    """Do once what every process would: find where libraries are, and their records, compile patterns."""
     importlib.import_module("replkernel.state.patches.own_modules").own_modules()
+    importlib.import_module("replkernel.state.libraries.index").look()
     importlib.import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell("pass\n")
 
 

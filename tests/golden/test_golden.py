@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from replkernel import loaders
+from replkernel.state.libraries import index
 from tests.golden.payloads import Golden, files, load, read
 from tests.support.move import Mover
 
@@ -60,9 +61,9 @@ def test_a_stored_notebook_of_an_older_release_shows_what_it_showed(reader: Move
     assert set(OWN_PLACES.findall(answer.delta)) <= NAMED_BY_PLACE, "payloads of today name loaders by id"
 
 
-@pytest.mark.parametrize("topic", sorted(loaders.HOMES))
+@pytest.mark.parametrize("topic", sorted({*loaders.HOMES, *index.topics(index.BUILT_IN)}))
 def test_each_module_that_is_named_for_a_topic_brings_loaders(topic: str) -> None:
-    for module in loaders.HOMES[topic]:
+    for module in loaders.homes(topic):
         try:
             found = importlib.import_module(module)
         except ModuleNotFoundError as error:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from replkernel.state.capture import library_instances, refusals, registered, sentinels
 from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.capture.registered import load_by_class, load_child, load_registered  # noqa: F401 - checkpoints of older releases name them here
 from replkernel.state.format import roots, stand_ins
-from replkernel.state.libraries import msgspec, random_generators
+from replkernel.state.libraries import index, random_generators
 from replkernel.state.python import (
     classes,
     codes,
@@ -95,7 +95,6 @@ _PARTS = (
     lru_caches,
     mmap,
     matches,
-    msgspec,
     methods,
     modules,
     namespaces,
@@ -112,57 +111,16 @@ _PARTS = (
     weakrefs,
 )
 
-OPTIONAL = {
+_OF_PYTHON = {
     "csv": "replkernel.state.python.csv",
-    "numpy": "replkernel.state.libraries.numpy.arrays",
-    "pandas": "replkernel.state.libraries.pandas.frames",
-    "pandas.io.parsers.readers": "replkernel.state.libraries.pandas.readers",
-    "torch": "replkernel.gpu.tensors",
-    "matplotlib.cbook": "replkernel.state.libraries.matplotlib.callbacks",
-    "matplotlib.figure": "replkernel.state.libraries.matplotlib.figures",
-    "matplotlib.transforms": "replkernel.state.libraries.matplotlib.transforms",
-    "tqdm.std": "replkernel.state.libraries.tqdm",
-    "scipy.spatial.transform": "replkernel.state.libraries.scipy.rotations",
-    "scipy.spatial._ckdtree": "replkernel.state.libraries.scipy.search_trees",
-    "polars": "replkernel.state.libraries.polars",
-    "pyarrow": "replkernel.state.libraries.pyarrow.buffers",
-    "pyarrow.lib": "replkernel.state.libraries.pyarrow.streams",
-    "pyarrow.compute": "replkernel.state.libraries.pyarrow.compute",
-    "pyarrow.fs": "replkernel.state.libraries.pyarrow.file_info",
-    "pyarrow.dataset": "replkernel.state.libraries.pyarrow.data_sets",
-    "numba.core.registry": "replkernel.state.libraries.numba",
-    "PIL.Image": "replkernel.state.libraries.pillow.pixels",
-    "PIL.ImageFont": "replkernel.state.libraries.pillow.fonts",
-    "PIL.ImageFile": "replkernel.state.libraries.pillow.picture_files",
-    "PIL.ImageDraw": "replkernel.state.libraries.pillow.drawings",
-    "jinja2.environment": "replkernel.state.libraries.jinja2",
     "decimal": "replkernel.state.python.decimal",
-    "numpy.random": "replkernel.state.libraries.numpy.bit_generators",
-    "pydantic._internal._validate_call": "replkernel.state.libraries.pydantic.validated_calls",
-    "sympy.core": "replkernel.state.libraries.sympy",
-    "patsy.design_info": "replkernel.state.libraries.patsy",
-    "pandas.io.pytables": "replkernel.state.libraries.pandas.writers",
-    "pyarrow.parquet.core": "replkernel.state.libraries.pyarrow.parquet",
-    "dask._expr": "replkernel.state.libraries.dask",
-    "duckdb": "replkernel.state.libraries.duckdb",
-    "h5py": "replkernel.state.libraries.h5py",
-    "bokeh.core.property.wrappers": "replkernel.state.libraries.bokeh",
-    "plotly.basedatatypes": "replkernel.state.libraries.plotly",
-    "statsmodels.base.data": "replkernel.state.libraries.statsmodels",
-    "mpmath": "replkernel.state.libraries.mpmath",
-    "traitlets.traitlets": "replkernel.state.libraries.traitlets",
     "asyncio.mixins": "replkernel.state.python.asyncio.locks",
     "asyncio.events": "replkernel.state.python.asyncio.handles",
-    "attr._make": "replkernel.state.libraries.attrs",
-    "bs4": "replkernel.state.libraries.bs4",
-    "rpds": "replkernel.state.libraries.rpds",
-    "wrapt": "replkernel.state.libraries.wrapt",
     "unittest.mock": "replkernel.state.python.mock",
-    "sqlalchemy.event": "replkernel.state.libraries.sqlalchemy",
     "multiprocessing.context": "replkernel.state.python.multiprocessing.contexts",
     "multiprocessing.shared_memory": "replkernel.state.python.multiprocessing.shared_memory",
 }
-"""Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
+"""Modules of Python's library, and where the reducers for their classes are, once they are imported."""
 
 _exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
 _families: list[tuple[type, Reducer]] = []
@@ -185,8 +143,15 @@ for _part in _PARTS:
     _take(_part)
 
 
+def _places() -> Iterator[tuple[str, str]]:
+    """Yield the modules of libraries that have reducers of their own, and where those are."""
+    yield from _OF_PYTHON.items()
+    for library in index.libraries():
+        yield from library.reducers.items()
+
+
 def _take_optional() -> None:
-    for library, place in OPTIONAL.items():
+    for library, place in _places():
         if library in _ready or library not in sys.modules:
             continue
         spec = getattr(sys.modules[library], "__spec__", None)
@@ -195,7 +160,7 @@ def _take_optional() -> None:
         _ready.add(library)
         try:
             _take(importlib.import_module(place))
-        except (ImportError, AttributeError) as error:
+        except Exception as error:
             log.warning("The reducers for %s do not fit its release.", library, exc_info=True)
             _unfit[library] = f"{type(error).__name__}: {error}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from replkernel.records import ComponentId
+from replkernel.state.library import Library
 from replkernel.state.process.part import Part
 
 PATCHERS = ("nest_asyncio", "nest_asyncio2")
@@ -45,3 +46,6 @@ class NestAsyncioPart(Part[str]):
         if self._wanted:
             sys.modules[self._wanted].apply()
             self._wanted = ""
+
+
+LIBRARY = Library(name="nest_asyncio", parts=(NestAsyncioPart,))

@@ -1,6 +1,6 @@
 """Generators of random numbers: one that a library draws from travels by the library's name for it.
 
-Its state is a setting of the process (`process/library_readers`).
+Its state is a setting of the process (`process/library_generators`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from replkernel.state.capture import sentinels
-from replkernel.state.process.library_readers import generators
+from replkernel.state.process.library_generators import generators
 
 if TYPE_CHECKING:
     from replkernel.state.capture.pickling import CapturePickler

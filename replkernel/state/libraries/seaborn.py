@@ -18,6 +18,7 @@ from replkernel.state.libraries.matplotlib.settings import (
     plain_setting,
     setting_of,
 )
+from replkernel.state.library import Library
 from replkernel.state.process.part import OptionsPart
 
 _FOUND = "_orig_rc_params"
@@ -59,3 +60,6 @@ class SeabornPart(OptionsPart):
             for name, value in changed.items():
                 if name in found and name not in LEFT_ALONE:
                     found[name] = setting_of(value)
+
+
+LIBRARY = Library(name="seaborn", parts=(SeabornPart,))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from replkernel.records import ComponentId
+from replkernel.state.library import Library
 from replkernel.state.process.part import OptionsPart, Part
 from replkernel.state.process.plain import decode_plain, encode_plain
 
@@ -62,3 +63,6 @@ class SklearnIdsPart(Part[list[int]]):
     def _counters(self) -> list[Any]:
         module = sys.modules[self.library]
         return [getattr(module, name) for name in COUNTERS]
+
+
+LIBRARY = Library(name="scikit-learn", parts=(SklearnOptionsPart, SklearnIdsPart))

@@ -8,6 +8,7 @@ from typing import Any
 
 from replkernel.gpu import torch_state
 from replkernel.records import ComponentId
+from replkernel.state.library import Counter, Library
 from replkernel.state.process.part import OptionsPart, Part
 from replkernel.state.process.plain import decode_plain, encode_plain
 
@@ -145,3 +146,27 @@ class WarnedOncePart(Part[Given]):
         """Remember what other processes gave."""
         for text, again in decode_plain(data):
             self._given[str(text)] = bool(again) or self._given.get(str(text), False)
+
+
+LIBRARY = Library(
+    name="torch",
+    reducers={"torch": "replkernel.gpu.tensors"},
+    loaders={
+        "torch": (
+            "replkernel.gpu.graphs",
+            "replkernel.gpu.jagged",
+            "replkernel.gpu.layouts",
+            "replkernel.gpu.mapped_files",
+            "replkernel.gpu.modules",
+            "replkernel.gpu.optimizers",
+            "replkernel.gpu.storages",
+            "replkernel.gpu.tensors",
+        )
+    },
+    parts=(TorchOptionsPart,),
+    random_parts=(TorchRandomPart, TorchCudaRandomPart),
+    counters=(
+        Counter("torch.nested._internal.nested_tensor", "", "_tensor_id_counter"),
+        Counter("torch.utils.hooks", "RemovableHandle", "next_id"),
+    ),
+)

@@ -7,15 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from replkernel.records import ComponentId
+from replkernel.state.libraries.index import libraries
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
-
-COUNTERS = {
-    "sympy.core.symbol": ("Dummy", "_count"),
-    "torch.nested._internal.nested_tensor": ("", "_tensor_id_counter"),
-    "torch.utils.hooks": ("RemovableHandle", "next_id"),
-}
-"""Modules, the class in each (or the module itself), and its attribute."""
 
 
 class CountersPart(Part[dict[str, int]]):
@@ -58,8 +52,8 @@ class CountersPart(Part[dict[str, int]]):
 
 def _counters() -> Iterator[tuple[str, Any, str]]:
     """Find the counters of the libraries that are imported."""
-    for module, (owner, name) in COUNTERS.items():
-        found: Any = sys.modules.get(module, object)
-        held = vars(found).get(owner) if owner else found
-        if held is not None and name in vars(held):
-            yield module, held, name
+    for counter in (counter for library in libraries() for counter in library.counters):
+        found: Any = sys.modules.get(counter.module, object)
+        held = vars(found).get(counter.owner) if counter.owner else found
+        if held is not None and counter.name in vars(held):
+            yield counter.module, held, counter.name

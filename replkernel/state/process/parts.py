@@ -11,24 +11,14 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
+from replkernel.state.libraries import index
 from replkernel.state.libraries.ipython.config import InlineBackendPart, ShellConfigPart, ShellTraitsPart
 from replkernel.state.libraries.ipython.extensions import ExtensionsPart
 from replkernel.state.libraries.ipython.hooks import HooksPart
 from replkernel.state.libraries.ipython.magics import MagicsPart
 from replkernel.state.libraries.matplotlib.figure_formats import FigureFormatsPart
-from replkernel.state.libraries.matplotlib.settings import ColourNamesPart, MatplotlibPart
-from replkernel.state.libraries.nest_asyncio import NestAsyncioPart
-from replkernel.state.libraries.numpy.global_generator import NumpyRandomPart, reseed_numpy
-from replkernel.state.libraries.numpy.options import NumpyOptionsPart
-from replkernel.state.libraries.pandas.options import PandasOptionsPart
-from replkernel.state.libraries.seaborn import SeabornPart
-from replkernel.state.libraries.sklearn import SklearnIdsPart, SklearnOptionsPart
-from replkernel.state.libraries.torch import (
-    TorchCudaRandomPart,
-    TorchOptionsPart,
-    TorchRandomPart,
-    WarnedOncePart,
-)
+from replkernel.state.libraries.numpy.global_generator import reseed_numpy
+from replkernel.state.libraries.torch import WarnedOncePart
 from replkernel.state.names import Names
 from replkernel.state.patches.book import book
 from replkernel.state.process import pins
@@ -86,6 +76,7 @@ def built_in_parts(shell: Any = None, names: Names | None = None) -> tuple[Part[
     those of its namespace, which somebody looks at before parts are dumped. Places come before modules,
     modules before what their import sets up, and random generators last, because imports may draw from them.
     """
+    index.look()
     places: tuple[Part[Any], ...] = (
         EnvironPart(),
         WorkingDirectoryPart(),
@@ -124,27 +115,17 @@ def built_in_parts(shell: Any = None, names: Names | None = None) -> tuple[Part[
             seldom,
         )
     libraries: tuple[Part[Any], ...] = (
-        NestAsyncioPart(),
         LoggingPart(),
         SignalsPart(),
         DecimalPart(),
-        NumpyOptionsPart(),
-        PandasOptionsPart(),
-        SklearnOptionsPart(),
-        SklearnIdsPart(),
+        *(part() for library in index.libraries() for part in library.parts),
         CountersPart(),
-        MatplotlibPart(),
-        SeabornPart(),
-        ColourNamesPart(),
         *figures,
-        TorchOptionsPart(),
         WarningsPart(),
     )
     generators: tuple[Part[Any], ...] = (
         RandomPart(),
-        NumpyRandomPart(),
-        TorchRandomPart(),
-        TorchCudaRandomPart(),
+        *(part() for library in index.libraries() for part in library.random_parts),
     )
     return (*places, modules, *with_shell, *libraries, *changed, *generators, *last)
 

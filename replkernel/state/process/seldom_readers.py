@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import gc
+import itertools
 import os
 import resource
 import socket
@@ -168,22 +169,6 @@ def set_loop_switches(value: list[Any]) -> None:
     loop.slow_callback_duration = slow_s
 
 
-def interactive() -> bool | None:
-    """Return whether pyplot draws at once."""
-    library: Any = sys.modules.get("matplotlib")
-    if library is None or "matplotlib.pyplot" not in sys.modules:
-        return None
-    return bool(library.is_interactive())
-
-
-def set_interactive(value: bool) -> None:
-    """Set it; choosing a backend, which happens at first use, would set it as well and so comes first."""
-    pyplot = import_module("matplotlib.pyplot")
-    pyplot.get_backend()
-    pyplot._get_backend_mod()
-    import_module("matplotlib").interactive(value)
-
-
 def file_types() -> list[Any] | None:
     """Return the types by extension that were added to those of the system."""
     library: Any = sys.modules.get("mimetypes")
@@ -254,3 +239,40 @@ def first_weekday() -> int | None:
 def set_first_weekday(value: int) -> None:
     """Have them begin on it."""
     import_module("calendar").setfirstweekday(value)
+
+
+_COUNTED: dict[str, tuple[str, str]] = {
+    "threading": ("", "_counter"),
+    "concurrent.futures.thread": ("ThreadPoolExecutor", "_counter"),
+}
+"""Modules that number their threads, the class in each, and the attribute that counts."""
+
+
+def _counting(module: str) -> Any:
+    """Return what holds a module's counter; None where it counts otherwise, or is not imported."""
+    owner, name = _COUNTED[module]
+    held: Any = sys.modules.get(module)
+    held = getattr(held, owner, None) if owner else held
+    counter = getattr(getattr(held, name, None), "__self__", None)
+    return held if type(counter) is itertools.count else None
+
+
+def _next_number(held: Any, name: str) -> int:
+    return int(getattr(held, name).__self__.__reduce__()[1][0])
+
+
+def thread_numbers() -> dict[str, int]:
+    """Return the numbers that the next nameless thread, and the next nameless pool of threads, get."""
+    found = {module: _counting(module) for module in _COUNTED}
+    return {
+        module: _next_number(held, _COUNTED[module][1]) for module, held in found.items() if held is not None
+    }
+
+
+def set_thread_numbers(value: dict[str, int]) -> None:
+    """Go on counting where another process was; none that was given here is given again."""
+    for module, told in value.items():
+        held = _counting(import_module(module).__name__) if module in _COUNTED else None
+        if held is not None:
+            name = _COUNTED[module][1]
+            setattr(held, name, itertools.count(max(told, _next_number(held, name))).__next__)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import atexit
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from replkernel.records import ComponentId
+from replkernel.state.libraries.index import libraries
 from replkernel.state.libraries.ipython.notebook_function import is_notebooks
-from replkernel.state.process import library_readers
+from replkernel.state.library import Setting
+from replkernel.state.process import library_generators
 from replkernel.state.process import seldom_readers as readers
 from replkernel.state.process.descriptors import Descriptors
 from replkernel.state.process.part import OptionsPart
@@ -23,15 +25,7 @@ TIES = "\0ties"
 """Under this name, `look` says what ties the notebook to this process."""
 
 
-class Setting(NamedTuple):
-    """One setting: the words that name it, how it is read (None: not there), how it is set."""
-
-    words: tuple[str, ...]
-    read: Callable[[], Any]
-    put: Callable[[Any], None]
-
-
-SETTINGS: dict[str, Setting] = {
+_OF_PYTHON = {
     "garbage collection": Setting(("gc.", "import gc"), readers.collection, readers.set_collection),
     "stack size of threads": Setting(("stack_size",), readers.stack_size, readers.set_stack_size),
     "timeout of sockets": Setting(("defaulttimeout",), readers.socket_timeout, readers.set_socket_timeout),
@@ -44,9 +38,6 @@ SETTINGS: dict[str, Setting] = {
     "switches of the event loop": Setting(
         ("set_debug", "slow_callback_duration"), readers.loop_switches, readers.set_loop_switches
     ),
-    "interactive plotting": Setting(
-        ("ioff", "ion(", "interactive"), readers.interactive, readers.set_interactive
-    ),
     "decimal contexts": Setting(
         ("DefaultContext", "BasicContext", "ExtendedContext"), readers.contexts, readers.set_contexts
     ),
@@ -54,43 +45,22 @@ SETTINGS: dict[str, Setting] = {
         ("register_dialect", "field_size_limit"), readers.dialects, readers.set_dialects
     ),
     "first day of weeks": Setting(("firstweekday",), readers.first_weekday, readers.set_first_weekday),
-    "options of xarray": Setting(
-        ("set_options",), library_readers.xarray_options, library_readers.set_xarray_options
-    ),
-    "numbers of threads": Setting(
-        ("Thread",), library_readers.thread_numbers, library_readers.set_thread_numbers
-    ),
-    "contexts of mpmath": Setting(
-        ("mpmath", "sympy"), library_readers.number_contexts, library_readers.set_number_contexts
-    ),
-    "errors of special functions": Setting(
-        ("special",), library_readers.special_errors, library_readers.set_special_errors
-    ),
-    "numbers of polars": Setting(
-        ("Config",), library_readers.polars_formats, library_readers.set_polars_formats
-    ),
-    "generators of libraries": Setting(
-        ("aker", "sympy.core.random"), library_readers.generator_states, library_readers.set_generator_states
-    ),
-    "threads of Arrow": Setting(
-        ("set_cpu_count", "set_io_thread_count"),
-        library_readers.arrow_threads,
-        library_readers.set_arrow_threads,
-    ),
+    "numbers of threads": Setting(("Thread",), readers.thread_numbers, readers.set_thread_numbers),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
-_WORDS = (
-    *(word for setting in SETTINGS.values() for word in setting.words),
-    *(
-        "atexit",
-        "trace",
-        "profile",
-        "codecs.register(",
-        "register_error(",
-        "addaudithook(",
-        "register_at_fork(",
-    ),
+"""Those of the process and of Python's library; those of other libraries are in their records."""
+_TYING_WORDS = (
+    *("atexit", "trace", "profile"),
+    *("codecs.register(", "register_error(", "addaudithook(", "register_at_fork("),
 )
+
+
+def _all_settings() -> dict[str, Setting]:
+    found = dict(_OF_PYTHON)
+    for library in libraries():
+        found.update(library.settings)
+    found["generators of libraries"] = library_generators.setting()
+    return found
 
 
 TYING = {
@@ -109,6 +79,11 @@ class SeldomPart(OptionsPart):
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
+        self._settings = _all_settings()
+        self._words = (
+            *(word for setting in self._settings.values() for word in setting.words),
+            *_TYING_WORDS,
+        )
         self._named: dict[str, Any] = {}
         """The settings that are looked at, with what they were when they were named first."""
         self._names_exits = False
@@ -126,7 +101,7 @@ class SeldomPart(OptionsPart):
     def expect(self, source: str) -> None:
         """Look from now on at what `source`, which is about to run, names."""
         self._descriptors.expect(source)
-        if any(word in source for word in _WORDS):
+        if any(word in source for word in self._words):
             self._called.update((sentence, None) for call, sentence in TYING.items() if call in source)
             self.learn(source)
         self._count_exits()
@@ -134,11 +109,11 @@ class SeldomPart(OptionsPart):
     def learn(self, source: str) -> None:
         """Look from now on at what a cell that ran elsewhere names."""
         self._descriptors.learn(source)
-        if not any(word in source for word in _WORDS):
+        if not any(word in source for word in self._words):
             return
         self._traces = self._traces or "trace" in source or "profile" in source
         self._names_exits = self._names_exits or "atexit" in source
-        for name, setting in SETTINGS.items():
+        for name, setting in self._settings.items():
             if name not in self._named and any(word in source for word in setting.words):
                 self._named[name] = setting.read()
 
@@ -163,7 +138,7 @@ class SeldomPart(OptionsPart):
         looks = self._named or self._exits is not None or self._traces or self._called
         if not looks and not descriptors and not self._tied:
             return {}
-        found = {name: SETTINGS[name].read() for name in self._named}
+        found = {name: self._settings[name].read() for name in self._named}
         self._tied = bool(descriptors)
         return {**found, TIES: (*descriptors, *self._ties())}
 
@@ -184,7 +159,7 @@ class SeldomPart(OptionsPart):
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set the settings that differ."""
         for name, value in changed.items():
-            setting = SETTINGS.get(name)
+            setting = self._settings.get(name)
             if setting is None:
                 continue
             present = setting.read()

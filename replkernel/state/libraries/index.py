@@ -1,0 +1,159 @@
+"""The libraries that captures know something of: the built-in records, and those of installed packages.
+
+A package brings a record by an entry point of the group ``replkernel.libraries``. They are read at a
+kernel process's birth, and anew where something was installed since.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import sys
+from typing import NamedTuple
+
+from replkernel.state.libraries import (
+    matplotlib,
+    mpmath,
+    nest_asyncio,
+    numpy,
+    pandas,
+    pillow,
+    polars,
+    pyarrow,
+    pydantic,
+    scipy,
+    seaborn,
+    sklearn,
+    torch,
+    xarray,
+)
+from replkernel.state.library import Counter, Generator, Library
+
+GROUP = "replkernel.libraries"
+_HERE = "replkernel.state.libraries"
+
+log = logging.getLogger(__name__)
+
+
+def _one_file(name: str, module: str, *, loads: bool = True) -> Library:
+    """Return the record of a library of which only objects are known: its reducers are in one file."""
+    home = f"{_HERE}.{name}"
+    return Library(name=name, reducers={module: home}, loaders={name: (home,)} if loads else {})
+
+
+BUILT_IN = (
+    nest_asyncio.LIBRARY,
+    numpy.LIBRARY,
+    pandas.LIBRARY,
+    sklearn.LIBRARY,
+    matplotlib.LIBRARY,
+    seaborn.LIBRARY,
+    torch.LIBRARY,
+    scipy.LIBRARY,
+    polars.LIBRARY,
+    pyarrow.LIBRARY,
+    pillow.LIBRARY,
+    pydantic.LIBRARY,
+    xarray.LIBRARY,
+    mpmath.LIBRARY,
+    _one_file("attrs", "attr._make"),
+    _one_file("bokeh", "bokeh.core.property.wrappers"),
+    _one_file("bs4", "bs4"),
+    _one_file("dask", "dask._expr"),
+    _one_file("duckdb", "duckdb"),
+    _one_file("h5py", "h5py"),
+    _one_file("jinja2", "jinja2.environment"),
+    _one_file("numba", "numba.core.registry"),
+    _one_file("patsy", "patsy.design_info", loads=False),
+    _one_file("plotly", "plotly.basedatatypes"),
+    _one_file("rpds", "rpds", loads=False),
+    _one_file("sqlalchemy", "sqlalchemy.event"),
+    _one_file("statsmodels", "statsmodels.base.data", loads=False),
+    _one_file("tqdm", "tqdm.std"),
+    _one_file("traitlets", "traitlets.traitlets"),
+    _one_file("wrapt", "wrapt"),
+    Library(name="faker", generators=(Generator("faker.generator", "random", ("aker",)),)),
+    _one_file("msgspec", "msgspec"),
+    Library(
+        name="sympy",
+        reducers={"sympy.core": f"{_HERE}.sympy"},
+        loaders={"sympy": (f"{_HERE}.sympy",)},
+        counters=(Counter("sympy.core.symbol", "Dummy", "_count"),),
+        generators=(Generator("sympy.core.random", "rng", ("sympy.core.random",)),),
+    ),
+)
+"""In the order in which their parts are set: seaborn keeps what it finds of matplotlib's settings."""
+
+_installed: tuple[Library, ...] = ()
+_looked_at: tuple[tuple[str, int], ...] = ()
+
+
+def libraries() -> tuple[Library, ...]:
+    """Return the records that are known: the built-in ones, then those of installed packages."""
+    return (*BUILT_IN, *_installed)
+
+
+def look() -> None:
+    """Read the records of installed packages, where a directory of `sys.path` has changed since then."""
+    global _installed, _looked_at
+    now = tuple((place, _changed_ns(place)) for place in sys.path)
+    if now == _looked_at:
+        return
+    _looked_at = now
+    importlib.invalidate_caches()
+    found = installed()
+    for fault in found.faults:
+        log.warning("%s", fault)
+    _installed = tuple(found.records.values())
+
+
+def _changed_ns(place: str) -> int:
+    try:
+        return os.stat(place).st_mtime_ns
+    except OSError:
+        return 0
+
+
+class Installed(NamedTuple):
+    """The records of installed packages by the names of their entry points, and why others are ignored."""
+
+    records: dict[str, Library]
+    faults: list[str]
+
+
+def installed() -> Installed:
+    """Read the records that packages installed here bring."""
+    found = Installed({}, [])
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        try:
+            found.records[entry.name] = _record(entry)
+        except Exception as error:
+            found.faults.append(f"The record {entry.name!r} of a library is ignored: {error}.")
+    return found
+
+
+def _record(entry: importlib.metadata.EntryPoint) -> Library:
+    """Return the record that an entry point names; raises ValueError, or what importing it raises."""
+    record = entry.load()
+    if not isinstance(record, Library):
+        raise ValueError(f"{entry.value} is no Library, but a {type(record).__name__}")
+    taken = topics(BUILT_IN) & set(record.loaders)
+    if taken:
+        raise ValueError(f"{entry.value} has loaders of {', '.join(sorted(taken))}, as replkernel has")
+    named = [*record.reducers.values(), *(module for homes in record.loaders.values() for module in homes)]
+    missing = [module for module in dict.fromkeys(named) if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ValueError(f"{entry.value} names {', '.join(missing)}, and there is no such module")
+    return record
+
+
+def topics(records: tuple[Library, ...]) -> set[str]:
+    """Return the topics of the records' loaders."""
+    return {topic for record in records for topic in record.loaders}
+
+
+def homes(topic: str) -> tuple[str, ...]:
+    """Return the modules that bring the loaders of a topic."""
+    return tuple(module for record in libraries() for module in record.loaders.get(topic, ()))

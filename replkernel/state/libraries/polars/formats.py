@@ -1,0 +1,19 @@
+"""How polars shows numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+
+def formats() -> dict[str, Any] | None:
+    """Return how polars shows numbers; what else it is told is in the environment."""
+    library: Any = sys.modules.get("polars")
+    return library and dict(json.loads(library.Config.save())["direct"])
+
+
+def set_formats(value: dict[str, Any]) -> None:
+    """Set it."""
+    import_module("polars").Config.load(json.dumps({"environment": {}, "direct": value}))

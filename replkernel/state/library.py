@@ -1,0 +1,101 @@
+"""What is known of a library: one record, `Library`, whichever package it comes from.
+
+`libraries/index` finds the records: the built-in ones, and those that the entry-point group
+``replkernel.libraries`` names. Law: importing a record imports neither its library nor its reducers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from replkernel.loaders import loader
+from replkernel.state.capture.outcomes import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.state.process.part import Part
+
+__all__ = ["CannotTravel", "Counter", "Generator", "Library", "ReducerContext", "Setting", "loader"]
+
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class ReducerContext(Protocol):
+    """What a reducer may use of the capture that asks it to reduce an object.
+
+    A reducer takes this and the object. It returns what ``__reduce__`` would, `NotImplemented` to leave the
+    object to its own way of being pickled, or raises `CannotTravel` with one sentence for the user.
+    """
+
+    unlinked: set[int]
+    """The ids of objects that do not tie together the variables that hold them, such as a library's own."""
+    touched: bool
+    """Set it to True where anything of this context was changed."""
+
+    def module_needed(self, name: str | None) -> None:
+        """Have that module imported before the object is rebuilt."""
+        ...
+
+    def emit(self, view: Any, key: tuple[int, int] | None) -> bytes | int:
+        """Have a buffer of bytes travel beside the payload, where it is large; return what the loader gets.
+
+        `key` is the buffer's address and length where nobody writes to it without the capture's knowing.
+        """
+        ...
+
+
+class Setting(NamedTuple):
+    """A setting of a library that few notebooks touch.
+
+    It is looked at from the first cell on whose text has one of the `words`. `read` returns a plain value, or
+    None while the library is not imported; `put` gets what `read` returned on another replica.
+    """
+
+    words: tuple[str, ...]
+    read: Callable[[], Any]
+    put: Callable[[Any], None]
+
+
+class Counter(NamedTuple):
+    """A number that a library counts up, and that must not come twice.
+
+    It is the attribute `name` of the class `owner` in `module`, or of the module itself.
+    """
+
+    module: str
+    owner: str
+    name: str
+
+
+class Generator(NamedTuple):
+    """A `random.Random` that a library keeps in a module; cells that use it say one of the `words`."""
+
+    module: str
+    name: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """What a capture knows of one library."""
+
+    name: str
+    """What people call it."""
+    reducers: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """By modules of the library: which module has the reducers for its classes, imported once that one is.
+
+    Such a module has ``EXACT`` (reducers by type), ``FAMILIES`` (pairs of a class and the reducer of all its
+    children), ``TESTS`` and ``NATURAL`` (pairs of a test of a class and a reducer).
+    """
+    loaders: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NONE)
+    """By topic (what a loader's id has before its colon): the modules that bring such loaders."""
+    parts: tuple[type[Part[Any]], ...] = ()
+    """State of the library that is looked at after every cell."""
+    random_parts: tuple[type[Part[Any]], ...] = ()
+    """The same of random generators, which are set last, because imports may draw from them."""
+    settings: Mapping[str, Setting] = field(default_factory=lambda: _NONE)
+    """Settings that few notebooks touch, by what they are called: "options of xarray"."""
+    counters: tuple[Counter, ...] = ()
+    generators: tuple[Generator, ...] = ()
