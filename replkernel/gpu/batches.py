@@ -16,7 +16,7 @@ from replkernel.gpu.torch_library import torch
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _data: Any = torch.utils.data
 _loader: Any = torch.utils.data.dataloader
@@ -69,9 +69,9 @@ class Shuffled:
             raise
 
 
-def reduce_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce such an iterator to its attributes."""
-    pickler.module_needed("torch")
+    context.module_needed("torch")
     state = dict(vars(iterator))
     state["_sampler_iter"] = _plainly(state["_sampler_iter"])
     return instances.make_plain, (type(iterator),), state, None, None, instances.fill_plain

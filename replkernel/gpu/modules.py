@@ -14,7 +14,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _TABLES = (sys.modules["torch.nn.modules.module"], sys.modules["torch.optim.optimizer"])
 """The modules of torch in which the hooks are kept that all modules and all optimizers have."""
@@ -27,7 +27,7 @@ def is_parametrized_class(cls: type) -> bool:
     return module_of(cls) == _PARAMETRIZE and cls.__name__.startswith("Parametrized")
 
 
-def reduce_parametrized(pickler: CapturePickler, module: Any) -> Any:
+def reduce_parametrized(context: ReducerContext, module: Any) -> Any:
     """Reduce such a module to the class it had before and its attributes."""
     return make_module, (type(module).__mro__[1],), dict(vars(module)), None, None, fill_parametrized
 
@@ -49,14 +49,14 @@ def fill_parametrized(module: Any, state: dict[str, Any]) -> None:
         parametrize._inject_property(module, name)
 
 
-def refuse_script(pickler: CapturePickler, compiled: Any) -> Any:
+def refuse_script(context: ReducerContext, compiled: Any) -> Any:
     """Refuse what TorchScript compiled: a copy would share nothing with the module it was made from."""
     raise CannotTravel("What TorchScript compiled is known to the process that compiled it only.")
 
 
-def reduce_operator(pickler: CapturePickler, operator: Any) -> Any:
+def reduce_operator(context: ReducerContext, operator: Any) -> Any:
     """Reduce an operator, or a set of overloads, to its name."""
-    pickler.unlinked.add(id(operator))
+    context.unlinked.add(id(operator))
     if isinstance(operator, torch._ops.OpOverloadPacket):
         return find_operator, (*operator._qualified_op_name.split("::"), "")
     space, _, name = operator.name().partition("::")
@@ -70,7 +70,7 @@ def find_operator(space: str, name: str, overload: str) -> Any:
     return getattr(found, overload) if overload else found
 
 
-def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
+def reduce_handle(context: ReducerContext, handle: Any) -> Any:
     """Reduce the handle of a hook on all modules or optimizers to the places of its hook."""
     names = {
         id(value): name
@@ -94,7 +94,7 @@ def make_handle(names: tuple[str, ...], number: int) -> Any:
     return handle
 
 
-def reduce_limits(pickler: CapturePickler, limits: Any) -> Any:
+def reduce_limits(context: ReducerContext, limits: Any) -> Any:
     """Reduce the limits of a type of numbers."""
     return type(limits), (getattr(torch, limits.dtype),)
 

@@ -34,8 +34,22 @@ class ReducerContext(Protocol):
     touched: bool
     """Set it to True where anything of this context was changed."""
 
+    @property
+    def namespace(self) -> Mapping[str, Any]:
+        """The notebook's variables."""
+        ...
+
+    @property
+    def careful(self) -> bool:
+        """Whether what cannot be dumped is to be found, after a first try has failed."""
+        ...
+
     def module_needed(self, name: str | None) -> None:
         """Have that module imported before the object is rebuilt."""
+        ...
+
+    def probe(self, obj: Any) -> None:
+        """Raise `CannotTravel` where an object cannot be dumped whole."""
         ...
 
     def emit(self, view: Any, key: tuple[int, int] | None) -> bytes | int:

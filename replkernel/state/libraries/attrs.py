@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _Kept: Any = importlib.import_module("attr._make")._CacheHashWrapper
 
 
-def reduce_hash(pickler: CapturePickler, kept: int) -> Any:
+def reduce_hash(context: ReducerContext, kept: int) -> Any:
     """Reduce a remembered hash to its number."""
     return make_hash, (int.__int__(kept),)
 

@@ -14,14 +14,14 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_document(pickler: CapturePickler, document: Any) -> Any:
+def reduce_document(context: ReducerContext, document: Any) -> Any:
     """Reduce a document to its attributes; a builder that cannot be copied to its class."""
     if any(vars(base).get("__slots__") for base in type(document).__mro__[:-1]):
         raise CannotTravel("Its class keeps attributes in slots.")
-    pickler.module_needed("bs4")
+    context.module_needed("bs4")
     attributes = dict(vars(document))
     builder = attributes.get("builder")
     if builder is not None and not builder.picklable:

@@ -16,15 +16,15 @@ from replkernel.loaders import loader
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _DICT = type.__dict__["__dict__"]
 _KNOWN = "_instances"
 
 
-def reduce_expression(pickler: CapturePickler, expression: Any) -> Any:
+def reduce_expression(context: ReducerContext, expression: Any) -> Any:
     """Reduce an expression to its operands and name, and what it has computed as dask itself copies it."""
-    pickler.module_needed("dask")
+    context.module_needed("dask")
     cls: Any = type(expression)
     if cls.__init__ is not object.__init__ or cls.__reduce__ is not SingletonExpr.__reduce__:
         return NotImplemented

@@ -13,15 +13,15 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
+def reduce_connection(context: ReducerContext, connection: Any) -> Any:
     """Reduce a closed connection."""
     try:
         connection.query_progress()  # A question that needs no transaction, and waits for no thread.
     except duckdb.ConnectionException:
-        pickler.module_needed("duckdb")
+        context.module_needed("duckdb")
         return closed_connection, ()
     raise CannotTravel("A connection to DuckDB belongs to the process that opened it.")
 

@@ -15,14 +15,14 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import key_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _KINDS = frozenset({h5py.File, h5py.Group, h5py.Dataset})
 
 
-def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
+def reduce_handle(context: ReducerContext, handle: Any) -> Any:
     """Reduce a file, a group or a dataset that is closed."""
-    pickler.module_needed("h5py")
+    context.module_needed("h5py")
     kind = type(handle)
     if key_of(kind) not in _KINDS:
         return NotImplemented

@@ -12,12 +12,12 @@ from jinja2 import environment
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_template(pickler: CapturePickler, template: Any) -> Any:
+def reduce_template(context: ReducerContext, template: Any) -> Any:
     """Reduce a template to its attributes, its compiled functions among them."""
-    pickler.module_needed("jinja2")
+    context.module_needed("jinja2")
     return make_template, (type(template),), dict(vars(template)), None, None, fill_template
 
 

@@ -19,7 +19,7 @@ from replkernel.state.python.instance_dicts import getter_among
 from replkernel.state.python.kinds import derives
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -92,7 +92,7 @@ def _call_after(instance: Any) -> None:
     type(instance).__post_init__(instance)
 
 
-def reduce_struct(pickler: CapturePickler, value: Any) -> Any:
+def reduce_struct(context: ReducerContext, value: Any) -> Any:
     """Reduce an instance of a notebook's struct to what its fields hold."""
     cls = type(value)
     if not instances.is_notebooks(cls) or instances.says_how_it_pickles(cls):
@@ -118,7 +118,7 @@ _CODERS: dict[type, tuple[str, ...]] = {
 }
 
 
-def reduce_coder(pickler: CapturePickler, coder: Any) -> Any:
+def reduce_coder(context: ReducerContext, coder: Any) -> Any:
     """Reduce an encoder or decoder to what it was made with."""
     return make_coder, (type(coder), {name: getattr(coder, name) for name in _CODERS[type(coder)]})
 

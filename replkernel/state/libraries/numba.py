@@ -17,15 +17,15 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, Dispatcher)
 
 
-def reduce_dispatcher(pickler: CapturePickler, dispatcher: Any) -> Any:
+def reduce_dispatcher(context: ReducerContext, dispatcher: Any) -> Any:
     """Reduce a compiled function of the notebook to its function, its options and its signatures."""
     function = dispatcher.py_func
-    if getattr(function, "__globals__", None) is not pickler.namespace:
+    if getattr(function, "__globals__", None) is not context.namespace:
         return NotImplemented
     if dispatcher.overloads and _uses_data(function):
         raise CannotTravel("numba compiled it with the values that its variables had then.")
@@ -33,7 +33,7 @@ def reduce_dispatcher(pickler: CapturePickler, dispatcher: Any) -> Any:
         name: value for name, value in dispatcher.targetoptions.items() if name != "boundscheck" or value
     }
     state = (list(dispatcher.nopython_signatures), bool(dispatcher._can_compile))
-    pickler.module_needed("numba")
+    context.module_needed("numba")
     return make_dispatcher, (function, options), state, None, None, fill_dispatcher
 
 

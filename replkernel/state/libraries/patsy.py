@@ -16,7 +16,7 @@ from replkernel.state.python import instances
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
 def is_kept_from_pickle(cls: Any) -> bool:
@@ -29,9 +29,9 @@ def is_kept_from_pickle(cls: Any) -> bool:
     )
 
 
-def reduce_plainly(pickler: CapturePickler, value: Any) -> Any:
+def reduce_plainly(context: ReducerContext, value: Any) -> Any:
     """Reduce an object of patsy's to its attributes."""
-    pickler.module_needed("patsy")
+    context.module_needed("patsy")
     try:
         state = dict(vars(value))
     except TypeError:

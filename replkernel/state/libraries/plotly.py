@@ -16,28 +16,28 @@ from replkernel.loaders import loader
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _WIDGETS = "plotly.basewidget"
 
 
-def reduce_part(pickler: CapturePickler, part: Any) -> Any:
+def reduce_part(context: ReducerContext, part: Any) -> Any:
     """Reduce a figure, a trace or a part of one to its attributes."""
     cls = type(part)
     if any(base.__module__ == _WIDGETS for base in cls.__mro__):
         return NotImplemented
-    pickler.module_needed("plotly")
+    context.module_needed("plotly")
     return instances.make_plain, (cls,), vars(part), None, None, instances.fill_plain
 
 
-def reduce_validator(pickler: CapturePickler, validator: Any) -> Any:
+def reduce_validator(context: ReducerContext, validator: Any) -> Any:
     """Reduce what checks a property: where it is found if all figures share it, and what all share of it."""
-    pickler.module_needed("plotly")
+    context.module_needed("plotly")
     place = next((place for place, held in ValidatorCache._cache.items() if held is validator), None)
     if place is not None:
-        pickler.unlinked.add(id(validator))
+        context.unlinked.add(id(validator))
         return take_validator, place
-    pickler.unlinked.update(id(held) for held in vars(validator).values() if type(held) is dict)
+    context.unlinked.update(id(held) for held in vars(validator).values() if type(held) is dict)
     return NotImplemented
 
 

@@ -10,20 +10,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _rpds: Any = importlib.import_module("rpds")
 
 
-def reduce_map(pickler: CapturePickler, held: Any) -> Any:
+def reduce_map(context: ReducerContext, held: Any) -> Any:
     """Reduce a map to its items."""
-    pickler.module_needed("rpds")
+    context.module_needed("rpds")
     return _rpds.HashTrieMap, (_in_order(list(held.items()), lambda item: item[0]),)
 
 
-def reduce_set(pickler: CapturePickler, held: Any) -> Any:
+def reduce_set(context: ReducerContext, held: Any) -> Any:
     """Reduce a set to its members."""
-    pickler.module_needed("rpds")
+    context.module_needed("rpds")
     return _rpds.HashTrieSet, (_in_order(list(held), lambda member: member),)
 
 

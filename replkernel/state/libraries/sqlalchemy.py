@@ -16,7 +16,7 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 Listeners = list[tuple[str, list[Any]]]
 
@@ -25,7 +25,7 @@ _INSTANCE_CLASS = "_instance_cls"
 _OPEN = "_dbapi_connection"
 
 
-def reduce_dispatch(pickler: CapturePickler, dispatch: Any) -> Any:
+def reduce_dispatch(context: ReducerContext, dispatch: Any) -> Any:
     """Reduce what an object of SQLAlchemy tells its events to, with the functions that listen."""
     listeners = _listeners(dispatch)
     if not listeners:
@@ -69,14 +69,14 @@ def _is(module: str, name: str) -> Callable[[type], bool]:
     return test
 
 
-def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
+def reduce_connection(context: ReducerContext, connection: Any) -> Any:
     """Refuse an open connection, alone."""
     if vars(connection).get(_OPEN) is not None:
         raise CannotTravel("An open connection of SQLAlchemy belongs to its process; close it after use.")
     return NotImplemented
 
 
-def refuse_result(pickler: CapturePickler, result: Any) -> Any:
+def refuse_result(context: ReducerContext, result: Any) -> Any:
     """Refuse what reads from a cursor, alone."""
     raise CannotTravel("A result of SQLAlchemy belongs to its process: keep its rows (`.all()`).")
 

@@ -12,12 +12,12 @@ from statsmodels.base.data import ModelData
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_model_data(pickler: CapturePickler, data: Any) -> Any:
+def reduce_model_data(context: ReducerContext, data: Any) -> Any:
     """Reduce the data of a model to its attributes."""
-    pickler.module_needed("statsmodels")
+    context.module_needed("statsmodels")
     return instances.make_plain, (type(data),), dict(vars(data)), None, None, instances.fill_plain
 
 

@@ -17,7 +17,7 @@ from replkernel.loaders import loader
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 MAGIC = int.from_bytes(importlib.util.MAGIC_NUMBER, "little")
 _MARSHAL_VERSION = 2
@@ -45,7 +45,7 @@ def _marshalled(code: types.CodeType) -> bytes:
     return data
 
 
-def reduce_code(pickler: CapturePickler, code: types.CodeType) -> Any:
+def reduce_code(context: ReducerContext, code: types.CodeType) -> Any:
     """Reduce a code object to its marshalled bytes."""
     return call_of_code(code)
 

@@ -20,7 +20,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import is_a
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _READER: Any = type(csv.reader(()))
 _WRITER: Any = type(csv.writer(types.SimpleNamespace(write=len)))
@@ -62,7 +62,7 @@ def _parts(value: Any, of_type: Any) -> list[Any]:
     return [part for part in gc.get_referents(value) if type(part) is not _DIALECT and part is not of_type]
 
 
-def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
+def reduce_reader(context: ReducerContext, reader: Any) -> Any:
     """Reduce a reader; what it has returned is not its any more."""
     source = _parts(reader, _READER)
     if not source or not _readable():
@@ -84,7 +84,7 @@ def make_reader(source: Any, settings: dict[str, Any], line: int) -> Any:
     return reader
 
 
-def reduce_writer(pickler: CapturePickler, writer: Any) -> Any:
+def reduce_writer(context: ReducerContext, writer: Any) -> Any:
     """Reduce a writer: it knows of its file how to write to it."""
     writes = [part for part in _parts(writer, _WRITER) if callable(part) and not is_a(part, type)]
     if len(writes) != 1:

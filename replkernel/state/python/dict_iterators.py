@@ -23,7 +23,7 @@ from replkernel.state.python.kinds import is_a
 from replkernel.state.restore.loading import current
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _DICT: Any = dict
 _MAKERS = (dict.__iter__, dict.values, dict.items)
@@ -92,19 +92,19 @@ def _container(iterator: Any, kind: type | tuple[type, ...]) -> Any:
     return next((held for held in gc.get_referents(iterator) if is_a(held, kind)), None)
 
 
-def _check_owner(pickler: CapturePickler, owner: dict[Any, Any]) -> None:
+def _check_owner(context: ReducerContext, owner: dict[Any, Any]) -> None:
     if not readable():
         raise CannotTravel("How far it has gone cannot be read in this release of Python.")
-    if owner is pickler.namespace or owner is sys.modules or "__spec__" in owner or "__dict__" in owner:
+    if owner is context.namespace or owner is sys.modules or "__spec__" in owner or "__dict__" in owner:
         raise CannotTravel("It goes over the names of a namespace, a module or a class.")
 
 
-def reduce_dict_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_dict_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an iterator of a dict's keys, values or items, forward or backward."""
     owner = _container(iterator, dict)
     if owner is None:
         return spent(iterator)
-    _check_owner(pickler, owner)
+    _check_owner(context, owner)
     kind = _KINDS[type(iterator)]
     used = _read(iterator, _USED)
     if used < 0:
@@ -145,12 +145,12 @@ def dict_iterator(kind: int, owner: Any, size: int, passed: int, used: int, leng
     return iterator
 
 
-def reduce_ordered_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_ordered_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an iterator of an OrderedDict."""
     owner = _container(iterator, OrderedDict)
     if owner is None:
         return spent(iterator)
-    _check_owner(pickler, owner)
+    _check_owner(context, owner)
     try:
         left = len(iterator.__reduce__()[1][0])
     except RuntimeError:
@@ -173,7 +173,7 @@ def ordered_iterator(kind: int, owner: Any, size: int, left: int) -> Any:
     return iterator
 
 
-def reduce_set_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_set_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an iterator of a set; of a frozenset, which never changes, to what is left of it."""
     owner = _container(iterator, (set, frozenset))
     if owner is None:
@@ -223,7 +223,7 @@ def _settle(iterator: Any, owner: Any, left: list[Any]) -> None:
     _word(iterator, _SET_LENGTH).value = len(left)
 
 
-def reduce_deque_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_deque_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an iterator of a deque; one whose deque has changed raises as before."""
     owner = _container(iterator, deque)
     if owner is None or not readable():

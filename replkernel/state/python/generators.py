@@ -26,7 +26,7 @@ from replkernel.state.python.finalizers import meet
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
 class AsItIs:
@@ -41,7 +41,7 @@ class AsItIs:
         return self.source
 
 
-def reduce_generator(pickler: CapturePickler, generator: types.GeneratorType[Any, Any, Any]) -> Any:
+def reduce_generator(context: ReducerContext, generator: types.GeneratorType[Any, Any, Any]) -> Any:
     """Reduce a generator that is over, or one that has not begun: to the call that made it."""
     names = generator.__name__, generator.__qualname__
     if generator.gi_frame is None:
@@ -121,7 +121,7 @@ _OF_CONTAINERS: dict[str, Any] = {
 _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items()}
 
 
-def reduce_sequence_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_sequence_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an iterator of a sequence; one of a list may be in it, and is brought to its place last."""
     made = iterator.__reduce__()
     kind = type(iterator)
@@ -164,7 +164,7 @@ def spent_iterator(kind: str) -> Any:
     return iterator
 
 
-def reduce_slice(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_slice(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an islice; one that is over has let go of its source."""
     made = iterator.__reduce__()
     return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
@@ -189,7 +189,7 @@ def _readable() -> bool:
     return list(_words(iterator)) == [2, id(sample)]
 
 
-def reduce_reversed(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_reversed(context: ReducerContext, iterator: Any) -> Any:
     """Reduce what goes backwards over a sequence of the notebook's, however long that is by now."""
     made = iterator.__reduce__()
     if len(made) == 2:
@@ -226,7 +226,7 @@ def _tells_its_place() -> bool:
     return list(_words(iterator)) == [1, id(sample)]
 
 
-def reduce_memory_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_memory_iterator(context: ReducerContext, iterator: Any) -> Any:
     """Reduce an iterator of a memoryview."""
     view = next((held for held in gc.get_referents(iterator) if type(held) is memoryview), None)
     if view is None:
@@ -257,7 +257,7 @@ def spent_generator(name: str, qualname: str) -> Any:
     return generator
 
 
-def reduce_coroutine(pickler: CapturePickler, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
+def reduce_coroutine(context: ReducerContext, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
     """Reduce a coroutine that is over, or has not begun."""
     names = coroutine.__name__, coroutine.__qualname__
     if coroutine.cr_frame is None:
@@ -271,7 +271,7 @@ def reduce_coroutine(pickler: CapturePickler, coroutine: types.CoroutineType[Any
 
 
 def reduce_asynchronous_generator(
-    pickler: CapturePickler, generator: types.AsyncGeneratorType[Any, Any]
+    context: ReducerContext, generator: types.AsyncGeneratorType[Any, Any]
 ) -> Any:
     """Reduce an asynchronous generator that is over, or has not begun."""
     names = generator.__name__, generator.__qualname__

@@ -23,7 +23,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.generators import AsItIs
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _GROUP: Any = type(next(itertools.groupby([0]))[1])
 _WITHOUT_ITEM = 3
@@ -37,7 +37,7 @@ def _parts(value: Any) -> list[Any]:
     return [part for part in gc.get_referents(value) if part is not type(value)]
 
 
-def reduce_pairwise(pickler: CapturePickler, pairs: Any) -> Any:
+def reduce_pairwise(context: ReducerContext, pairs: Any) -> Any:
     """Reduce a pairwise iterator: what it reads from, and the item that it has read already."""
     source, *read = _parts(pairs) or [iter(())]
     return make_pairwise, _unwrapped(source, tuple(read))
@@ -79,7 +79,7 @@ def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     return itertools.pairwise(itertools.chain(read, itself) if read else itself)
 
 
-def reduce_key(pickler: CapturePickler, key: Any) -> Any:
+def reduce_key(context: ReducerContext, key: Any) -> Any:
     """Reduce what `cmp_to_key` returned, or one of the keys that it makes."""
     compare, *value = _parts(key)
     return make_key, (compare, tuple(value))
@@ -92,7 +92,7 @@ def make_key(compare: Any, value: tuple[Any, ...]) -> Any:
     return made(*value) if value else made
 
 
-def reduce_groupby(pickler: CapturePickler, groups: Any) -> Any:
+def reduce_groupby(context: ReducerContext, groups: Any) -> Any:
     """Reduce a groupby: where its item was taken by the group at work, with the key of that group."""
     parts = _parts(groups)
     if len(parts) != _WITHOUT_ITEM:
@@ -109,7 +109,7 @@ def make_groupby(source: Any, key: Any, current: Any) -> Any:
     return made
 
 
-def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
     """Reduce the scanner of a JSONDecoder."""
     try:
         return make_scanner, tuple(getattr(scanner, name) for name in _SCANNED_BY)
@@ -124,7 +124,7 @@ def make_scanner(*settings: Any) -> Any:
     return made(types.SimpleNamespace(**dict(zip(_SCANNED_BY, settings, strict=True))))
 
 
-def reduce_unpacking(pickler: CapturePickler, unpacking: Any) -> Any:
+def reduce_unpacking(context: ReducerContext, unpacking: Any) -> Any:
     """Reduce what goes through packed values: how they are packed, what has them, and how many are left."""
     packing, *source = _parts(unpacking) or (struct.Struct("b"), b"")
     return make_unpacking, (packing, *source, unpacking.__length_hint__())
@@ -138,7 +138,7 @@ def make_unpacking(packing: Any, source: Any, left: int) -> Any:
     return unpacking
 
 
-def reduce_memory_buffer(pickler: CapturePickler, buffer: Any) -> Any:
+def reduce_memory_buffer(context: ReducerContext, buffer: Any) -> Any:
     """Reduce what the memoryviews of a BytesIO look at to the BytesIO."""
     (file,) = _parts(buffer)
     return memory_buffer, (file,)

@@ -15,14 +15,14 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _IN_A_RING = 3, 13
 """Since this release a SimpleQueue keeps its items in no list."""
 _COUNT = re.compile(r"owner=(\d+) count=(\d+)")
 
 
-def reduce_lock(pickler: CapturePickler, lock: Any) -> Any:
+def reduce_lock(context: ReducerContext, lock: Any) -> Any:
     """Reduce a plain lock."""
     return make_lock, (lock.locked(),)
 
@@ -36,7 +36,7 @@ def make_lock(held: bool) -> Any:
     return lock
 
 
-def reduce_rlock(pickler: CapturePickler, lock: Any) -> Any:
+def reduce_rlock(context: ReducerContext, lock: Any) -> Any:
     """Reduce a re-entrant lock: how often the main thread holds it."""
     found = _COUNT.search(repr(lock))
     owner, count = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -54,7 +54,7 @@ def make_rlock(count: int) -> Any:
     return lock
 
 
-def reduce_simple_queue(pickler: CapturePickler, simple: Any) -> Any:
+def reduce_simple_queue(context: ReducerContext, simple: Any) -> Any:
     """Reduce a SimpleQueue: what is in it is at the end of a list that the garbage collector sees."""
     count = simple.qsize()
     if not count:

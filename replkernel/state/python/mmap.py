@@ -16,21 +16,21 @@ from replkernel.state.python.views import address_of
 from replkernel.state.restore.loading import take_buffer
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _ANONYMOUS = ("", "/dev/zero (deleted)", "[heap]")
 _MAPS = Path("/proc/self/maps")
 
 
-def reduce_mmap(pickler: CapturePickler, mapping: mmap.mmap) -> Any:
+def reduce_mmap(context: ReducerContext, mapping: mmap.mmap) -> Any:
     """Reduce a mapping; what is in a private mapping of a file is not known to the file, so it is stuck."""
     if mapping.closed:
         return make_closed, ()
     path, offset, access, shared = _origin(mapping)
     if path in _ANONYMOUS:
         view = memoryview(mapping)
-        pickler.touched = True
-        data = pickler.emit(bytes(view), None)
+        context.touched = True
+        data = context.emit(bytes(view), None)
         view.release()
         return make_anonymous, (len(mapping), data, mapping.tell())
     if not shared or not os.path.isfile(path):

@@ -13,15 +13,15 @@ from replkernel.loaders import loader
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _Call: Any = unittest.mock._Call
 
 
-def reduce_mock(pickler: CapturePickler, mock: Any) -> Any:
+def reduce_mock(context: ReducerContext, mock: Any) -> Any:
     """Reduce a mock: its class, then all that its dictionary has."""
-    pickler.touched = True
-    pickler.module_needed("unittest.mock")
+    context.touched = True
+    context.module_needed("unittest.mock")
     return make_mock, (type(mock),), dict(instance_dict(mock) or {}), None, None, fill
 
 
@@ -31,9 +31,9 @@ def make_mock(cls: Any) -> Any:
     return object.__new__(cls)
 
 
-def reduce_call(pickler: CapturePickler, call: Any) -> Any:
+def reduce_call(context: ReducerContext, call: Any) -> Any:
     """Reduce a call that a mock remembers: a tuple that answers for every name."""
-    pickler.module_needed("unittest.mock")
+    context.module_needed("unittest.mock")
     items = tuple(tuple.__iter__(call))
     return make_call, (type(call), items), dict(instance_dict(call) or {}), None, None, fill
 

@@ -15,7 +15,7 @@ from replkernel.state.python import instances
 from replkernel.state.python.kinds import lineage
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _DICT_OF: Any = vars(types.SimpleNamespace)["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -25,7 +25,7 @@ _set_dict: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_obj
 )
 
 
-def reduce_namespace(pickler: CapturePickler, space: types.SimpleNamespace) -> Any:
+def reduce_namespace(context: ReducerContext, space: types.SimpleNamespace) -> Any:
     """Reduce a namespace to its dictionary, and what is in slots of the notebook's classes."""
     cls = type(space)
     state = _DICT_OF.__get__(space), instances.held_in(space, instances.slots_of(cls)) or None

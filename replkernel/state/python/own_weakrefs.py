@@ -13,10 +13,10 @@ from replkernel.state.python.kinds import derives
 from replkernel.state.python.weakrefs import Gone, hash_of_dead
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_own_ref(pickler: CapturePickler, reference: Any) -> Any:
+def reduce_own_ref(context: ReducerContext, reference: Any) -> Any:
     """Reduce a weak reference of a kind of its own: it is made past what its class says."""
     kind = type(reference)
     if derives(kind, weakref.WeakMethod):

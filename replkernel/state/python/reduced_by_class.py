@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _WEAKREFS = type.__dict__["__weakrefoffset__"]
 
@@ -37,11 +37,11 @@ class Rebuilt:
         return ref is not None and ref() is instance and held() == before
 
 
-def can_be_copied(pickler: CapturePickler, held: Any) -> bool:
+def can_be_copied(context: ReducerContext, held: Any) -> bool:
     """Tell whether what an instance holds travels past its class's way; only careful dumps look into it."""
-    if pickler.careful:
+    if context.careful:
         try:
-            pickler.probe(held)
+            context.probe(held)
         except CannotTravel:
             return False
     return True

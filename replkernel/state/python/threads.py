@@ -9,12 +9,12 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _OF_THE_PROCESS = ("_invoke_excepthook", "_ident", "_native_id", "_tstate_lock", "_handle")
 
 
-def reduce_thread(pickler: CapturePickler, thread: threading.Thread) -> Any:
+def reduce_thread(context: ReducerContext, thread: threading.Thread) -> Any:
     """Reduce a thread that does not run."""
     if thread is threading.main_thread():
         return threading.main_thread, ()

@@ -16,7 +16,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import is_a
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _DICT_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 _ORDERED: Any = OrderedDict()
@@ -34,7 +34,7 @@ def _owner(view: Any) -> Any:
     return owners[0]
 
 
-def reduce_dict_view(pickler: CapturePickler, view: Any) -> Any:
+def reduce_dict_view(context: ReducerContext, view: Any) -> Any:
     """Reduce keys(), values() or items() of a dict; of a class's dictionary by the class."""
     kind = _DICT_VIEWS.get(type(view)) or _ORDERED_VIEWS[type(view)]
     owner = _owner(view)
@@ -55,7 +55,7 @@ def dict_view(owner: Any, kind: str) -> Any:
     return getattr(base, kind)(owner)
 
 
-def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
+def reduce_proxy(context: ReducerContext, proxy: Any) -> Any:
     """Reduce a mappingproxy: of a class's dictionary by the class, else of its mapping."""
     owner = _owner(proxy)
     cls = _class_with(owner)
@@ -138,7 +138,7 @@ def address_of_first(view: memoryview) -> int:
     return int(address)
 
 
-def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
+def reduce_memoryview(context: ReducerContext, view: memoryview) -> Any:
     """Reduce a memoryview to its object, its place there and its step."""
     try:
         owner = view.obj

@@ -14,7 +14,7 @@ from replkernel.state.python import finalizers, watchers
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 REGISTRY: dict[Any, Any] = vars(weakref.finalize)["_registry"]
 """The calls that wait for an object's death; whoever asks for those of many objects looks here first."""
@@ -36,7 +36,7 @@ class Gone:
         """Be the method that a dead WeakMethod had."""
 
 
-def reduce_ref(pickler: CapturePickler, reference: Any) -> Any:
+def reduce_ref(context: ReducerContext, reference: Any) -> Any:
     """Reduce a weak reference."""
     target = weakref.ref.__call__(reference)
     if target is None:
@@ -85,7 +85,7 @@ def dead_weak_method(kept_hash: int | None = None) -> Any:
     return reference
 
 
-def reduce_weak_method(pickler: CapturePickler, reference: Any) -> Any:
+def reduce_weak_method(context: ReducerContext, reference: Any) -> Any:
     """Reduce a WeakMethod."""
     method = reference()
     if method is None:
@@ -117,7 +117,7 @@ def _finalizers_after(reference: Any, target: Any) -> int:
     return sum(map(_is_finalizers, newest_first[:at]))
 
 
-def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
+def reduce_proxy(context: ReducerContext, proxy: Any) -> Any:
     """Reduce a weak proxy; its object is asked for through the proxy's own reference."""
     try:
         target = proxy.__repr__.__self__
@@ -132,13 +132,13 @@ def dead_proxy() -> Any:
     return weakref.proxy(Gone())
 
 
-def reduce_weak_dict(pickler: CapturePickler, mapping: Any) -> Any:
+def reduce_weak_dict(context: ReducerContext, mapping: Any) -> Any:
     """Reduce a weak-valued or weak-keyed dictionary to its living items."""
     items = list(mapping.items())
     return make_weak, (type(mapping),), items, None, None, fill_weak_dict
 
 
-def reduce_weak_set(pickler: CapturePickler, members: Any) -> Any:
+def reduce_weak_set(context: ReducerContext, members: Any) -> Any:
     """Reduce a weak set to its living members."""
     return make_weak, (type(members),), list(members), None, None, fill_weak_set
 
@@ -163,7 +163,7 @@ def fill_weak_set(members: Any, items: list[Any]) -> None:
         members.add(item)
 
 
-def reduce_finalize(pickler: CapturePickler, finalizer: Any) -> Any:
+def reduce_finalize(context: ReducerContext, finalizer: Any) -> Any:
     """Reduce a `weakref.finalize`: a living one with its call, a dead one as dead."""
     call = finalizer.peek()
     state = None if call is None else (finalizer.atexit, *call)

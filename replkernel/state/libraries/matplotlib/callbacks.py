@@ -21,7 +21,7 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.kinds import is_a, kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
 _WINDOWS = ("matplotlib.backend", "matplotlib._pylab_helpers", "matplotlib_inline", "ipympl")
@@ -34,7 +34,7 @@ FIRST_APART = 1_000_000
 """Callbacks that are made with a figure's canvas and manager are numbered from here."""
 
 
-def reduce_registry(pickler: CapturePickler, registry: Any) -> Any:
+def reduce_registry(context: ReducerContext, registry: Any) -> Any:
     """Reduce a registry as it reduces itself, with its counter put back and the notebook's callbacks kept."""
     attributes = vars(registry)
     counter = attributes.get("_cid_gen")
@@ -48,31 +48,31 @@ def reduce_registry(pickler: CapturePickler, registry: Any) -> Any:
     state["callbacks"] = {
         signal: kept
         for signal, held in attributes["callbacks"].items()
-        if (kept := _kept(pickler, attributes["_pickled_cids"], held))
+        if (kept := _kept(context, attributes["_pickled_cids"], held))
     }
     return copyreg.__newobj__, (type(registry),), state  # type: ignore[attr-defined]
 
 
-def _kept(pickler: CapturePickler, pickled: set[int], held: dict[int, Any]) -> dict[int, Any]:
+def _kept(context: ReducerContext, pickled: set[int], held: dict[int, Any]) -> dict[int, Any]:
     """Return the callbacks that matplotlib keeps itself, those of the notebook, and methods of artists."""
     found = {}
     for cid, proxy in held.items():
         function = proxy()
         if function is None:
             continue
-        if cid in pickled or _goes_along(pickler, function):
+        if cid in pickled or _goes_along(context, function):
             found[cid] = function
     return found
 
 
-def _goes_along(pickler: CapturePickler, function: Any, depth: int = DEPTH_MAX) -> bool:
+def _goes_along(context: ReducerContext, function: Any, depth: int = DEPTH_MAX) -> bool:
     """Tell whether it is the notebook's, or a method of something that travels and is not a window."""
-    if is_notebooks(function, pickler.namespace):
+    if is_notebooks(function, context.namespace):
         return True
     if depth and type(function) is functools.partial:
-        return _goes_along(pickler, function.func, depth - 1)
+        return _goes_along(context, function.func, depth - 1)
     if depth and type(function) is types.FunctionType:
-        return any(_goes_along(pickler, held, depth - 1) for held in _enclosed(function))
+        return any(_goes_along(context, held, depth - 1) for held in _enclosed(function))
     if kind_of(function) not in (types.MethodType, types.BuiltinMethodType):
         return False
     owner = function.__self__

@@ -20,7 +20,7 @@ from replkernel.state.libraries.matplotlib.callbacks import apart
 from replkernel.state.python.class_registry import module_of, qualname_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 PROTOCOL = 5
 _Figure: Any = Figure
@@ -30,7 +30,7 @@ _ORIGINAL_DPI = "_original_dpi"
 _TO_PYLAB = "_restore_to_pylab"
 
 
-def reduce_figure(pickler: CapturePickler, figure: Any) -> Any:
+def reduce_figure(context: ReducerContext, figure: Any) -> Any:
     """Reduce a figure to its state and the class of its canvas."""
     state = figure.__getstate__()
     state.pop(_TO_PYLAB, None)
@@ -73,7 +73,7 @@ def _take(figure: Any, attributes: dict[str, Any]) -> None:
         scale.clear().scale(figure._dpi)
 
 
-def reduce_axes(pickler: CapturePickler, axes: Any) -> Any:
+def reduce_axes(context: ReducerContext, axes: Any) -> Any:
     """Reduce axes as they reduce themselves, and whether they are to be drawn again."""
     reduced = axes.__reduce_ex__(PROTOCOL)
     if type(reduced) is not tuple or len(reduced) < 3 or any(reduced[3:]):
@@ -89,7 +89,7 @@ def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
     vars(axes)["_stale"] = stale
 
 
-def reduce_stack(pickler: CapturePickler, stack: Any) -> Any:
+def reduce_stack(context: ReducerContext, stack: Any) -> Any:
     """Reduce which axes are current: matplotlib's own way gives a number to the next that these have."""
     return copyreg.__newobj__, (type(stack),), vars(stack), None, None, fill_stack  # type: ignore[attr-defined]
 

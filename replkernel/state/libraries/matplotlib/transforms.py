@@ -15,13 +15,13 @@ from matplotlib.transforms import TransformNode
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _Node: Any = TransformNode
 _PARENTS = "_parents"
 
 
-def reduce_transform(pickler: CapturePickler, node: Any) -> Any:
+def reduce_transform(context: ReducerContext, node: Any) -> Any:
     """Reduce a transform to its attributes and the parents that are alive, in their order."""
     cls = type(node)
     if cls.__getstate__ is not _Node.__getstate__ or cls.__setstate__ is not _Node.__setstate__:

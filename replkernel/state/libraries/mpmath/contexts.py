@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from replkernel.state.capture.sentinels import attribute
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 mpmath: Any = importlib.import_module("mpmath")
 NAMES = ("mp", "fp", "iv")
 
 
-def reduce_context(pickler: CapturePickler, context: Any) -> Any:
+def reduce_context(context: ReducerContext, own: Any) -> Any:
     """Reduce a context to its name; one that the notebook made, as it is."""
     for name in NAMES:
-        if getattr(mpmath, name) is context:
-            pickler.module_needed("mpmath")
-            pickler.unlinked.add(id(context))
+        if getattr(mpmath, name) is own:
+            context.module_needed("mpmath")
+            context.unlinked.add(id(own))
             return attribute, ("mpmath", name)
     return NotImplemented
 

@@ -26,10 +26,10 @@ from replkernel.state.libraries.numpy.bare_arrays import (
 )
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_objects(pickler: CapturePickler, values: Any) -> Any:
+def reduce_objects(context: ReducerContext, values: Any) -> Any:
     """Reduce an array whose memory holds pointers."""
     owner, cls = _owner_of(values), class_of(values)
     if owner is None:

@@ -14,20 +14,20 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_workbook(pickler: CapturePickler, writer: Any) -> Any:
+def reduce_workbook(context: ReducerContext, writer: Any) -> Any:
     """Reduce what writes a workbook to its attributes: the book, and the file that it will be saved to."""
-    pickler.module_needed("pandas")
+    context.module_needed("pandas")
     return instances.make_plain, (type(writer),), dict(vars(writer)), None, None, instances.fill_plain
 
 
-def reduce_store(pickler: CapturePickler, store: Any) -> Any:
+def reduce_store(context: ReducerContext, store: Any) -> Any:
     """Reduce a store of HDF5 that is closed."""
     if vars(store)["_handle"] is not None:
         raise CannotTravel("A file of HDF5 is open in this process, which keeps a lock on it.")
-    return reduce_workbook(pickler, store)
+    return reduce_workbook(context, store)
 
 
 FAMILIES = [(ExcelWriter, reduce_workbook), (HDFStore, reduce_store)]

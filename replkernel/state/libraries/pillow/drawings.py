@@ -12,13 +12,13 @@ from PIL import ImageDraw
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _OF_PICTURE = ("im", "draw", "_image", "palette")
 _Drawing: Any = ImageDraw.ImageDraw
 
 
-def reduce_drawing(pickler: CapturePickler, drawing: Any) -> Any:
+def reduce_drawing(context: ReducerContext, drawing: Any) -> Any:
     """Reduce a drawing to its picture and its settings."""
     attributes = vars(drawing)
     image = attributes.get("_image")

@@ -13,16 +13,16 @@ from PIL import ImageFont
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_font(pickler: CapturePickler, font: Any) -> Any:
+def reduce_font(context: ReducerContext, font: Any) -> Any:
     """Reduce a font from memory to what was read, and how it is drawn; leave others to Pillow."""
     held = vars(font)
     data = held.get("font_bytes")
     if type(data) is not bytes or type(held.get("path")) is not io.BytesIO:
         return NotImplemented
-    pickler.module_needed("PIL.ImageFont")
+    context.module_needed("PIL.ImageFont")
     ways = held["size"], held["index"], held["encoding"], held["layout_engine"]
     return make_font, (type(font), data, *ways), held["path"], None, None, fill_font
 

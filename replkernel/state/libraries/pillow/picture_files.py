@@ -14,7 +14,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 PROTOCOL = 5
 _PLAIN = (bool, int, float, str, type(None))
@@ -30,9 +30,9 @@ _COUNTS = ("n_frames", "_n_frames")
 _PictureFile: Any = ImageFile.ImageFile
 
 
-def reduce_picture_file(pickler: CapturePickler, picture: Any) -> Any:
+def reduce_picture_file(context: ReducerContext, picture: Any) -> Any:
     """Reduce a picture as Pillow does, by the frame that is shown, with what it knows of its file."""
-    pickler.module_needed(type(picture).__module__)
+    context.module_needed(type(picture).__module__)
     if _frames(picture) > 1:
         raise CannotTravel(
             "The frames of a picture are read from its file by this process; copy() keeps one."

@@ -14,7 +14,7 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _sample = Image.new("L", (1, 1))
 _access: Any = _sample.load()
@@ -23,12 +23,12 @@ _KNOWN = ctypes.c_ssize_t.from_address(id(_access) + _AT).value == id(_sample.im
 """Whether an access has the picture's memory where it is known to be."""
 
 
-def reduce_access(pickler: CapturePickler, access: Any) -> Any:
+def reduce_access(context: ReducerContext, access: Any) -> Any:
     """Reduce an access to its picture."""
     memory = ctypes.c_ssize_t.from_address(id(access) + _AT).value if _KNOWN else 0
-    for value in list(pickler.namespace.values()):
+    for value in list(context.namespace.values()):
         if isinstance(value, Image.Image) and id(vars(value).get("_im")) == memory:
-            pickler.touched = True
+            context.touched = True
             return take_access, (value,)
     raise CannotTravel("No variable holds the picture whose pixels it gives.")
 

@@ -13,12 +13,12 @@ from pyarrow import compute
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_options(pickler: CapturePickler, options: Any) -> Any:
+def reduce_options(context: ReducerContext, options: Any) -> Any:
     """Reduce the options of a function."""
-    pickler.module_needed("pyarrow.compute")
+    context.module_needed("pyarrow.compute")
     return make_options, (options.serialize().to_pybytes(),)
 
 

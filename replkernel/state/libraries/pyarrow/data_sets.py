@@ -14,15 +14,15 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 PROTOCOL = 5
 _FILTER = "filter"
 
 
-def reduce_data_set(pickler: CapturePickler, data: Any) -> Any:
+def reduce_data_set(context: ReducerContext, data: Any) -> Any:
     """Reduce a data set to the one without a filter, and the filter."""
-    pickler.module_needed("pyarrow.dataset")
+    context.module_needed("pyarrow.dataset")
     options = dict(data._scan_options)
     chosen = options.pop(_FILTER, None)
     if options:

@@ -12,12 +12,12 @@ from pyarrow import fs
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_file_info(pickler: CapturePickler, info: Any) -> Any:
+def reduce_file_info(context: ReducerContext, info: Any) -> Any:
     """Reduce what a file system says of a file."""
-    pickler.module_needed("pyarrow.fs")
+    context.module_needed("pyarrow.fs")
     return make_file_info, (info.path, info.type, info.mtime_ns, info.size)
 
 

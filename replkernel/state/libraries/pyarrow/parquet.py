@@ -14,18 +14,18 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _OPEN = frozenset({"writer", "file_handle", "where"})
 """What of a writer is the process's own, or is its file."""
 
 
-def reduce_writer(pickler: CapturePickler, writer: Any) -> Any:
+def reduce_writer(context: ReducerContext, writer: Any) -> Any:
     """Reduce a closed writer of Parquet."""
     held = vars(writer)
     if held.get("is_open", True):
         raise CannotTravel("A file of Parquet is written by this process only.")
-    pickler.module_needed("pyarrow.parquet")
+    context.module_needed("pyarrow.parquet")
     state = {name: value for name, value in held.items() if name not in _OPEN}
     return closed_writer, (type(writer), held["schema"]), state, None, None, fill_writer
 

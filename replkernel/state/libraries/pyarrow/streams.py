@@ -14,14 +14,14 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_file(pickler: CapturePickler, file: Any) -> Any:
+def reduce_file(context: ReducerContext, file: Any) -> Any:
     """Reduce a closed file."""
     if not file.closed:
         raise CannotTravel("A file that Arrow has opened is open in this process only.")
-    pickler.module_needed("pyarrow")
+    context.module_needed("pyarrow")
     return closed_file, (type(file),)
 
 
@@ -33,11 +33,11 @@ def closed_file(cls: Any) -> Any:
     return file
 
 
-def reduce_output(pickler: CapturePickler, output: Any) -> Any:
+def reduce_output(context: ReducerContext, output: Any) -> Any:
     """Reduce an output in memory that is closed: what was written to it."""
     if not output.closed:
         raise CannotTravel("What is written to an open output of Arrow is told once that is closed.")
-    pickler.module_needed("pyarrow")
+    context.module_needed("pyarrow")
     return closed_output, (output.getvalue().to_pybytes(),)
 
 
@@ -50,9 +50,9 @@ def closed_output(written: bytes) -> Any:
     return output
 
 
-def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
+def reduce_reader(context: ReducerContext, reader: Any) -> Any:
     """Reduce a reader of bytes in memory: these bytes, and how far it is."""
-    pickler.module_needed("pyarrow")
+    context.module_needed("pyarrow")
     if reader.closed:
         return closed_reader, ()
     place = reader.tell()

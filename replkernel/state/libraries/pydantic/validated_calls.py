@@ -12,12 +12,12 @@ from pydantic._internal import _validate_call as library
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_call(pickler: CapturePickler, call: Any) -> Any:
+def reduce_call(context: ReducerContext, call: Any) -> Any:
     """Reduce what validates a function's calls to the function, and how they are validated."""
-    pickler.module_needed("pydantic")
+    context.module_needed("pydantic")
     state = (call.function, dict(call.config_wrapper.config_dict), call.validate_return)
     return make_call, (), state, None, None, fill_call
 

@@ -12,12 +12,12 @@ from scipy.spatial.transform import Rotation
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def reduce_rotation(pickler: CapturePickler, rotation: Any) -> Any:
+def reduce_rotation(context: ReducerContext, rotation: Any) -> Any:
     """Reduce a rotation to its attributes: made from its numbers anew, they would be rounded once more."""
-    pickler.module_needed("scipy")
+    context.module_needed("scipy")
     attributes = getattr(rotation, "__dict__", None)
     if type(rotation) is not Rotation or not attributes or "_quat" not in attributes:
         return NotImplemented

@@ -14,7 +14,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _KINDS: dict[type, str] = {
     asyncio.Future: "future",
@@ -23,7 +23,7 @@ _KINDS: dict[type, str] = {
 }
 
 
-def reduce_work(pickler: CapturePickler, work: Any) -> Any:
+def reduce_work(context: ReducerContext, work: Any) -> Any:
     """Reduce a future or a task that has ended."""
     kind = _KINDS.get(kind_of(work))
     if kind is None or not work.done():

@@ -10,13 +10,13 @@ from replkernel.state.python.kinds import is_a
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _is_cancelled, _loop_of = (vars(asyncio.Handle)[name].__get__ for name in ("_cancelled", "_loop"))
 _is_scheduled = vars(asyncio.TimerHandle)["_scheduled"].__get__
 
 
-def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
+def reduce_handle(context: ReducerContext, handle: Any) -> Any:
     """Reduce a handle as its class says, while nothing waits."""
     if not _is_cancelled(handle) and waits(handle):
         raise CannotTravel("A callback that waits on an event loop belongs to its process.")

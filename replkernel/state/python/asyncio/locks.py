@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _LOOP = "_loop"
 _WAITING = ("_waiters", "_getters", "_putters")
 
 
-def reduce_loop_bound(pickler: CapturePickler, value: Any) -> Any:
+def reduce_loop_bound(context: ReducerContext, value: Any) -> Any:
     """Reduce what waits in loops; with the loop where somebody waits."""
     attributes = vars(value)
     if any(attributes.get(name) for name in _WAITING):

@@ -15,7 +15,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 FUNCTION: type = vars(ctypes)["_CFuncPtr"]
 _USE_ERRNO: int = vars(ctypes)["_FUNCFLAG_USE_ERRNO"]
@@ -61,14 +61,14 @@ def function_type(result: Any, arguments: tuple[Any, ...], flags: int) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments, **errors)
 
 
-def reduce_function(pickler: CapturePickler, function: Any) -> Any:
+def reduce_function(context: ReducerContext, function: Any) -> Any:
     """Reduce a pointer to no function; refuse any other."""
     if not function:
         return type(function), ()
     raise CannotTravel(NEEDS_ITS_PROCESS)
 
 
-def _refuse_library(pickler: CapturePickler, library: Any) -> Any:
+def _refuse_library(context: ReducerContext, library: Any) -> Any:
     name = vars(library).get("_name")
     call = f"ctypes.{type(library).__name__}({name!r})" if kind_of(library) in _KINDS else "ctypes.CDLL"
     raise CannotTravel(

@@ -20,7 +20,7 @@ from replkernel.state.python.class_registry import qualname_of
 from replkernel.state.python.ctypes import functions as c_functions
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -107,7 +107,7 @@ def swapped_type(native: Any) -> Any:
     return getattr(native, _SWAPPED, None)
 
 
-def reduce_data(pickler: CapturePickler, data: Any) -> Any:
+def reduce_data(context: ReducerContext, data: Any) -> Any:
     """Reduce what has its own memory to its bytes, and a part of something to the way to it."""
     owner = _DATA._b_base_.__get__(data)
     if owner is None:
@@ -183,7 +183,7 @@ def _ways(data: Any, owner: Any) -> Iterator[tuple[Any, Any]]:
                 yield getattr, name
 
 
-def reduce_pointer(pickler: CapturePickler, pointer: Any) -> Any:
+def reduce_pointer(context: ReducerContext, pointer: Any) -> Any:
     """Reduce a pointer to what it points at, where that is an object that it holds."""
     if not pointer:
         return type(pointer), ()

@@ -20,7 +20,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 PACKED = {"gzip": "GzipFile", "bz2": "BZ2File", "lzma": "LZMAFile"}
@@ -65,12 +65,12 @@ def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> A
     return file
 
 
-def reduce_closed(pickler: CapturePickler, file: Any) -> Any:
+def reduce_closed(context: ReducerContext, file: Any) -> Any:
     """Reduce a closed file that packed."""
     return closed_packed, (packed_kind(file), told_of(file), ())
 
 
-def reduce_socket(pickler: CapturePickler, held: Any) -> Any:
+def reduce_socket(context: ReducerContext, held: Any) -> Any:
     """Reduce a closed socket."""
     if held.fileno() != -1:
         raise CannotTravel("A connection belongs to the process that opened it.")
@@ -85,7 +85,7 @@ def closed_socket(cls: Any, family: int, kind: int, proto: int) -> Any:
     return made
 
 
-def reduce_pool(pickler: CapturePickler, pool: Any) -> Any:
+def reduce_pool(context: ReducerContext, pool: Any) -> Any:
     """Reduce a pool of threads that was shut down, and whose threads have ended."""
     held = vars(pool)
     if not held["_shutdown"] or any(thread.is_alive() for thread in held["_threads"]):
@@ -109,7 +109,7 @@ def fill_pool(pool: Any, state: dict[str, Any]) -> None:
     vars(pool).update(state)
 
 
-def reduce_temporary_file(pickler: CapturePickler, held: Any) -> Any:
+def reduce_temporary_file(context: ReducerContext, held: Any) -> Any:
     """Reduce a temporary file that was closed: it is gone, or stays where it is."""
     attributes = vars(held)
     if not attributes["file"].closed:
@@ -126,7 +126,7 @@ def closed_temporary_file(file: Any, name: str, delete: bool) -> Any:
     return made
 
 
-def reduce_temporary_directory(pickler: CapturePickler, held: Any) -> Any:
+def reduce_temporary_directory(context: ReducerContext, held: Any) -> Any:
     """Reduce a temporary directory that was removed."""
     if vars(held)["_finalizer"].alive:
         raise CannotTravel("A temporary directory is removed with the object that made it.")

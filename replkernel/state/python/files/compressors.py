@@ -13,12 +13,12 @@ from replkernel.loaders import loader
 from replkernel.state.python.class_registry import module_of, qualname_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _LIBRARIES = {"_bz2": "bz2", "_lzma": "lzma"}
 
 
-def reduce_compressor(pickler: CapturePickler, compressor: Any) -> Any:
+def reduce_compressor(context: ReducerContext, compressor: Any) -> Any:
     """Reduce a compressor of zlib's that was flushed."""
     try:
         compressor.copy()
@@ -35,7 +35,7 @@ def flushed() -> Any:
     return compressor
 
 
-def reduce_decompressor(pickler: CapturePickler, decompressor: Any) -> Any:
+def reduce_decompressor(context: ReducerContext, decompressor: Any) -> Any:
     """Reduce a decompressor that came to the end of its stream, with what was behind that."""
     if not decompressor.eof:
         return NotImplemented

@@ -14,7 +14,7 @@ from replkernel.state.patches.own_modules import is_own
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
 """Handlers that talk to another process. A queue says itself whether it can be copied."""
@@ -22,7 +22,7 @@ _LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
 _MODULES = frozenset({"logging", "logging.handlers", "__main__"})
 
 
-def reduce_handler(pickler: CapturePickler, handler: logging.Handler) -> Any:
+def reduce_handler(context: ReducerContext, handler: logging.Handler) -> Any:
     """Reduce a handler of a logger."""
     kind = type(handler)
     if "__reduce__" in vars(kind) or "__getstate__" in vars(kind):

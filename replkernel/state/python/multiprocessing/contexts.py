@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _BY_NAME: dict[str, Any] = contexts._concrete_contexts  # type: ignore[attr-defined]
 
 
-def reduce_context(pickler: CapturePickler, context: Any) -> Any:
+def reduce_context(context: ReducerContext, own: Any) -> Any:
     """Reduce multiprocessing's own context to its name; leave another, or one with attributes, to pickle."""
     for name, known in _BY_NAME.items():
-        if known is context and not vars(context):
-            pickler.unlinked.add(id(context))
+        if known is own and not vars(own):
+            context.unlinked.add(id(own))
             return context_named, (name,)
     return NotImplemented
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 
-def refuse_block(pickler: CapturePickler, block: Any) -> Any:
+def refuse_block(context: ReducerContext, block: Any) -> Any:
     """Refuse a block of shared memory."""
     raise CannotTravel("Shared memory belongs to the host on which it was made, and to the processes there.")
 

@@ -17,7 +17,7 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 MATCHES_MAX = 100_000
 
@@ -26,7 +26,7 @@ _known: weakref.WeakValueDictionary[tuple[int, str | bytes, int], re.Pattern[Any
 )
 
 
-def reduce_pattern(pickler: CapturePickler, pattern: Any) -> Any:
+def reduce_pattern(context: ReducerContext, pattern: Any) -> Any:
     """Reduce a pattern to its text and flags; it is this process's one for them from now on."""
     _known.setdefault((id(type(pattern.pattern)), pattern.pattern, pattern.flags), pattern)
     return pattern_of, (pattern.pattern, pattern.flags)
@@ -54,7 +54,7 @@ def _compiled(text: Any, flags: int) -> Any:
         return re.compile(text, flags)
 
 
-def reduce_match(pickler: CapturePickler, match: Any) -> Any:
+def reduce_match(context: ReducerContext, match: Any) -> Any:
     """Reduce a match to its pattern, its string and the call that found it."""
     for how in ("match", "fullmatch", "search"):
         again = getattr(match.re, how)(match.string, match.pos, match.endpos)
@@ -75,7 +75,7 @@ def find(pattern: Any, string: Any, pos: int, endpos: int, how: str, index: int)
     return getattr(pattern, how)(string, pos, endpos)
 
 
-def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
     """Reduce an `re.Scanner` to its lexicon: the pattern that it compiled of it has no text."""
     return re.Scanner, (scanner.lexicon, scanner.scanner.flags)  # type: ignore[attr-defined]
 

@@ -20,7 +20,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 KIND: type = type(re.compile("").scanner(""))  # type: ignore[attr-defined]
 
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     must_advance: int
 
 
-def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
     """Reduce a search to its pattern, its string and its place."""
     layout = _layout()
     if layout is None:

@@ -15,7 +15,7 @@ from replkernel.state.python.sqlite3.watch import Notes, quiet
 from replkernel.state.restore.loading import take_buffer
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.library import ReducerContext
 
 _COUNT_BYTES = 8
 
@@ -50,9 +50,9 @@ class Image:
             return memoryview(sqlite.serialize(sqlite_layout.handle(self._connection), self._schema))
 
 
-def reduce_image(pickler: CapturePickler, image: Image) -> Any:
+def reduce_image(context: ReducerContext, image: Image) -> Any:
     """Reduce the contents of a database in memory."""
-    return take_image, (pickler.emit(image, None),)
+    return take_image, (context.emit(image, None),)
 
 
 @loader("sqlite:take_image")
