@@ -51,13 +51,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     run = acts.add_parser(
         "run", help="submit a job", description=ABOUT, epilog=EXAMPLES, formatter_class=form
     )
-    run.add_argument(
-        "--gpus", type=_shapes, default=(1,), metavar="N,…", help="the numbers of GPUs it can run with (1)"
-    )
-    run.add_argument("--name", default="", help="what it is called (default: the program's name)")
-    run.add_argument("--epochs", type=float, metavar="N", help="how many it has, for a guess of its end")
-    run.add_argument("--gpu-model", default="", metavar="MODEL", help="only GPUs of this model, as `H100`")
-    run.add_argument("--vram-gb", type=float, default=0.0, metavar="GB", help="each with so much memory")
+    add_options(run)
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="what it runs")
     listed = acts.add_parser("list", help="list your jobs")
     listed.add_argument("--json", action="store_true", help="write JSON, for programs")
@@ -74,6 +68,17 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
             act.add_argument("-f", "--follow", action="store_true", help="go on until the job is over")
         if verb == "show":
             act.add_argument("--json", action="store_true", help="write JSON, for programs")
+
+
+def add_options(run: argparse.ArgumentParser) -> None:
+    """Add what can be said of a job that is submitted, here and at the top of a cell."""
+    run.add_argument(
+        "--gpus", type=_shapes, default=(1,), metavar="N,…", help="the numbers of GPUs it can run with (1)"
+    )
+    run.add_argument("--name", default="", help="what it is called (default: the program's name)")
+    run.add_argument("--epochs", type=float, metavar="N", help="how many it has, for a guess of its end")
+    run.add_argument("--gpu-model", default="", metavar="MODEL", help="only GPUs of this model, as `H100`")
+    run.add_argument("--vram-gb", type=float, default=0.0, metavar="GB", help="each with so much memory")
 
 
 def _shapes(text: str) -> tuple[int, ...]:

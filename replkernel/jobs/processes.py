@@ -25,6 +25,8 @@ SUPERVISOR = "replkernel.jobs.supervisor"
 GPUS = "{gpus}"
 TORCHRUN = "torchrun"
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+TORCHRUN_WITHIN = 6
+"""Behind `env NAME=VALUE python -m` it is the sixth word."""
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
 _NOT_FOR_JOBS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
@@ -66,7 +68,7 @@ def command_with(command: tuple[str, ...], gpus: int) -> list[str]:
 
 def _torchrun(words: list[str]) -> int | None:
     """Return where torchrun's own arguments begin, less one; None: it is not torchrun."""
-    for number, word in enumerate(words[:4]):
+    for number, word in enumerate(words[:TORCHRUN_WITHIN]):
         if os.path.basename(word) == TORCHRUN:
             return number
         if word in TORCHRUN_MODULES and number and words[number - 1] == "-m":

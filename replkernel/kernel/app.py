@@ -32,6 +32,7 @@ from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.gpu_magics import add_gpu_magics
 from replkernel.kernel.history_answers import answer_history
 from replkernel.kernel.install_magics import add_install_magics
+from replkernel.kernel.job_magics import add_job_magics
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.kill_order import STANDBY, KillOrder
 from replkernel.kernel.leased_gpus import CUDA_NUMBER
@@ -249,6 +250,7 @@ class ReplicaApp(IPKernelApp):
         shell.register_magics(magics)
         add_gpu_magics(shell)
         add_install_magics(shell)
+        add_job_magics(shell)
         baseline = Baseline.take(shell, names)
         shell.compile.watch = history.cells.watch = baseline.patches
         cache = BlobCache(Path(birth.cache_dir))

@@ -30,8 +30,10 @@ FORM = "2 --vram 20 --model H100 --cpu 4 --memory 32"
 
 _WRAPPERS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Cell magics whose body is a cell of its own, which may begin with `%%gpu`."""
-_QUESTIONS = ("%gpu", "%%gpu", "%replkernel")
+_QUESTIONS = ("%gpu", "%%gpu", "%job", "%replkernel")
 """What uses no GPU: a cell of nothing else asks for none, whatever the notebook's default is."""
+_JOB = "%%job"
+"""At a cell's top: the rest is run by a job, with GPUs of its own."""
 _HELP = {"--help", "-h", "help"}
 
 
@@ -268,6 +270,8 @@ def _only_questions(code: str) -> bool:
     """Tell whether a cell is empty, a comment, or nothing but questions to replkernel."""
     for line in code.splitlines():
         word = line.split(maxsplit=1)[0] if line.strip() else ""
+        if word == _JOB:
+            return True
         if word and not word.startswith("#") and word.strip("?") not in _QUESTIONS:
             return False
     return True

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from replkernel.agent.io.start import outside_jobs
 from replkernel.errors import ReplkernelError
 from replkernel.launch.module_command import module_command
 from replkernel.leasing.finding import URL, find_scheduler, scheduler_place
@@ -64,7 +65,7 @@ def _spawn(env: Mapping[str, str], log: Path) -> int:
         return os.posix_spawn(
             sys.executable,
             command,
-            {name: value for name, value in env.items() if name not in _NOT_FOR_IT},
+            {name: value for name, value in outside_jobs(env).items() if name not in _NOT_FOR_IT},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, said, 1),

@@ -202,6 +202,11 @@ class SchedulerCore:
         """Return what is charged; None: nothing is."""
         return self._parts.ledger.prices
 
+    def gpu_quota(self, user: UserName) -> int | None:
+        """Return how many GPUs a user may have at once; None: as many as there are."""
+        known = self._parts.users.by_name.get(user)
+        return None if known is None else known.quota.gpu_quota
+
     @property
     def keeps(self) -> bool:
         """Say whether kernels keep what lingers: it is never asked back."""

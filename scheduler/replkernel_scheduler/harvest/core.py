@@ -40,7 +40,7 @@ from replkernel_scheduler.harvest.types import (
     JobView,
 )
 from replkernel_scheduler.hosts import Room
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, UserName
 
 
 class HarvestCore:
@@ -133,6 +133,10 @@ class HarvestCore:
         """Return the hosts that are up."""
         return self.core.hosts_up()
 
+    def gpu_quota(self, user: UserName) -> int | None:
+        """Return how many GPUs a user may have at once; None: as many as there are."""
+        return self.core.gpu_quota(user)
+
     def keeps(self) -> bool:
         """Say whether what lingers is never asked back."""
         return self.core.keeps
@@ -149,5 +153,5 @@ class HarvestCore:
             case LeaseRefused():
                 return desk.refused(effect.request, effect.why)
             case LeaseQueued():
-                return effect.request == desk.asking
+                return desk.asking.who(effect.request) is not None
         return False

@@ -16,14 +16,12 @@ from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import (
     GpusAwaited,
     GpusWanted,
-    LeaseAsked,
-    LeaseLingered,
     LeaseReleased,
     LeaseRenewed,
-    LeaseWithdrawn,
 )
+from replkernel_scheduler.harvest.asking import LEASE_S, Asking
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
-from replkernel_scheduler.harvest.leasing import Leasing, Pace, Place, problem
+from replkernel_scheduler.harvest.leasing import Leasing, Pace, problem
 from replkernel_scheduler.harvest.past import PastJobs
 from replkernel_scheduler.harvest.types import (
     HostJobs,
@@ -49,18 +47,13 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.types import (
     HostName,
-    KernelId,
     Lease,
     LeaseId,
-    LeaseRequest,
     RequestId,
     UserName,
 )
 
 LOOK_EVERY_S = 60.0
-LEASE_S = 86_400.0
-JOBS_REQUEST = "job."
-"""All requests of jobs begin so, and nobody else's may."""
 RESTED_S = 120.0
 """What has lingered for so long is asked back for a job that waits, where its owner's agents are known."""
 MISSED_MAX = 64
@@ -76,7 +69,7 @@ class Desk:
         self.looked_until: JobName | None = None
         """Where the last look stopped, if it did not come to the end."""
         self.jobs = Jobs()
-        self.asking: RequestId | None = None
+        self.asking = Asking(leasing, self.jobs)
         self.soon_at: float | None = None
         self.look_at: float | None = None
         self.renew_at: dict[LeaseId, float] = {}
@@ -85,7 +78,6 @@ class Desk:
         self.reach: dict[UserName, tuple[HostName, ...]] = {}
         """Where the jobs of an owner can be started, as far as that was told."""
         self.past = PastJobs()
-        self._asker: JobRecord | None = None
         self._giving = False
         self._bereft: dict[JobName, JobRecord] = {}
 
@@ -125,9 +117,9 @@ class Desk:
             self._is_off(job, now)
 
     def ended(self, event: JobEnded, now: float) -> None:
-        """Take note that a job is over."""
-        job = self._current(event.job, event.attempt)
-        if job is not None:
+        """Take note that a job is over, also one that was given up where it ran and waits since."""
+        job = self.jobs.by_name.get(event.job)
+        if job is not None and job.attempt == event.attempt:
             job.tells(event.epoch, event.loss)
             self._over(job, event.why, now, event.said)
 
@@ -181,19 +173,20 @@ class Desk:
 
     def granted(self, lease: Lease, now: float) -> bool:
         """Take note of a lease; say whether it is a job's."""
-        if lease.request == self.asking and self._asker is not None:
-            self.jobs.take(self._asker, lease, now)
+        asker = self.asking.who(lease.request)
+        if asker is not None:
+            self.jobs.take(asker, lease, now)
             self.renew_at[lease.lease] = now + LEASE_S / 2
-            self._tell(JobLeased(self._asker.spec.job, lease))
+            self._tell(JobLeased(asker.spec.job, lease))
             return True
         return lease.lease in self.jobs.of_lease
 
     def refused(self, request: RequestId, why: str) -> bool:
         """Keep why a job was refused GPUs; say whether it was one."""
-        if request != self.asking or self._asker is None:
-            return False
-        self._asker.refused = why
-        return True
+        asker = self.asking.who(request)
+        if asker is not None:
+            asker.refused = why
+        return asker is not None
 
     def lease_ended(self, lease: Lease, why: EndReason, now: float) -> bool:
         """Take note that GPUs are idle; say whether they were a job's."""
@@ -296,9 +289,8 @@ class Desk:
         spec = job.spec
         reach = self.reach.get(spec.owner)
         hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
-        place = self._best(job, 0, hosts)
-        job.refused = job.refused if place is not None else ""
-        if place is not None and self._ask(job, place, self._sizes(job, 0, place.gpus), now):
+        place = self.asking.best(job, 0, hosts)
+        if place is not None and self.asking.ask(job, place, self.asking.sizes(job, 0, place.gpus), now):
             self._is_off(job, now)
             return True
         if reach is not None and not job.refused and len(missed) < MISSED_MAX:
@@ -312,77 +304,22 @@ class Desk:
             return
         if job.host not in self.reach.get(job.spec.owner, (job.host,)):
             return
-        place = self._best(job, len(job.gpus), [job.host])
+        place = self.asking.best(job, len(job.gpus), [job.host])
         if place is None:
             return
         kind, left = job.spec.type, job.left_at(now)
         gains = [
             gpus
-            for gpus in self._sizes(job, len(job.gpus), place.gpus)
+            for gpus in self.asking.sizes(job, len(job.gpus), place.gpus)
             if SIDECAR.up_s + kind.run_s(left, gpus) < kind.run_s(left, len(job.gpus))
         ]
         if place.gpus not in gains:
             return
-        if place.gpus > job.held() and not self._ask(job, place, gains, now):
+        if place.gpus > job.held() and not self.asking.ask(job, place, gains, now):
             return
         if job.state == "running":
             job.pause(now)
             self._begin(job, ReshapeJob)
-
-    def _best(self, job: JobRecord, more_than: int, hosts: list[HostName]) -> Place | None:
-        """Return the host with the most idle GPUs, and the most that the job can use there."""
-        spec, held = job.spec, job.held()
-        best: tuple[int, HostName, str] | None = None
-        for host in hosts:
-            room = self._leasing.room(host, job.model or spec.gpu_model, spec.vram_gb)
-            if best is None or (room.gpus, host) > best[:2]:
-                best = (room.gpus, host, room.model)
-        if best is None:
-            return None
-        sizes = self._sizes(job, more_than, best[0] + held)
-        return Place(best[1], sizes[0], best[2]) if sizes else None
-
-    @staticmethod
-    def _sizes(job: JobRecord, more_than: int, most: int) -> list[int]:
-        """Return the numbers of GPUs that a job can run with, within these bounds, the largest first."""
-        return sorted([gpus for gpus in job.spec.type.iteration_s if more_than < gpus <= most], reverse=True)
-
-    def _ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:
-        """Ask for what is missing on a host, then for less, as long as that is refused."""
-        for gpus in sizes:
-            job.refused = ""
-            if gpus > job.held() and self._ask_for(job, place, gpus - job.held(), now):
-                return True
-            if not job.refused:
-                return False
-        return False
-
-    def _ask_for(self, job: JobRecord, place: Place, missing: int, now: float) -> bool:
-        """Ask for so many GPUs; take the wish back if they are not there after all."""
-        spec, feed = job.spec, self._leasing.feed
-        job.asked += 1
-        request, before = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}"), set(job.leases)
-        wish = LeaseRequest(
-            request,
-            KernelId(request),
-            missing,
-            LEASE_S,
-            (place.host,),
-            spec.owner,
-            place.model,
-            spec.vram_gb,
-            holder="job",
-        )
-        self.asking, self._asker = request, job
-        feed(LeaseAsked(wish), now)
-        granted = [lease for name, lease in job.leases.items() if name not in before]
-        if not granted:
-            feed(LeaseWithdrawn(request), now)
-        self.asking = self._asker = None
-        for lease in granted:
-            feed(LeaseLingered(lease.lease, lease.fence), now)
-        job.model = place.model if job.leases else ""
-        return len(job.leases) > len(before)
 
     def _is_off(self, job: JobRecord, now: float) -> None:
         """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from replkernel_scheduler.harvest.types import JobEnd, JobName, JobSpec, JobState, JobView, PastJob
-from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId
+from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId, UserName
 
 
 class JobRecord(msgspec.Struct):
@@ -137,6 +137,10 @@ class Jobs:
             del job.leases[lease.lease]
             job.back.pop(lease.lease, None)
         return job
+
+    def held_by(self, owner: UserName) -> int:
+        """Return how many GPUs the jobs of a user hold."""
+        return sum([job.held() for job in self.by_name.values() if job.spec.owner == owner])
 
     def waiting(self) -> list[JobRecord]:
         """Return who waits for GPUs, the first ones first."""

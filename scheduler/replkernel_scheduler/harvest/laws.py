@@ -21,7 +21,7 @@ def check(view: ClusterView, desk: Desk) -> None:
     _require(set(held) == set(desk.jobs.of_lease), "a lease is of a job that does not have it")
     _require(set(held) == set(desk.renew_at), "a job's lease is never renewed")
     _require(list(desk.renew_at.values()) == sorted(desk.renew_at.values()), "renewals are not in order")
-    _require(desk.asking is None, "a job still asks")
+    _require(not desk.asking.is_open, "a job still asks")
     for job in desk.jobs.by_name.values():
         _job(job, leases)
 

@@ -11,7 +11,7 @@ from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.jobs import Jobs
 from replkernel_scheduler.harvest.types import JobSpec
 from replkernel_scheduler.hosts import Room
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, UserName
 
 JOBS_MAX = 10_000
 SHAPES_MAX = 64
@@ -41,6 +41,10 @@ class Leasing(Protocol):
 
     def hosts(self) -> list[HostName]:
         """Return the hosts that are up."""
+        ...
+
+    def gpu_quota(self, user: UserName) -> int | None:
+        """Return how many GPUs a user may have at once; None: as many as there are."""
         ...
 
     def keeps(self) -> bool:

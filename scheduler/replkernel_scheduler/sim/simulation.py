@@ -102,8 +102,8 @@ class Simulation(Driver):
         )  # fmt: skip
         self._harvest: Harvest | None = None
         if way.harvests:
-            assert isinstance(made, SchedulerCore)
-            self.core = beside = HarvestCore(made)
+            assert isinstance(made, SchedulerCore | HarvestCore)
+            self.core = beside = HarvestCore(made) if isinstance(made, SchedulerCore) else made
             jobs = elastic_way_named("sidecar")
             self._harvest = Harvest(beside, agenda, self._feed, self.figures, jobs, plan.gpus_per_host)
         self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())

@@ -7,7 +7,7 @@ returns why not, an empty text if it may be.
 
 from __future__ import annotations
 
-from replkernel_scheduler.harvest.desk import JOBS_REQUEST
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST
 from replkernel_scheduler.types import UserName
 
 from replkernel_server.scheduling.identity import Identity

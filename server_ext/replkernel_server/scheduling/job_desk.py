@@ -39,6 +39,8 @@ IN_ITS_TIME_S = 60.0
 """A job that nobody waits for has so long to be saved and to end."""
 LEFT_EVERY_S = 20.0
 """What a job has left is journalled no more often."""
+ENDS = ("done", "failed")
+"""They count also of a job that was given up where it ran, and waits: nothing newer has begun."""
 TOLD_MAX = 10_000
 LEFT_S_MAX = 1e12
 """A guess that is longer, or that is no number, is none."""
@@ -177,13 +179,13 @@ class JobDesk:
         name = JobName(said.job)
         job = self._beside.desk.jobs.by_name.get(name)
         if job is None:
-            if said.what in ("done", "failed"):
+            if said.what in ENDS:
                 yield Feed(JobEnded(name, said.attempt), client)  # Its end was told before: see `answered`.
             return
         if job.spec.owner != line.user or job.host not in (None, line.host):
             yield Send(client, wire.StopJob(said.job, said.attempt, 0.0, False))
             return
-        if said.attempt != job.attempt or job.state == "waiting":
+        if said.attempt != job.attempt or (job.state == "waiting" and said.what not in ENDS):
             return
         told = self._note(job, said, now)
         event = self._event(job, said, told, now)

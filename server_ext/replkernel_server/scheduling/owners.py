@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
-from replkernel_scheduler.harvest.desk import JOBS_REQUEST
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST
 from replkernel_scheduler.harvest.types import HarvestEffect, JobLeased, JobLeaseEnded
 from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, RequestId, UserName
 from replkernel_scheduler.view import ClusterView

@@ -145,6 +145,8 @@ def test_a_command_learns_how_many_gpus_it_has() -> None:
     assert command_with(("torchrun", "--nproc-per-node=gpu", "t.py"), 2)[1] == "--nproc-per-node=2"
     module = ("python", "-m", "torch.distributed.run", "t.py")
     assert command_with(module, 3) == [*module[:3], "--nproc-per-node=3", "t.py"]
+    behind = ("env", "PYTHONPATH=/work", "python", "-m", "torch.distributed.run", "t.py")
+    assert command_with(behind, 4) == [*behind[:5], "--nproc-per-node=4", "t.py"]
     assert command_with(("python", "torchrun.py"), 2) == ["python", "torchrun.py"]
 
 

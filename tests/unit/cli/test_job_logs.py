@@ -38,7 +38,7 @@ class Moved:
 def test_a_log_is_followed_from_host_to_host_and_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(jobs, "_asked", Moved().answer)
+    monkeypatch.setattr(jobs, "asked", Moved().answer)
     monkeypatch.setattr(jobs, "FOLLOW_S", 0.0)
     assert jobs._logs("j", follow=True) == 0
     assert capsys.readouterr().out == "one two three four five\n"

@@ -50,6 +50,8 @@ def metadata(**own: Any) -> bytes:
         (NOTHING, "%%gpu --help\nx", DEFAULT, None),
         (NOTHING, "%gpu 2\n\n# later\n%gpu status", DEFAULT, None),
         (NOTHING, "%replkernel status", DEFAULT, None),
+        (NOTHING, "%job list", DEFAULT, None),
+        (NOTHING, "# trains beside\n%%job --gpus 2\nimport torch\ntorch.ones(1)", DEFAULT, None),
         (NOTHING, "%%gpu?", DEFAULT, None),
         (NOTHING, "", DEFAULT, None),
         (NOTHING, "%gpu status\nx = 1", DEFAULT, DEFAULT),

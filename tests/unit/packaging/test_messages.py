@@ -32,6 +32,8 @@ NOT_FOR_PEOPLE = {
     "replkernel/kernel/magics.py": "answers of magics, read where they were typed",
     "replkernel/kernel/history_magics.py": "answers of magics, read where they were typed",
     "replkernel/kernel/gpu_magics.py": "answers of magics, read where they were typed",
+    "replkernel/kernel/job_magics.py": "answers of magics, read where they were typed",
+    "replkernel/jobs/submitting.py": "a command's own answer, read where it was typed",
     "replkernel/router/core/gpu_answers.py": "answers of magics, read where they were typed",
     "replkernel/router/io/kernelinfo.py": "the banner",
     "replkernel/router/core/mid_cell.py": "what a cell's own line says",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf, nan
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 import pytest
@@ -290,6 +290,25 @@ def test_a_job_whose_agent_never_comes_back_goes_on_elsewhere() -> None:
     assert room.started(room.line("b")) == [("j", 2, 1)]
     late = room.line("a", ALICE, ("j", 1))
     assert [said for said in room.heard[late] if isinstance(said, wire.StopJob)]
+
+
+@pytest.mark.parametrize("end", ["done", "failed"])
+def test_a_job_that_ended_while_its_agent_was_given_up_is_over_when_that_says_so(
+    end: Literal["done", "failed"],
+) -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(line), room.now))
+    room.beats(agent, 310)
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    back = room.join("jobs", "a", ALICE)
+    room.say(back, wire.JobSaid("j", 1, end, "it has ended", 9.0), wire.JobsHere())
+    assert room.job("j") is None and room.started(back) == [], "it is not begun again"
+    assert wire.JobGone("j") in room.heard[back]
+    (past,) = room.beside.desk.past
+    assert (past.why, past.said, past.epoch) == (end, "it has ended", 9.0)
 
 
 def test_an_agent_that_is_back_in_time_has_its_job() -> None:

@@ -373,8 +373,13 @@ def test_a_job_that_is_refused_what_idles_asks_for_less_and_keeps_the_reason(wor
     world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=2)))
     world.submit("train", 1, 2, 4)
     assert len(world.processes[JobName("train")].gpus) == 2
-    world.submit("large", 2)
-    assert world.job("large").held == 2
+    world.submit("more", 1)
+    record = world.core.desk.jobs.by_name[JobName("more")]
+    assert (record.state, "is 2 GPUs at once; other jobs have 2" in record.refused) == ("waiting", True)
+    world.runs("train")
+    world.ended("train")
+    world.until(world.now + LOOK_EVERY_S)
+    assert world.job("more").held == 1
     world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=0)))
     world.host("b", 2)
     world.submit("none", 1)

@@ -1,0 +1,204 @@
+"""`%%job`: the cell's text becomes a job's program, which runs beside notebooks. `%job` looks after jobs.
+
+Law: the cell returns as soon as the job is taken in. A job is a program of its own, so it has none of the
+notebook's variables: what it would miss, or could not read, is named before anything is submitted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import symtable
+import sys
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+
+from replkernel.errors import ReplkernelError
+from replkernel.launch.module_command import module_command
+from replkernel.leasing.request import asks_for_help
+
+HELP = """\
+%%job --gpus 1,2,4 --name resnet    at the top of a cell: its text runs as a job, on as many of 1, 2 or 4 GPUs
+                     as notebooks leave idle. The cell returns at once, and says how the job is called
+%%job --epochs 90    with the number of epochs, for a guess of its end (--gpu-model H100, --vram-gb 40)
+%%job --gpus 1,2,4 -- torchrun      another program than Python runs the text: the file's name follows it
+%job list            your jobs;  %job show JOB, %job logs [-f] JOB, %job stop JOB, %job hold JOB,
+                     %job resume JOB
+%job --help          this text
+
+The text is a program of its own, run with this notebook's Python in its working directory. It does not see
+the notebook's variables: define them in the cell, or save them to a file and load that. Magics and `!` are
+no Python, so leave them out. The file is kept as replkernel-jobs/JOB/cell.py, beside the job's checkpoint.
+It is started anew whenever its GPUs change: docs/use/jobs.md says how it saves and goes on."""
+VERBS = ("list", "show", "logs", "stop", "hold", "resume")
+NOTEBOOKS_ALONE = frozenset(("display", "get_ipython"))
+CELL_BYTES_MAX = 1024 * 1024
+NAMED_MAX = 5
+BAD = "`%job --help` lists what can be said."
+
+
+@magics_class
+class JobMagics(Magics):
+    """The line and cell magic of one kernel process."""
+
+    @line_cell_magic
+    def job(self, line: str, cell: str | None = None) -> None:
+        """Run this cell's text as a job on idle GPUs; ``%job --help`` lists what can be said."""
+        if asks_for_help(line.partition(" -- ")[0]) or (cell is None and not line.strip()):
+            print(HELP)
+        elif cell is None:
+            self._look(line)
+        else:
+            self._submit(line, cell)
+
+    def _submit(self, line: str, cell: str) -> None:
+        from replkernel.cli.jobs import wanted_by
+        from replkernel.jobs.submitting import new_name, submit
+        from replkernel.jobs.words import checkpoint_of
+
+        said, separator, behind = f" {line} ".partition(" -- ")
+        wanted = wanted_by(_options(said))
+        program = shlex.split(behind) if separator else [sys.executable]
+        if not program:
+            raise UsageError(f"%%job: name the program behind --. {BAD}")
+        if not separator:
+            self._check(cell)
+        directory = os.getcwd()
+        try:
+            name = new_name(wanted, "cell")
+            file = checkpoint_of(directory, name).with_name("cell.py")
+            command = _command(program, str(file), directory)
+            with _saved(file, f"# %%job {line.strip()}\n{cell}"), ThreadPoolExecutor(1) as apart:
+                # Here an event loop runs already.
+                apart.submit(submit, name, command, directory, wanted, os.environ).result()
+        except (ReplkernelError, OSError) as error:
+            raise UsageError(f"%%job: {error}") from None
+        print(
+            f"Job {name} is submitted. `%job logs -f {name}` follows what it writes; `%job list` shows all."
+        )
+
+    def _check(self, cell: str) -> None:
+        """Raise UsageError for a cell that is no program, or uses what only this notebook has."""
+        try:
+            compile(cell, "<job>", "exec", dont_inherit=True)
+        except SyntaxError as error:
+            raise UsageError(
+                f"%%job: line {(error.lineno or 0) + 1} of the cell is no plain Python ({error.msg}). A job "
+                "is a program of its own: leave out magics, `!` and `await` outside of functions."
+            ) from None
+        shell: Any = self.shell
+        missing = sorted(names_from_outside(cell, shell.user_ns))
+        if missing:
+            more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+            raise UsageError(
+                f"%%job: the cell uses {', '.join(missing[:NAMED_MAX])}{more}, which this notebook alone "
+                "has. A job sees none of its variables: define or import them in the cell, or load a file."
+            )
+
+    def _look(self, line: str) -> None:
+        """Have `replkernel job` do the rest, and show what it says as it comes."""
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"%job cannot be read ({error}). {BAD}") from None
+        if words[0] not in VERBS:
+            raise UsageError(f"%job {words[0]}: unknown. {BAD}")
+        command = module_command("replkernel.cli", "job", *words)
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as asked:
+            try:
+                for said in asked.stdout or ():
+                    print(said, end="", flush=True)
+            finally:
+                asked.terminate()
+
+
+def _options(said: str) -> argparse.Namespace:
+    from replkernel.cli.job_verbs import add_options
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(f"%%job: {message}. {BAD}")
+
+    parser = Parser("%%job", add_help=False, allow_abbrev=False)
+    add_options(parser)
+    try:
+        return parser.parse_args(shlex.split(said, comments=True))
+    except ValueError as error:
+        raise UsageError(f"%%job cannot be read ({error}). {BAD}") from None
+
+
+@contextlib.contextmanager
+def _saved(file: Path, text: str) -> Iterator[None]:
+    """Keep the cell beside the job's checkpoint, with the notebook's line numbers; not if it is refused."""
+    from replkernel.hosts.own_file import replace_own
+
+    data = text.encode()
+    if len(data) > CELL_BYTES_MAX:
+        raise ReplkernelError("The cell is longer than 1 MiB: put what it needs into a file.")
+    file.parent.parent.mkdir(mode=0o700, exist_ok=True)
+    file.parent.mkdir(mode=0o700)
+    try:
+        replace_own(file, data, lasting=True)
+        yield
+    except BaseException:
+        file.unlink(missing_ok=True)
+        file.parent.rmdir()
+        raise
+
+
+def _command(program: list[str], file: str, directory: str) -> tuple[str, ...]:
+    """Return what runs the file, with the modules that this notebook's cells find."""
+    found, env = shutil.which(program[0]), shutil.which("env")
+    if found is None or env is None:
+        raise ReplkernelError(f"There is no program {program[0]!r} here: name one that can be run.")
+    paths = [directory, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return (env, f"PYTHONPATH={os.pathsep.join(paths)}", os.path.abspath(found), *program[1:], file)
+
+
+def names_from_outside(source: str, known: Collection[str]) -> set[str]:
+    """Return which names that a program uses, and does not define, only the notebook knows."""
+    table = symtable.symtable(source, "<job>", "exec")
+    bound = {name for name, defined, _ in _symbols(table) if defined}
+    used = {name for name, _, referenced in _symbols(table) if referenced}
+    if "import *" in source:
+        return set()
+    plain = set(dir(builtins)) - NOTEBOOKS_ALONE
+    outside = {name for name in used - bound - plain if name in known or name in NOTEBOOKS_ALONE}
+    return {name for name in outside if not name.startswith("__")}
+
+
+def _symbols(table: symtable.SymbolTable) -> Iterator[tuple[str, bool, bool]]:
+    """Yield a module's global names, wherever they stand in it: whether each is defined there, and used."""
+    top = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if top or symbol.is_global():
+            defined = symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+            yield symbol.get_name(), defined, symbol.is_referenced()
+    for child in table.get_children():
+        yield from _symbols(child)
+
+
+def complete_job(shell: Any, event: Any) -> list[str]:
+    """Return the words that can follow `%job` or `%%job`."""
+    cell = event.line.lstrip().startswith("%%")
+    options = ("--gpus", "--name", "--epochs", "--gpu-model", "--vram-gb", "--help")
+    return [word for word in (options if cell else (*VERBS, "--help")) if word.startswith(event.symbol)]
+
+
+def add_job_magics(shell: Any) -> None:
+    """Make `%job` and `%%job` known to the shell."""
+    shell.register_magics(JobMagics(shell=shell))
+    for name in ("%job", "%%job"):
+        shell.set_hook("complete_command", complete_job, str_key=name)

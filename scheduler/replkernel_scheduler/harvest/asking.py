@@ -1,0 +1,101 @@
+"""How jobs ask for GPUs: which host, how many, and less where that is refused.
+
+Law: a job asks only for what is idle and nobody who waits has a claim on, and takes its wish back if it is
+not there after all. The GPUs of a user's jobs together stay within his `gpu_quota`.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.events import LeaseAsked, LeaseLingered, LeaseWithdrawn
+from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
+from replkernel_scheduler.harvest.leasing import Leasing, Place
+from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
+
+LEASE_S = 86_400.0
+JOBS_REQUEST = "job."
+"""All requests of jobs begin so, and nobody else's may."""
+
+
+class Asking:
+    """Asks for all jobs, one at a time."""
+
+    def __init__(self, leasing: Leasing, jobs: Jobs) -> None:
+        """Begin with nobody who asks."""
+        self._leasing, self._jobs = leasing, jobs
+        self._request: RequestId | None = None
+        self._asker: JobRecord | None = None
+
+    def who(self, request: RequestId) -> JobRecord | None:
+        """Return the job that asks by this request now."""
+        return self._asker if request == self._request else None
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether a job asks now."""
+        return self._request is not None
+
+    def best(self, job: JobRecord, more_than: int, hosts: list[HostName]) -> Place | None:
+        """Return the host with the most idle GPUs, and the most that the job can use there."""
+        spec, held = job.spec, job.held()
+        job.refused = ""
+        best: tuple[int, HostName, str] | None = None
+        for host in hosts:
+            room = self._leasing.room(host, job.model or spec.gpu_model, spec.vram_gb)
+            if best is None or (room.gpus, host) > best[:2]:
+                best = (room.gpus, host, room.model)
+        if best is None:
+            return None
+        sizes = self.sizes(job, more_than, best[0] + held)
+        return Place(best[1], sizes[0], best[2]) if sizes else None
+
+    def sizes(self, job: JobRecord, more_than: int, most: int) -> list[int]:
+        """Return the numbers of GPUs that a job may run with, within these bounds, the largest first."""
+        fit = [gpus for gpus in job.spec.type.iteration_s if more_than < gpus <= most]
+        quota = self._leasing.gpu_quota(job.spec.owner)
+        if fit and quota is not None:
+            others = self._jobs.held_by(job.spec.owner) - job.held()
+            within = [gpus for gpus in fit if others + gpus <= quota]
+            if not within:
+                job.refused = (
+                    f"The quota gpu_quota of {job.spec.owner or 'this user'} is {quota} GPUs at once; "
+                    f"other jobs have {others}, {min(fit)} are wanted."
+                )
+            fit = within
+        return sorted(fit, reverse=True)
+
+    def ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:
+        """Ask for what is missing on a host, then for less, as long as that is refused."""
+        for gpus in sizes:
+            job.refused = ""
+            if gpus > job.held() and self._ask_for(job, place, gpus - job.held(), now):
+                return True
+            if not job.refused:
+                return False
+        return False
+
+    def _ask_for(self, job: JobRecord, place: Place, missing: int, now: float) -> bool:
+        """Ask for so many GPUs; take the wish back if they are not there after all."""
+        spec, feed = job.spec, self._leasing.feed
+        job.asked += 1
+        request, before = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}"), set(job.leases)
+        wish = LeaseRequest(
+            request,
+            KernelId(request),
+            missing,
+            LEASE_S,
+            (place.host,),
+            spec.owner,
+            place.model,
+            spec.vram_gb,
+            holder="job",
+        )
+        self._request, self._asker = request, job
+        feed(LeaseAsked(wish), now)
+        granted = [lease for name, lease in job.leases.items() if name not in before]
+        if not granted:
+            feed(LeaseWithdrawn(request), now)
+        self._request = self._asker = None
+        for lease in granted:
+            feed(LeaseLingered(lease.lease, lease.fence), now)
+        job.model = place.model if job.leases else ""
+        return len(job.leases) > len(before)

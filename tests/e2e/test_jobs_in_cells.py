@@ -1,0 +1,87 @@
+"""`%%job` in a notebook: the cell returns at once, its text runs as a job, also after a move."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_moves import Agents
+from tests.support.group import standing
+from tests.support.live import Live, eventually, kernel
+from tests.support.scheduler_service import Service, serving
+
+pytestmark = pytest.mark.timeout(240)
+
+HOSTS = ("h1", "h2", "h3")
+TRAINING = """\
+%%job --gpus 1,2 --epochs 2 --name {name}
+import os
+from replkernel import job
+import beside_the_notebook
+for epoch in range(2):
+    job.progress(epoch + 1, 0.5)
+print("trained", beside_the_notebook.WORD, job.gpus, os.getcwd())
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def agents(service: Service) -> Iterator[Agents]:
+    made = Agents(service)
+    for host in HOSTS:
+        made.run(host, 2)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def live(tmp_path: Path, agents: Agents) -> Iterator[Live]:
+    (tmp_path / "beside_the_notebook.py").write_text("WORD = 'well'\n")
+    with kernel(tmp_path, REPLKERNEL_HOSTS=",".join(HOSTS), REPLKERNEL_HOST_LOST_S="3") as running:
+        assert running.value("model = [1]; print(model)") == "[1]"
+        eventually(lambda: set(standing().values()) == set(HOSTS), "three replicas")
+        yield running
+
+
+def submitted(live: Live, name: str) -> str:
+    told = live.value(TRAINING.format(name=name))
+    found = re.search(r"Job (\S+) is submitted", told)
+    assert found is not None and found[1].startswith(f"{name}-"), told
+    return found[1]
+
+
+def done(service: Service, name: str) -> dict[str, Any]:
+    def over() -> dict[str, Any] | None:
+        told: dict[str, Any] = service.rest.get(f"jobs/{name}")[1] or {}
+        return told if told.get("state") in ("done", "failed", "stopped") else None
+
+    return eventually(over, f"the end of {name}", within_s=60.0)
+
+
+def test_a_cell_is_a_job_also_where_another_host_runs_the_notebook(
+    live: Live, service: Service, tmp_path: Path
+) -> None:
+    refused = live.run("%%job\nprint(model)")
+    assert "model, which this notebook alone has" in refused.error + refused.err
+    first = submitted(live, "first")
+    told = done(service, first)
+    assert told["state"] == "done", told
+    assert live.value(f"%job logs {first}") == f"trained well 2 {tmp_path}"
+    assert first in live.value("%job list")
+    at = live.run("print('where')").said["host"]
+    assert "ExecutorLost" in live.run("import os; os.kill(os.getpid(), 9)").error
+    moved = live.run("print(model)")
+    assert moved.out == "[1]\n" and moved.said["host"] != at
+    second = submitted(live, "second")
+    told = done(service, second)
+    assert told["state"] == "done", told
+    assert live.value(f"%job logs {second}") == f"trained well 2 {tmp_path}"

@@ -1,0 +1,275 @@
+"""A day of jobs beside notebooks is decided by the service as by the simulator.
+
+The simulator plays a drawn day. Then the service lives through it: its driver, journal, desks and own timers,
+on a loop whose time jumps. Notebooks do what they did in the simulation, at the same times; agents hear of
+jobs by the wire's messages alone, and answer after the same costs. Both lists of decisions are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from replkernel_scheduler.effects import LeaseEnded, LeaseGranted
+from replkernel_scheduler.elastic.types import SIDECAR
+from replkernel_scheduler.events import TimeReached
+from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.leasing import LIVE
+from replkernel_scheduler.harvest.types import (
+    HarvestEffect,
+    HarvestEvent,
+    JobEnded,
+    JobHosts,
+    JobOver,
+    JobRuns,
+    JobsDue,
+    JobSpec,
+    JobStopped,
+    JobSubmitted,
+    ReshapeJob,
+    StartJob,
+    StopJob,
+)
+from replkernel_scheduler.sim.harvest import SAVES_S
+from replkernel_scheduler.sim.plan import Plan, settings_for
+from replkernel_scheduler.sim.records import Cell, Job, Record, Session, order
+from replkernel_scheduler.sim.simulation import Simulation, core_for
+from replkernel_scheduler.sim.way import way_named
+from replkernel_scheduler.types import HostName, UserName
+from replkernel_server.driver import SchedulerDriver
+from replkernel_server.scheduling.channel import Channel
+from replkernel_server.scheduling.desk import DeskTimes
+from replkernel_server.scheduling.desk_words import JobCame
+from replkernel_server.scheduling.identity import Identity
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.journal_tables import Head
+from replkernel_server.scheduling.recovery import Recovered, make_beside
+
+from replkernel.leasing import wire
+from tests.support.beside_day import Decided, journal_of
+from tests.support.played_time import PlayedClock, PlayedTime
+
+DAY_S = 86_400.0
+PLAN = Plan(hosts=3, gpus_per_host=4, seed=5)
+WAY = msgspec.structs.replace(way_named("harvest"), lingers=True)
+USERS = (UserName("ann"), UserName("bob"))
+OF_JOBS = (JobSubmitted, JobRuns, JobStopped, JobEnded, JobHosts, JobsDue, TimeReached)
+"""What the service makes of what it is told, or by its own timers."""
+
+
+class Decision(NamedTuple):
+    """One decision: when, which, about whom, where, with which GPUs."""
+
+    at: float
+    what: str
+    whose: str
+    host: str
+    gpus: tuple[str, ...]
+
+
+def decisions(decided: list[Decided]) -> list[Decision]:
+    """Return what was decided about jobs, and which cells were leased which GPUs."""
+    found: list[Decision] = []
+    for at, _, effects in decided:
+        for effect in effects:
+            match effect:
+                case StartJob(spec, attempt, host, gpus):
+                    found.append(Decision(at, "start", f"{spec.job} {attempt}", host, gpus))
+                case ReshapeJob(job, attempt, host, gpus):
+                    found.append(Decision(at, "reshape", f"{job} {attempt}", host, gpus))
+                case StopJob(job, attempt, host, _, why):
+                    found.append(Decision(at, f"stop: {why}", f"{job} {attempt}", host, ()))
+                case JobOver(job, why):
+                    found.append(Decision(at, why, job, "", ()))
+                case LeaseGranted(lease):
+                    found.append(Decision(at, "lease", lease.request, lease.host, lease.gpus))
+                case LeaseEnded(lease, why):
+                    found.append(Decision(at, f"lease over: {why}", lease.request, lease.host, lease.gpus))
+    return found
+
+
+def drawn(seed: int) -> list[Record]:
+    """Return a day of notebooks and jobs; nothing happens at a full second, so nothing at once by chance."""
+    dice = Random(seed)
+    records: list[Record] = []
+    for number in range(10):
+        begins = dice.uniform(0.0, 0.4 * DAY_S)
+        ends = dice.uniform(begins + 3600.0, DAY_S)
+        gpus = dice.choice((1, 1, 2, 4))
+        records.append(Session(f"note{number}", begins, ends, gpus, dice.choice(USERS)))
+        at = begins + dice.uniform(60.0, 600.0)
+        while at < ends:
+            lasts_s = dice.uniform(20.0, 900.0)
+            records.append(Cell(f"note{number}", at, lasts_s, gpus))
+            at += lasts_s + dice.expovariate(1 / 1500.0)
+    for number in range(14):
+        seconds = dice.uniform(1800.0, 12_000.0)
+        speeds = ((1, 4.0 * seconds), (2, 2.2 * seconds), (4, 1.25 * seconds))
+        at = dice.uniform(0.0, 0.7 * DAY_S)
+        records.append(Job(f"train{number}", at, seconds, 2, user=dice.choice(USERS), seconds_with=speeds))
+    return sorted(records, key=order)
+
+
+class Told(HarvestCore):
+    """The simulator's core with the service's pace, which hears where jobs can start; it remembers all."""
+
+    def __init__(self) -> None:
+        super().__init__(core_for(WAY, PLAN), LIVE)
+        self.decided: list[Decided] = []
+
+    def handle(self, event: HarvestEvent, now: float) -> list[HarvestEffect]:
+        if isinstance(event, JobSubmitted):
+            self.handle(JobHosts(event.spec.owner, tuple(sorted(self.hosts()))), now)
+        effects = super().handle(event, now)
+        self.decided.append(Decided(now, event, effects))
+        return effects
+
+
+def simulated(records: list[Record]) -> list[Decided]:
+    """Play the day in the simulator."""
+    core = Told()
+    Simulation(records, 0.0, WAY, PLAN, core=core).run()
+    return core.decided
+
+
+class Training:
+    """A job on an agent: what it has left, and what was put down before something changed."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        assert spec.samples is not None
+        self.spec, self.left, self.began = spec, spec.samples, False
+        self.gpus, self.since, self.version = 0, 0.0, 0
+        self.trains = False
+
+    def halt(self, now: float) -> None:
+        """Train no more; what was done is saved."""
+        self.version += 1
+        if self.trains:
+            self.left = max(0.0, self.left - (now - self.since) * self.spec.type.rate(self.gpus))
+        self.trains = False
+
+
+class PlayedAgent:
+    """The agent of a user on a host: it is told by the wire's messages, and answers after SideCar's costs."""
+
+    def __init__(self, service: PlayedService, user: UserName, host: HostName) -> None:
+        self._service, self.user, self.host = service, user, host
+        self._client = service.channel.connected(self)
+
+    async def join(self) -> None:
+        """Say hello."""
+        assert self._client is not None
+        hello = wire.Hello(wire.WIRE_VERSION, "jobs", self.host)  # type: ignore[arg-type]
+        await self._service.channel.joined(self._client, hello, Identity(self.user, admin=True))
+        await self._service.channel.said(self._client, wire.JobsHere())
+
+    def refuse(self, why: str) -> None:
+        """Hear that the scheduler ends."""
+
+    def post(self, message: wire.FromScheduler) -> None:
+        """Hear what is to be done."""
+        loop = self._service.loop
+        match message:
+            case wire.StartJob(job, attempt, gpus):
+                training = self._service.trainings[job]
+                training.halt(loop.time())
+                training.gpus = len(gpus)
+                takes_s = SIDECAR.process_start_s if training.began else SIDECAR.start_s
+                loop.call_later(takes_s, self._trains, training, attempt, training.version)
+            case wire.StopJob(job, attempt, _, saves):
+                assert saves
+                self._service.trainings[job].halt(loop.time())
+                loop.call_later(SAVES_S, self._say, wire.JobSaid(job, attempt, "stopped"))
+
+    def _trains(self, training: Training, attempt: int, version: int) -> None:
+        if version != training.version:
+            return
+        loop, spec = self._service.loop, training.spec
+        training.trains = training.began = True
+        training.since = loop.time()
+        takes_s = spec.type.run_s(training.left, training.gpus)
+        loop.call_later(takes_s, self._over, training, attempt, version)
+        self._say(wire.JobSaid(spec.job, attempt, "runs"))
+
+    def _over(self, training: Training, attempt: int, version: int) -> None:
+        if version == training.version:
+            training.halt(self._service.loop.time())
+            self._say(wire.JobSaid(training.spec.job, attempt, "done"))
+
+    def _say(self, message: wire.FromClient) -> None:
+        assert self._client is not None
+        self._service.awaits(self._service.channel.said(self._client, message))
+
+
+class PlayedService:
+    """The service on a loop whose time jumps."""
+
+    def __init__(self, loop: PlayedTime, path: Path) -> None:
+        self.loop = loop
+        head = Head(PLAN.seed, 0, {"set": "notebook"}, settings_for(PLAN, WAY))
+        self.journal = Journal(JournalPlace(f"sqlite:///{path}"))
+        self.journal.begin(head)
+        dice = Random(f"core {PLAN.seed}")
+        recovered = Recovered(make_beside(head, dice), dice)
+        self.driver = SchedulerDriver(recovered, self.journal, PlayedClock(loop))
+        self.channel = Channel(self.driver, DeskTimes())
+        self.trainings: dict[str, Training] = {}
+        self._tasks: list[Awaitable[Any]] = []
+
+    def awaits(self, what: Awaitable[Any]) -> None:
+        """Have something done."""
+        self._tasks.append(self.loop.create_task(what))  # type: ignore[arg-type]
+
+    async def live(self, told: list[Decided]) -> None:
+        """Live through what notebooks did and who submitted what."""
+        for user in USERS:
+            for number in range(PLAN.hosts):
+                await PlayedAgent(self, user, HostName(f"host-{number:04}")).join()
+        heard = [each for each in told if not isinstance(each.event, OF_JOBS[1:])]
+        for at, events in groupby(heard, key=lambda each: each.at):
+            self.loop.call_at(at, partial(self._happens, [each.event for each in events]))
+        last = self.loop.create_future()
+        self.loop.call_at(told[-1].at + 60.0, last.set_result, None)
+        await last
+        for task in self._tasks:
+            await task
+        await self.channel.close()
+        await self.driver.close()
+
+    def _happens(self, events: list[HarvestEvent]) -> None:
+        for event in events:
+            if isinstance(event, JobSubmitted):
+                self.trainings[event.spec.job] = Training(event.spec)
+                assert self.channel.desk.jobs is not None
+                self.awaits(self.driver.submit(self.channel.desk.jobs.before(event.spec.owner)))
+                self.awaits(self.channel.happened(JobCame(event.spec.owner)))
+            self.awaits(self.driver.submit(event))
+
+
+def lived(told: list[Decided], path: Path) -> list[Decided]:
+    """Let the service live through the day; return what its journal says."""
+    loop = PlayedTime()
+    try:
+        loop.run_until_complete(PlayedService(loop, path).live(told))
+    finally:
+        loop.close()
+    return journal_of(path)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_service_decides_about_a_day_of_jobs_as_the_simulator_does(seed: int, tmp_path: Path) -> None:
+    told = simulated(drawn(seed))
+    expected, found = decisions(told), decisions(lived(told, tmp_path / "journal.sqlite"))
+    whats = [decision.what for decision in expected]
+    print({what: whats.count(what) for what in sorted(set(whats))})
+    assert [decision[1:] for decision in found] == [decision[1:] for decision in expected]
+    assert max(abs(one.at - other.at) for one, other in zip(found, expected, strict=True)) < 0.1
+    assert whats.count("done") == 14, "every job came to its end"
+    assert {"start", "reshape", "stop: wanted back", "lease"} <= set(whats)
