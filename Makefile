@@ -197,7 +197,11 @@ audit: .venv/upkeep ## known vulnerabilities of the lock and of the lab extensio
 compiled: $(STAMP) ## the scheduler's core compiled by mypyc, into build/compiled (needs a C compiler; about two minutes)
 	$(BIN)/python scheduler/compiled.py build/compiled
 
-dist: $(STAMP) ## build wheel and sdist into dist/ (needs node)
+.venv/build: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --quiet "build>=1.2"
+	touch $@
+
+dist: .venv/build ## build wheel and sdist into dist/ (needs node)
 	rm -rf dist
 	$(BIN)/python -m build
 

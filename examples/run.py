@@ -28,8 +28,16 @@ ROUTER_S = 10.0
 """How long a router may take to end."""
 
 TOUR = ("demo.ipynb", "rival.ipynb")
+NOTEBOOKS = (*TOUR, "plain_python.ipynb")
+"""What runs with the packages that the tour installs."""
 ASKS_NOTHING = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
 """What JupyterLab is set to: nobody is asked at the first start whether to fetch news of Jupyter."""
+OWN_PLACES = {
+    "JUPYTERLAB_SETTINGS_DIR": "user-settings",
+    "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    "IPYTHONDIR": "ipython",
+}
+"""Where JupyterLab and IPython keep what a user chooses: your own are left alone."""
 NOT_OURS = ("REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_HOSTS")
 """Settings that lead to a cluster that is there already."""
 
@@ -37,27 +45,34 @@ NOT_OURS = ("REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_HOSTS")
 def environment(data: Path, gpus: int) -> dict[str, str]:
     """Return the environment of everything that is started."""
     env = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
-    return env | {"JUPYTER_DATA_DIR": str(data), "REPLKERNEL_FAKE_GPUS": str(gpus)}
+    own = {name: str(data / place) for name, place in OWN_PLACES.items()}
+    return env | own | {"JUPYTER_DATA_DIR": str(data), "REPLKERNEL_FAKE_GPUS": str(gpus)}
 
 
 def lay_out(home: Path) -> None:
-    """Copy the notebooks, unless there are newer ones; the pages that they link to are beside."""
+    """Copy the notebooks, unless there are newer ones, and the pages that they link to.
+
+    Nothing is linked: who packs this checkout would follow a link, and take the pages for packed already.
+    """
     copies = home / "examples"
     copies.mkdir(parents=True, exist_ok=True)
-    for source in (ROOT / "examples").glob("*.ipynb"):
-        copy = copies / source.name
+    for name in NOTEBOOKS:
+        source, copy = ROOT / "examples" / name, copies / name
         if not copy.exists() or copy.stat().st_mtime < source.stat().st_mtime:
             shutil.copyfile(source, copy)
     pages = home / "docs"
-    if not pages.is_symlink():
-        pages.symlink_to(ROOT / "docs")
+    if pages.is_symlink():
+        pages.unlink()
+    shutil.copytree(ROOT / "docs", pages, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def trust(home: Path, env: dict[str, str]) -> None:
     """Sign the tour's notebooks: JupyterLab asks before a button of an unsigned one does anything."""
     command = [sys.executable, "-m", "nbformat.sign"]
     command += [str(home / "examples" / name) for name in TOUR]
-    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"The tour's notebooks could not be signed:\n{done.stderr}")
 
 
 def options_of_lab(data: Path) -> list[str]:

@@ -6,11 +6,14 @@ The packages are pip's here, under their conda names: where there is conda, Bind
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tarfile
+import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +83,27 @@ def run(command: list[str], place: Path, env: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
+def first_page(place: Path, env: dict[str, str]) -> str:
+    """Start JupyterLab as Binder does; return where it sends who opens it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [f"--port={port}", "--no-browser", "--IdentityProvider.token=", "--allow-root"]
+    command = ["bash", "binder/start", "jupyter", "lab", *options]
+    lab = subprocess.Popen(command, cwd=place, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError):
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                connection.request("GET", "/")
+                return connection.getresponse().getheader("Location", "")
+            time.sleep(0.2)
+        return ""
+    finally:
+        lab.terminate()
+        lab.wait(60)
+
+
 def test_binder_builds_its_environment_and_the_tour_runs_in_it(tmp_path: Path) -> None:
     place = checkout(tmp_path)
     with built(place, tmp_path / "environment") as env:
@@ -88,3 +112,4 @@ def test_binder_builds_its_environment_and_the_tour_runs_in_it(tmp_path: Path) -
         said = run(["jupyter", "labextension", "list"], place, env)
         assert "OK" in next(line for line in said.splitlines() if "@replkernel/labextension" in line)
         run(["bash", "binder/start", "jupyter", "execute", "--kernel_name=replkernel", DEMO], place, env)
+        assert first_page(place, env) == f"/lab/tree/{DEMO}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
@@ -70,6 +72,27 @@ def directory(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture
 def installed(directory: Path) -> Installation:
     return Installation(directory)
+
+
+def test_the_sdist_has_the_pages_and_no_leftovers(distribution: Path) -> None:
+    if distribution.suffix == ".whl":
+        pytest.skip("pages are in the sdist")
+    with tarfile.open(distribution) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert {"docs/use/tutorial.md", "examples/demo.ipynb", "LICENSE"} <= names
+    assert not [
+        name for name in names if name.endswith(".orig") or name.startswith(("build/", "node_modules/"))
+    ]
+
+
+def test_what_the_package_says_of_itself_links_to_the_repository(
+    installed: Installation, directory: Path
+) -> None:
+    (about,) = directory.glob("lib/python*/site-packages/replkernel-*.dist-info/METADATA")
+    links = re.findall(r"\]\(([^)]*)\)|src(?:set)?=\"([^\"]*)\"", about.read_text())
+    targets = [link or picture for link, picture in links]
+    assert len(targets) > 40
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 
 
 def test_jupyter_lists_kernel_server_extension_and_lab_extension(installed: Installation) -> None:

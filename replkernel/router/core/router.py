@@ -473,7 +473,7 @@ class Router:
             self._hibernation.awoken()
         return effects
 
-    # -- rest and return ----------------------------------------------------------------------------
+    # -- hibernate and resume ------------------------------------------------------------------------
 
     def _look_after_group(self, now: float) -> list[Effect]:
         """See whether there is a group yet, or enough of one; bring the kernel back if there is not."""
