@@ -40,6 +40,8 @@ class LabExtensionHook(BuildHookInterface[Any]):
         root = Path(self.root)
         if not (root / BUNDLE / "package.json").is_file():
             self._build()
+        for leftover in (root / BUNDLE).rglob("*.orig"):  # JupyterLab's builder keeps what it replaced.
+            leftover.unlink()
         if self.target_name == "wheel":
             build_data["shared_data"][str(root / BUNDLE)] = SHARED
             build_data["shared_data"][str(root / "install.json")] = f"{SHARED}/install.json"
