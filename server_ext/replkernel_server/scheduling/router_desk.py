@@ -5,7 +5,7 @@ Law: pure; a router touches its kernel's leases and requests alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 from replkernel_scheduler.bounds import Bounds
@@ -22,6 +22,11 @@ from replkernel_server.scheduling.owners import Owner, Owners
 
 NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
 
+COUNTED = (
+    "No parts of GPUs are leased here, for an engine (Ray, Slurm, Kubernetes) counts whole ones: ask for a "
+    "whole GPU (`%%gpu 1`)."
+)
+
 
 class RouterDesk:
     """Serves routers; `lease_s` is how long their leases last."""
@@ -31,6 +36,8 @@ class RouterDesk:
     ) -> None:
         """Look up owners, hosts and moves there, and hold users to `bounds`."""
         self._bounds = bounds
+        self.counts_whole: Callable[[], bool] = lambda: False
+        """Whether an engine counts GPUs of this cluster, which it does by whole ones."""
         self.owners, self.hosts, self.moves, self.lease_s = owners, hosts, moves, lease_s
 
     def said(
@@ -122,6 +129,8 @@ class RouterDesk:
         elsewhere = sorted(set(wish.hosts) - set(kernel.here.hosts))
         if elsewhere:
             return f"This kernel is not on {elsewhere[0]}: ask for hosts of its own."
+        if wish.part and self.counts_whole():
+            return COUNTED
         if len(kernel.held) >= HELD_MAX:
             return f"{HELD_MAX} cells of this kernel wait for its hosts already: start an agent on one."
         if why := access.why_not_kernel(wish.request):
