@@ -153,8 +153,8 @@ class RoutedKernel:
         executor = HostName(here.executor) if here.executor in here.hosts else None
         return KernelReported(spec, tuple(HostName(host) for host in here.hosts), here.moves, executor)
 
-    def ask(self, wish: LeaseWish, ttl_s: float) -> LeaseAsked:
-        """Return the event of a wish."""
+    def ask(self, wish: LeaseWish, ttl_s: float, sharing: int = MULTIPLICITY) -> LeaseAsked:
+        """Return the event of a wish; the parts of those who share a GPU come to `sharing` at most."""
         request = LeaseRequest(
             RequestId(wish.request),
             self.kernel_id,
@@ -168,7 +168,7 @@ class RoutedKernel:
             wish.memory_gb,
         )
         if wish.part:
-            share = Share(round(wish.part * 1000), MULTIPLICITY if wish.shared else 1)
+            share = Share(round(wish.part * 1000), sharing if wish.shared else 1)
             request = msgspec.structs.replace(request, share=share)
         return LeaseAsked(request)
 

@@ -335,3 +335,16 @@ def test_parts_of_a_gpu_are_granted_with_what_they_may_take_and_refused_where_an
     (denied,) = room.say(routers[2], wire.LeaseWish("r4", 1, part=0.5))
     assert isinstance(denied, wire.Denied)
     assert "ask for a whole GPU" in denied.why
+
+
+def test_those_who_share_a_gpu_come_to_as_many_as_the_setting_says() -> None:
+    room = Room()
+    room.desk.routers.sharing = 2
+    room.say(room.join("agent", "a"), offer("a", 1))
+    answers = []
+    for number in range(3):
+        router = room.join("router", f"k{number}")
+        room.say(router, wire.KernelHere(("a",)))  # type: ignore[arg-type]
+        wish = wire.LeaseWish(f"r{number}", 1, vram_gb=10.0, part=1.0, shared=True)
+        answers.append(type(room.say(router, wish)[0]))
+    assert answers == [wire.Granted, wire.Granted, wire.Waiting]
