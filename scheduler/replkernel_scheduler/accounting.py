@@ -121,7 +121,7 @@ class Accounts:
             lease.kernel_id,
             lease.user,
             lease.host,
-            amount(record.wish),
+            len(lease.gpus) if record.card is None else amount(record.wish),
             record.asked_at,
             record.granted_at - record.asked_at,
             leased_s,

@@ -46,7 +46,7 @@ class Asking:
         found: dict[Pool, list[Waiting]] = {}
         pools = host.pools
         waits = self.waiting_for(host)
-        if self._has_shares(host, waits):
+        if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(host, waits):
             return self._takers_of_shares(host, waits)
         if len(pools) == 1:
             (pool,) = pools
@@ -71,8 +71,6 @@ class Asking:
 
     def _has_shares(self, host: Host, waits: list[Waiting]) -> bool:
         """Say whether shares of a host's GPUs are leased, or wanted by any of these."""
-        if not (self._parts.hosts.open or self._parts.queue.shares):
-            return False
         wanted = any(waiting.wish.share is not UNSET for waiting in waits)
         return wanted or any(pool.cards for pool in host.pools)
 
@@ -92,7 +90,7 @@ class Asking:
 
     def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return whom to ask for what these need beside what is idle, or is their own."""
-        if self._has_shares(pool.host, takers):
+        if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(pool.host, takers):
             return [] if self._parts.policies.keeps else self._holders_of_shares(pool, takers)
         need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
         need += self.late(pool) if pool.reclaiming else 0
@@ -137,13 +135,14 @@ class Asking:
 
     def late(self, pool: Pool) -> int:
         """Count GPUs whose holders have not given back in the usual time: others are asked for as many."""
+        now = self._parts.now
         late = [
             record
             for record in pool.host.leases.values()
-            if record.phase == "reclaiming" and record.pool is pool and self._is_late(record)
+            if record.phase == "reclaiming" and record.pool is pool and record.wanted_at + GIVEN_BACK_S <= now
         ]
         if not pool.cards:
-            return sum([len(record.lease.gpus) for record in late])
+            return sum([len(record.lease.gpus) for record in late]) if late else 0
         cards = {record.card.number for record in late if record.card and record.card.phase == "reclaiming"}
         return len(cards) + sum([len(record.lease.gpus) for record in late if record.card is None])
 
@@ -175,7 +174,7 @@ class Asking:
         host = waiting.claim
         if host is None or not waiting.wish.gpus:
             return None, False
-        if self._has_shares(host, [waiting]):
+        if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(host, [waiting]):
             return self._shares_given_back_s(waiting, host)
         for pool in host.pools:
             if pool.reclaiming and pool.suits(waiting.wish):

@@ -79,7 +79,7 @@ class Backfilling:
         for key, waiting in merge(*lines) if len(lines) > 1 else lines[0]:
             if waiting.wish.gpus > most or key <= first:
                 continue
-            pool = host.pool_with(waiting.wish)
+            pool = host.pool_for(waiting.wish)
             if pool is not None and self._passes(look, pool, waiting.wish):
                 yield waiting, pool
                 most = _most_idle(host)
@@ -127,7 +127,7 @@ def _most_idle(host: Host) -> int:
 def _pools(hosts: list[Host], wish: LeaseRequest) -> Iterator[Pool]:
     """Return pools of these hosts that have what `wish` asks for."""
     for host in hosts:
-        pool = host.pool_with(wish) if host.state == "up" else None
+        pool = host.pool_for(wish) if host.state == "up" else None
         if pool is not None:
             yield pool
 

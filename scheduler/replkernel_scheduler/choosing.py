@@ -72,10 +72,11 @@ class Choosing:
             best = next(self.idle_pools(wish, key), None)
             return None if best is None else Choice(best, None)
         found: list[Pool] = []
+        whole = wish.share is UNSET
         for host in hosts:
             claims = host.claims
             if host.state == "up" and not (claims and claims[0][0] < key):
-                pool = host.pool_with(wish)
+                pool = host.pool_with(wish) if whole else host.pool_for(wish)
                 if pool is not None:
                     found.append(pool)
         if not found:
@@ -95,7 +96,7 @@ class Choosing:
                     return choice
         if parts.policies.reserve and wish.gpus:
             return None
-        pool = host.pool_with(wish)
+        pool = host.pool_with(wish) if wish.share is UNSET else host.pool_for(wish)
         return None if pool is None else Choice(pool, None)
 
     def own(self, record: LeaseRecord, wish: LeaseRequest) -> Choice | None:

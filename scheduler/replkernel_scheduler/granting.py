@@ -60,7 +60,8 @@ class Granting:
         cost = 0.0
         if wish.holder != "job":
             parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
-            cost = amount(wish) * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
+            count = wish.gpus if wish.share is UNSET else amount(wish)
+            cost = count * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
         tag = parts.users.tag(user, cost)
         key = parts.policies.order.key(Turn(user.quota.priority, tag, parts.asked, wish.gpus))
         parts.kernels.asked(wish.kernel_id, wish.request)
@@ -75,7 +76,10 @@ class Granting:
             choice = self.backfilling.at_once(wish, hosts, key)
         waiting = Waiting(wish, key, parts.now, hosts)
         waiting.tag, waiting.estimate = tag, cost
-        user.wait(wish, 1)
+        if wish.share is UNSET:
+            user.waited += wish.gpus
+        else:
+            user.milli_waited += wish.share.milli
         if choice is not None:
             self.serve(waiting, choice)
             if parts.hosts.open:  # Who was thought to get that share needs another.
@@ -122,7 +126,10 @@ class Granting:
         if own is not None and own.phase == "reserved":
             record.home = own.lease.lease
         parts.leases.open(record)
-        user.wait(wish, -1)
+        if wish.share is UNSET:
+            user.waited -= wish.gpus
+        else:
+            user.milli_waited -= wish.share.milli
         user.hold(wish, 1, parts.now)
         if wish.holder != "job":
             parts.users.virtual = max(parts.users.virtual, waiting.tag)

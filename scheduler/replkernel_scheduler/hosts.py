@@ -213,17 +213,16 @@ class Host:
         return self.memory_free >= round(memory * MILLI)
 
     def pool_with(self, wish: LeaseRequest, count: int | None = None) -> Pool | None:
-        """Return the first pool with enough idle GPUs that suit, if there is room for the rest of `wish`.
-
-        For a share it is the pool with the card where that fits best.
-        """
-        if wish.share is not UNSET:
-            return best_pool(self, wish)
+        """Return the first pool with enough idle GPUs that suit, if there is room for the rest of `wish`."""
         wanted = wish.gpus if count is None else count
         for pool in self.pools:
             if len(pool.idle) >= wanted and pool.suits(wish):
                 return pool if self.has_room(wish) else None
         return None
+
+    def pool_for(self, wish: LeaseRequest) -> Pool | None:
+        """Return the same, or for a share the pool with the card where that fits best."""
+        return self.pool_with(wish) if wish.share is UNSET else best_pool(self, wish)
 
     def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether the host, with nothing else on it, has what `wish` asks for."""

@@ -315,7 +315,7 @@ def _could_move(parts: Parts, migration: Migration) -> bool:
     return any(
         host.state == "up"
         and not claimed(host, waiting.key)
-        and host.pool_with(waiting.wish) is not None
+        and host.pool_for(waiting.wish) is not None
         and kernel.spec.kernel_id not in host.replicas
         and host.could_serve(kernel.spec)
         for host in parts.hosts.by_name.values()

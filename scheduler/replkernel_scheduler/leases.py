@@ -152,12 +152,11 @@ class Leases:
 
     def close(self, record: LeaseRecord) -> None:
         """Take a lease out of force; its GPUs are idle then."""
-        whole = record.card is None
-        count = len(record.lease.gpus)
+        count = len(record.lease.gpus) if record.card is None else 0
         if record.phase == "lingering":
-            record.pool.lingering -= count * whole
+            record.pool.lingering -= count
         elif record.phase == "reclaiming":
-            record.pool.reclaiming -= count * whole
+            record.pool.reclaiming -= count
         elif record.phase != "reserved":
             self._leave_request(record)
             record.forget()
@@ -165,7 +164,7 @@ class Leases:
                 _commit(record.host, record.wish, -1)
         elif record.wish.cpu or record.wish.memory_gb:
             _commit(record.host, record.wish, -1)
-        if whole:
+        if record.card is None:
             self._hosts.give(record.pool, record.lease.gpus)
         self._forget(record)
 

@@ -73,7 +73,7 @@ class Looking:
         parts, waiting = self._parts, migration.waiting
         kernel = parts.kernels.by_id[migration.kernel_id]
         source = self._targets.victim(kernel)
-        pool = None if waiting is None else host.pool_with(waiting.wish)
+        pool = None if waiting is None else host.pool_for(waiting.wish)
         if source is not None and pool is not None:
             migration.tries += 1
             parts.migrations.stop_looking(migration)
@@ -90,7 +90,7 @@ class Looking:
             waiting = first.waiting
             if waiting is None or waiting.wish.gpus > most or (best is not None and best[0] < key):
                 continue
-            if claimed(host, key) or host.pool_with(waiting.wish) is None:
+            if claimed(host, key) or host.pool_for(waiting.wish) is None:
                 continue
             for key, migration in line[:LINE_LOOKS]:
                 if (best is not None and best[0] < key) or claimed(host, key):

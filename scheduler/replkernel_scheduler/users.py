@@ -52,7 +52,9 @@ class User:
 
     def hold(self, wish: LeaseRequest, sign: int, now: float) -> None:
         """Hold what a request is for from now on (`sign` 1), or no more (-1)."""
-        self.gpu_s_month = self.used_s(now)
+        self.gpu_s_month += self.held * (now - self.since)
+        if self.milli_held:
+            self.gpu_s_month += self.milli_held * (now - self.since) / MILLI
         self.since = now
         if wish.share is UNSET:
             self.held += sign * wish.gpus
