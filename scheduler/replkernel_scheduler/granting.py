@@ -82,7 +82,7 @@ class Granting:
             user.milli_waited += wish.share.milli
         if choice is not None:
             self.serve(waiting, choice)
-            if parts.hosts.open:  # Who was thought to get that share needs another.
+            if choice.pool.host.claims:  # Who waits there had counted on these GPUs, and needs others back.
                 self.serving.touch(choice.pool.host)
             return
         self.serving.wait(waiting)

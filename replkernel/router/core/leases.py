@@ -245,6 +245,7 @@ class Leases:
         held = self.held_leases.take(lease, cell, now, replica)
         self._on[replica] = frozenset(lease.gpus)
         held.rested_at, held.asked = (math.inf if cell else now), asked
+        self._last = asked or self._last
         self._limited(cell, held, replica)  # By the router before this one; it is over with the cell.
         return self.open()
 
