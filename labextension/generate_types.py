@@ -53,7 +53,7 @@ def _type(shape: dict[str, Any]) -> str:
     if "enum" in shape:
         return " | ".join(f"'{value}'" for value in shape["enum"])
     if "anyOf" in shape:
-        return " | ".join(_type(one) for one in shape["anyOf"])
+        return " | ".join(dict.fromkeys(_type(one) for one in shape["anyOf"]))
     match shape.get("type"):
         case "array":
             inner = _type(shape["items"])

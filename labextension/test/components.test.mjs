@@ -235,7 +235,7 @@ test('as many GPUs as a host has can be asked for, and memory', () => {
     disabled: false
   });
   const options = shown.match(/<option[^>]*>[^<]*/g).map(option => option.split('>')[1]);
-  assert.deepEqual(options, ['none', '1', '2', '3', '4']);
+  assert.deepEqual(options, ['none', '¼', '½', '1', '2', '3', '4']);
   assert.match(shown, /type="number"[^>]*value="20"/);
 });
 

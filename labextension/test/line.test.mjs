@@ -71,6 +71,7 @@ test('a cell that waits tells its place and how long that may take', () => {
   assert.equal(text({ position: 1, estimate_s: 180 }, 'b.ipynb'), `${guess} · held by b.ipynb`);
   assert.equal(text({ position: 0 }), 'Waiting for 2 GPUs · its host is getting ready');
   assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs · no scheduler answers');
+  assert.equal(text({ wanted: 0.5, model: 'H100' }), 'Waiting for ½ H100 GPU');
   assert.deepEqual(line({ ...waiting, ended_at: null }, 20).parts, ['8.0 s so far']);
   assert.equal(line({ ...waiting, ended_at: null }, 20).ticking, true);
 });
@@ -79,6 +80,7 @@ test('a cell that has waited for its GPUs says how long, and for how many', () =
   const waited = more => line({ wished_at: 10, granted_at: 10.25, gpus: ['g0'], ...more }).parts.at(-1);
   assert.equal(waited({}), 'waited 0.3 s for 1 GPU');
   assert.equal(waited({ granted_at: 21.4, gpus: ['g0', 'g1'] }), 'waited 11.4 s for 2 GPUs');
+  assert.equal(waited({ part: 0.5 }), 'waited 0.3 s for ½ GPU');
 });
 
 test('GPUs are named by their models as far as these are known', () => {
@@ -88,6 +90,7 @@ test('GPUs are named by their models as far as these are known', () => {
   ]);
   assert.equal(line({ gpus: ['g0', 'g1'] }, 20, models).parts[1], '2 × H100');
   assert.equal(line({ gpus: ['g9'] }, 20, models).parts[1], '1 × GPU');
+  assert.equal(line({ gpus: ['g0'], part: 0.5, part_gb: 40 }, 20, models).parts[1], '½ × H100 · 40 GiB');
 });
 
 test('GPUs are leased from the grant, or, if they were kept, from the start, to the end', () => {

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 
 register('./endings.mjs', import.meta.url);
 const { gpuLine, requestInWords } = await import('../lib/models/cellRequest.js');
-const { gpuChoices, mostGpus } = await import('../lib/models/cluster.js');
+const { gpuChoices, gpusWanted, mostGpus } = await import('../lib/models/cluster.js');
 const { bannerInWords } = await import('../lib/models/doubt.js');
 const { kernelMark } = await import('../lib/models/kernelMark.js');
 const { LiveStore } = await import('../lib/models/live.js');
@@ -96,8 +96,16 @@ test('a cell with a request of its own has a badge, by its settings or by what i
   );
 });
 
+test('a part of a GPU is written as a fraction, with its memory', () => {
+  const wanted = (gpus, gib) => gpusWanted(gpus, gib, trans);
+  assert.deepEqual(
+    [wanted(0.5, 0), wanted(0.5, 8), wanted(0.3, 0), wanted(1, 8)],
+    ['½ GPU', '½ GPU · 8 GiB', '0.3 GPU', '1 GPU of 8 GiB or more']
+  );
+});
+
 test('as many GPUs are offered as one host has', () => {
   assert.equal(mostGpus([{ gpus: [1, 2] }, { gpus: [1] }]), 2);
   assert.equal(mostGpus([{ gpus: [] }]), 8);
-  assert.deepEqual(gpuChoices(4, 2), [0, 1, 2, 4]);
+  assert.deepEqual(gpuChoices(4, 2), [0, 0.25, 0.5, 1, 2, 4]);
 });

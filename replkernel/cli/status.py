@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from replkernel.client.inquiry import ask_agents
+from replkernel.leasing.request import gpus_in_words
 from replkernel.leasing.standing import ask_scheduler, join
 from replkernel.protocol.status import (
     GpuStatus,
@@ -106,15 +107,21 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
         state = scheduler.trouble or f"{held}, {waiting} {'cell waits' if waiting == 1 else 'cells wait'}"
         lines.append(f"scheduler {scheduler.url}: {state}")
     for lease in document.leases:
-        where = f"{', '.join(lease.gpus)} of {lease.host}"
+        where = f"{_part(lease)}{', '.join(lease.gpus)} of {lease.host}"
         lines.append(f"lease {lease.lease}: {where} for {_in_full(lease)}, fence {lease.fence}")
     lines += _others(document)
     for wish in document.waiting:
-        gpus = f"{wish.gpus} GPU{'' if wish.gpus == 1 else 's'}"
+        gpus = gpus_in_words(wish.gpus)
         why = f" ({wish.why})" if wish.why else ""
         lines.append(f"waiting: a cell of {_in_full(wish)} for {gpus}{why}")
     lines += [f"a host is asked for, {one.coming}: {one.why or 'on its way'}" for one in document.coming]
     return lines
+
+
+def _part(lease: LeaseStatus) -> str:
+    """Write which part of a GPU a lease has: ``½ GPU with 8 GiB, ``."""
+    memory = f" with {lease.part_gb:g} GiB" if lease.part_gb else ""
+    return f"{gpus_in_words(lease.part)}{memory}, " if lease.part else ""
 
 
 def _others(document: StatusDocument) -> list[str]:

@@ -22,6 +22,7 @@ from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, write_usage
 from replkernel.gpu.in_place import Parking, in_use
 from replkernel.gpu.torch_library import torch
+from replkernel.gpu.vram import pretended_limit
 
 _weak_reference: Any = reductions.StorageWeakRef
 _Mode: Any = TorchDispatchMode
@@ -35,7 +36,7 @@ class FakeBackend:
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._gpus: tuple[str, ...] = ()
         self._memory_bytes = memory_bytes
-        self.limit = 0
+        self.limit = pretended_limit()
         """So much of each device may be taken; 0: all of it."""
         self._stays = False
         self._posing: dict[int, tuple[Any, int]] = {}

@@ -9,6 +9,13 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+_pretended = [0]
+
+
+def pretended_limit() -> int:
+    """Return what holds for pretended GPUs that are met from now on."""
+    return _pretended[0]
+
 
 class VramLimit:
     """One process's limit."""
@@ -22,6 +29,7 @@ class VramLimit:
     def set(self, count: int) -> None:
         """Allow so many bytes of each GPU from now on; 0: all of it."""
         self._bytes, self._used = count, self._used or count > 0
+        _pretended[0] = count
         fake = sys.modules.get("replkernel.gpu.fake")
         if fake is not None and self._used:
             vars(fake)["fake_backend"]().limit = count

@@ -26,6 +26,8 @@ HELP = """\
 %gpu 2               from the next cell on, each cell of this notebook gets 2 GPUs while it runs (0: none)
 %gpu 1 --vram 20 --model H100   … one with 20 GiB at least, of that model
 %gpu 1 --cpu 4 --memory 32      … and 4 cores and 32 GiB of memory of its host with it
+%gpu 0.5             … half of one GPU and half of its memory, beside others; --vram GIB: so much of it
+%gpu 1 --vram 20 --share        … 20 GiB of one on which others may compute at the same time
 %gpu status          what is asked for, what is held, what waits
 %gpu release         give back now what this notebook holds between its cells
 %gpu off             no GPUs for the cells to come, and give back what is held
@@ -39,7 +41,7 @@ VERBS: dict[str, Literal["status", "release", "off"]] = {
     "release": "release",
     "off": "off",
 }
-OPTIONS = ("--vram", "--model", "--cpu", "--memory", "--help")
+OPTIONS = ("--vram", "--model", "--cpu", "--memory", "--share", "--help")
 
 
 @magics_class
@@ -73,6 +75,8 @@ class GpuMagics(Magics):
                 asked.model,
                 cpu=asked.cpu,
                 memory_gib=asked.memory_gib,
+                part=asked.part,
+                shared=asked.shared,
             )
         shell: Any = self.shell
         answer = shell.kernel.ask_router(question)

@@ -173,7 +173,12 @@ class ReplicatedKernel(AuditingKernel):
                     Beginning(renews=True)
                     if self.hands_over
                     else self.gpus.begin(
-                        envelope.gpus, texts, silent=silent, vram_gb=envelope.vram_gb, what_keeps=keeps
+                        envelope.gpus,
+                        texts,
+                        silent=silent,
+                        vram_gb=envelope.vram_gb,
+                        part=envelope.part,
+                        what_keeps=keeps,
                     )
                 )
             if begins.wants or begins.renews or begins.trouble is not None:
@@ -500,6 +505,8 @@ def _terms(execution: Execution) -> dict[str, Any]:
     gpus = list(envelope.gpus or ()) if envelope is not None else []
     lease_s = round(time.monotonic() - execution.leased, 6) if gpus else 0.0
     terms = {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
+    if envelope is not None and envelope.part:
+        terms |= {"part": envelope.part, "part_gb": envelope.vram_gb}
     if envelope is not None and envelope.price_hour:
         terms["cost"] = round(envelope.price_hour * lease_s / 3600.0, 6)
         terms["currency"] = envelope.currency

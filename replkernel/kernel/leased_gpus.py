@@ -21,6 +21,7 @@ from replkernel.gpu.vram import VramLimit
 from replkernel.kernel.cuda_asks import CudaAsks
 from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
+from replkernel.kernel.shared_card import SharedCard
 from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.settings import Settings
 from replkernel.state.analysis.cell import CellNames, analyse
@@ -70,6 +71,7 @@ class LeasedGpus:
         self._kernel = kernel
         self._visible = VisibleGpus()
         self._vram = VramLimit()
+        self._share = SharedCard()
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
         self._asks = CudaAsks(lambda: self._get_lease(1), self._first_use, lambda: self._occupancy.suspended)
         self.hand_over = HandOver(
@@ -103,12 +105,13 @@ class LeasedGpus:
         *,
         silent: bool,
         vram_gb: float = 0.0,
+        part: float = 0.0,
         what_keeps: Callable[[], str] | None = None,
     ) -> Beginning:
         """Have the cell see its GPUs, with the process's state on them.
 
         `what_keeps` makes the process ready to go, and says what keeps it; None: it must not go. Of each GPU
-        the cell may take `vram_gb` (0: all).
+        the cell may take `vram_gb` (0: all), and of the one it has a `part` (0: all).
         """
         self.resumed, self.bind_s = Moved(), None
         began = time.monotonic()
@@ -126,7 +129,7 @@ class LeasedGpus:
             wants = self._reached(texts)
             if wants:
                 return Beginning(wants=wants)
-        notice = self._visible.lend(gpus)
+        notice = " ".join(filter(None, [self._visible.lend(gpus), self._share.lend(part, vram_gb)]))
         self._occupancy.cell_runs(runs=True)
         if gpus:
             self.bind_s = time.monotonic() - began

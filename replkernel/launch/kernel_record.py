@@ -41,12 +41,12 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `connection` is what its connection file says (address, key, five ports, CURVE keys). `router_pid` and
     `router_started` (clock ticks since boot) name the router's process on `machine`; 0 means that there is
-    none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb`, `gpu_model`, `cpu` and
-    `memory_gib` are what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond
-    the settings' that replicas have been moved to, `move` is one that has begun. `hosts` are those that the
-    scheduler chose. `sealed`: its checkpoints bear seals; without it a release has written the record that
-    made none. `began` is the Unix time of the kernel's start, `state_bytes` its size when it
-    last went to rest.
+    none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb`, `gpu_model`,
+    `cpu`, `memory_gib`, `gpu_part` and `gpu_shared` are what the notebook's cells ask for unless they say
+    otherwise. `guests` are hosts beyond the settings' that replicas have been moved to, `move` is one
+    that has begun. `hosts` are those that the scheduler chose. `sealed`: its checkpoints bear seals;
+    without it a release has written the record that made none. `began` is the Unix time of the kernel's
+    start, `state_bytes` its size when it last went to rest.
     """
 
     kernel_id: KernelId
@@ -71,6 +71,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_gib: float = 0.0
     began: float = 0.0
     state_bytes: int = 0
+    gpu_part: float = 0.0
+    gpu_shared: bool = False
 
     @property
     def key(self) -> bytes:

@@ -18,7 +18,7 @@ ANSWER_LIMIT_S = 10.0
 
 class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
-    `cpu` cores and `memory_gib` GiB of the host go with GPUs.
+    `cpu` cores and `memory_gib` GiB of the host go with GPUs; `part` and `shared` are as in a `GpuRequest`.
 
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
     `migrate`: one of the replicas is wanted on `host`. `lease`: the cell that runs wants `gpus` on its host;
@@ -32,6 +32,8 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     host: Annotated[str, msgspec.Meta(max_length=64)] = ""
     cpu: Annotated[float, msgspec.Meta(ge=0.0, le=1024.0)] = 0.0
     memory_gib: Annotated[float, msgspec.Meta(ge=0.0, le=65_536.0)] = 0.0
+    part: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
+    shared: bool = False
 
 
 class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,8 +25,11 @@ CPU_MAX = 1024.0
 MEMORY_GIB_MAX = 65_536.0
 MODEL_CHARS_MAX = 200
 LINES_LOOKED_AT = 16
+PART_MIN = 0.01
+"""No smaller part of a GPU is leased; parts are counted in thousandths."""
 FORM = "2 --vram 20 --model H100 --cpu 4 --memory 32"
 """What follows `%gpu` or `%%gpu`, for people."""
+_FRACTIONS = {0.25: "¼", 0.5: "½", 0.75: "¾"}
 
 _WRAPPERS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Cell magics whose body is a cell of its own, which may begin with `%%gpu`."""
@@ -45,7 +48,9 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GiB at least.
 
     The model is the short name that hosts offer it by. With them go `cpu` cores and `memory_gib` GiB of the
-    host's memory; 0: nothing is said of these.
+    host's memory; 0: nothing is said of these. `part`: only this part of the one GPU (0: all of it), of whose
+    memory `vram_gb` may be taken (0: the same part). `shared`: others may compute there at the same time, so
+    that the parts come to more than the GPU.
     """
 
     gpus: int
@@ -53,20 +58,30 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     cpu: float = 0.0
     memory_gib: float = 0.0
+    part: float = 0.0
+    shared: bool = False
+
+
+def number_of(wanted: GpuRequest | None) -> int | float:
+    """Return how many GPUs are asked for, as people write it: 2, or 0.5."""
+    return 0 if wanted is None else (wanted.part or wanted.gpus)
 
 
 def in_words(wanted: GpuRequest) -> str:
     """Return ``2 H100 GPUs of at least 20 GiB, 4 cores and 32 GiB of memory``."""
-    of = f" of at least {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
+    of = f" {'with' if wanted.part else 'of at least'} {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
+    of += ", shared with others" if wanted.shared else ""
     cores = f"{wanted.cpu:g} core{'' if wanted.cpu == 1 else 's'}" if wanted.cpu else ""
     memory = f"{wanted.memory_gib:g} GiB of memory" if wanted.memory_gib else ""
     beside = " and ".join(part for part in (cores, memory) if part)
-    return f"{gpus_in_words(wanted.gpus, wanted.model)}{of}{f', {beside}' if beside else ''}"
+    return f"{gpus_in_words(number_of(wanted), wanted.model)}{of}{f', {beside}' if beside else ''}"
 
 
-def gpus_in_words(count: int, model: str = "") -> str:
-    """Return ``2 H100 GPUs``."""
-    return f"{count} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
+def gpus_in_words(count: float, model: str = "") -> str:
+    """Return ``2 H100 GPUs``, or ``½ H100 GPU`` of a part of one."""
+    if 0 < count < 1:
+        return f"{_FRACTIONS.get(count, f'{count:g}')} {model + ' ' if model else ''}GPU"
+    return f"{count:g} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
 
 
 METADATA_NAME = b'"replkernel'
@@ -80,11 +95,12 @@ class _OwnMetadata(msgspec.Struct, frozen=True):
     The last ones, without a type, are slips of the pen: nobody who writes one means to ask for nothing.
     """
 
-    gpus: Annotated[int, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
+    gpus: Annotated[float, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
     vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=VRAM_GB_MAX)] | None = None
     gpu_model: Annotated[str, msgspec.Meta(max_length=MODEL_CHARS_MAX)] | None = None
     cpu: Annotated[float, msgspec.Meta(ge=0.0, le=CPU_MAX)] | None = None
     memory_gib: Annotated[float, msgspec.Meta(ge=0.0, le=MEMORY_GIB_MAX)] | None = None
+    share: bool | None = None
     gpu: Any = None
     vram: Any = None
     model: Any = None
@@ -106,9 +122,10 @@ class _Metadata(msgspec.Struct, frozen=True):
     gpu_model: Any = msgspec.field(default=None, name="replkernel.gpu_model")
     cpu: Any = msgspec.field(default=None, name="replkernel.cpu")
     memory_gib: Any = msgspec.field(default=None, name="replkernel.memory_gib")
+    share: Any = msgspec.field(default=None, name="replkernel.share")
 
 
-_POINTED = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib")
+_POINTED = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "share")
 _SLIPS = {
     "gpu": "gpus",
     "vram": "vram_gb",
@@ -185,10 +202,12 @@ def without_comment(line: str) -> str:
 def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequest:
     """Return the request that follows `%gpu` or `%%gpu`; no number of GPUs means 1. Raises BadGpuRequest.
 
-    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB]`. `kernels`: it is a whole kernel's,
+    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB] [--share]`; N is a whole number, or a
+    part of one GPU. `kernels`: it is a whole kernel's,
     which may ask for cores and memory alone; a cell is leased those with GPUs.
     """
-    number: int | None = None
+    number: tuple[int, float] | None = None
+    shared = False
     said: dict[str, Any] = {}
     words = _words(line)
     while words:
@@ -199,11 +218,14 @@ def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequ
                 value = words.pop(0) if words else ""
             name, read = _OPTIONS[option]
             said[name] = read(value)
+        elif word == "--share":
+            shared = True
         elif number is None and not word.startswith("-"):
             number = _count(word, gpus_max)
         else:
             _refuse(f"`{word[:40]}` is not understood")
-    asked = GpuRequest(1 if number is None else number, **said)
+    gpus, part = number or (1, 0.0)
+    asked = _shared(GpuRequest(gpus, part=part, **said)) if shared else GpuRequest(gpus, part=part, **said)
     if not kernels:
         _check_alone(asked)
     return asked
@@ -252,8 +274,10 @@ def _by_metadata(metadata: bytes, whose: str = "cell", *, kernels: bool = False)
             _refuse_metadata(whose, name, f"`{meant}` is the name")
     if own is None or (own.gpus is None and not (own.vram_gb or own.gpu_model or own.cpu or own.memory_gib)):
         return None
-    model, gpus = model_name(own.gpu_model) if own.gpu_model else "", 1 if own.gpus is None else own.gpus
-    asked = GpuRequest(gpus, own.vram_gb or 0.0, model, own.cpu or 0.0, own.memory_gib or 0.0)
+    model = model_name(own.gpu_model) if own.gpu_model else ""
+    gpus, part = (1, 0.0) if own.gpus is None else _part(own.gpus)
+    asked = GpuRequest(gpus, own.vram_gb or 0.0, model, own.cpu or 0.0, own.memory_gib or 0.0, part)
+    asked = _shared(asked) if own.share else asked
     if not kernels:
         _check_alone(asked)
     return asked
@@ -287,12 +311,44 @@ def _words(line: str) -> list[str]:
         raise BadGpuRequest(f"The GPU request cannot be read ({error}): write it like `{FORM}`.") from error
 
 
-def _count(word: str, gpus_max: int) -> int:
+def _count(word: str, gpus_max: int) -> tuple[int, float]:
+    """Return how many GPUs a word says, and what part of the one."""
+    whole, point, rest = word.partition(".")
+    if point and (whole + rest).isascii() and (whole + rest).isdecimal() and len(word) <= 9:
+        return _part(float(word))
     if not (word.isascii() and word.isdecimal()):
         _refuse(f"`{word[:40]}` is no number of GPUs")
     if len(word) > 9 or int(word) > gpus_max:
         raise BadGpuRequest(f"{word[:40]} GPUs are more than the {gpus_max} that can be asked for here.")
-    return int(word)
+    return int(word), 0.0
+
+
+def _part(number: float) -> tuple[int, float]:
+    """Return how many GPUs a number says, and what part of the one: 0 for all of it."""
+    if number == int(number):
+        return int(number), 0.0
+    if number > 1:
+        raise BadGpuRequest(
+            f"Parts of a GPU go up to 1, and {number:g} is asked for: ask for a part of one GPU, or for "
+            f"{math.ceil(number)} whole ones."
+        )
+    if number < PART_MIN:
+        raise BadGpuRequest(f"Parts of a GPU begin at {PART_MIN:g}, and {number:g} is asked for.")
+    return 1, round(number, 3)
+
+
+def _shared(asked: GpuRequest) -> GpuRequest:
+    """Return a request whose GPU others may compute on at the same time."""
+    if asked.gpus != 1:
+        raise BadGpuRequest(
+            f"One GPU can be shared, or a part of one, and {gpus_in_words(asked.gpus)} are asked for."
+        )
+    if not asked.part and not asked.vram_gb:
+        raise BadGpuRequest(
+            "A whole GPU that is shared needs a bound of its memory: write `%%gpu 1 --vram 20 --share`, or "
+            "ask for a part of it."
+        )
+    return msgspec.structs.replace(asked, part=asked.part or 1.0, shared=True)
 
 
 def _number(text: str) -> float:

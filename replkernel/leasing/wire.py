@@ -165,7 +165,11 @@ class KernelGone(LeaseMessage, frozen=True):
 
 
 class LeaseWish(LeaseMessage, frozen=True):
-    """A cell wants `gpus` GPUs of one model on one of `hosts` (empty: any of the kernel's)."""
+    """A cell wants `gpus` GPUs of one model on one of `hosts` (empty: any of the kernel's).
+
+    `part`: only that part of the one GPU (0: all of it), with `vram_gb` of its memory (0: the same part).
+    `shared`: others may compute there as well, so that their parts come to more than the GPU.
+    """
 
     request: _Id
     gpus: Annotated[int, msgspec.Meta(ge=1, le=1024)]
@@ -174,6 +178,8 @@ class LeaseWish(LeaseMessage, frozen=True):
     vram_gb: _Amount = 0.0
     cpu: _Amount = 0.0
     memory_gb: _Amount = 0.0
+    part: _Share = 0.0
+    shared: bool = False
 
 
 class WishOver(LeaseMessage, frozen=True):
@@ -306,6 +312,7 @@ class HostLeases(LeaseMessage, frozen=True):
 class GrantedLease(msgspec.Struct, frozen=True):
     """An exclusive grant of `gpus` (UUIDs) on `host` for `ttl_s` seconds from now, unless renewed.
 
+    With a `part` it is of that part of the one GPU, of whose memory `vram_gb` may be taken (0: nobody knows).
     It costs `price_hour` of `currency` while a cell uses it; 0: the scheduler has no prices.
     """
 
@@ -317,6 +324,8 @@ class GrantedLease(msgspec.Struct, frozen=True):
     ttl_s: float
     price_hour: float = 0.0
     currency: str = ""
+    part: float = 0.0
+    vram_gb: float = 0.0
 
 
 class Granted(LeaseMessage, frozen=True):

@@ -46,7 +46,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     may, None when the router knows nothing of that. `leases` tells that GPUs are leased, also where a cell
     without a lease sees what it would see otherwise. Of each GPU the process may take `vram_gb` (0: all).
     `interrupts` tells that none was sent since the last cell began, so one that is kept is meant for this.
-    The GPUs cost `price_hour` of `currency`; 0: nothing is charged.
+    The GPUs cost `price_hour` of `currency`; 0: nothing is charged. `part`: of the one GPU the cell has that
+    part, beside others (0: all of it).
     With `afresh` it counts what the log makes of the loss, not what the execution `needs`.
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it
@@ -69,6 +70,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     afresh: Afresh | None = None
     price_hour: float = 0.0
     currency: str = ""
+    part: float = 0.0
 
 
 _encoder = msgspec.msgpack.Encoder()

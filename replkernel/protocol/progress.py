@@ -38,8 +38,12 @@ class Execution(msgspec.Struct, kw_only=True):
     replica: str = ""
     host: str = ""
     gpus: tuple[str, ...] = ()
-    wanted: int = 0
-    """How many GPUs it asks for."""
+    part: float = 0.0
+    """Which part of the one GPU it has; 0: all of it."""
+    part_gb: float = 0.0
+    """GiB of its memory that go with a part; 0: not known."""
+    wanted: int | float = 0
+    """How many GPUs it asks for; a fraction is a part of one."""
     model: str = ""
     """The model that they must be, if that was said."""
     position: int | None = None
@@ -76,6 +80,9 @@ class Holding(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...]
     cell: str
     since: float
+    part: float = 0.0
+    """With `part_gb` GiB of its memory it is this part of the one GPU; 0: all of it."""
+    part_gb: float = 0.0
 
 
 class Moving(msgspec.Struct, frozen=True):
@@ -101,10 +108,10 @@ class ProgressAnswer(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[str, ...] = ()
     """The message ids of all executions that are remembered, oldest first."""
     holdings: tuple[Holding, ...] = ()
-    default_gpus: int = 0
-    """What each cell of the notebook asks for that does not say it itself."""
+    default_gpus: int | float = 0
+    """What each cell of the notebook asks for that does not say it itself; a fraction is a part of one."""
     default_vram_gb: float = 0.0
-    """GiB that each of these GPUs must have; 0: any."""
+    """GiB that each of these GPUs must have (0: any), or that go with a part."""
     move: Moving | None = None
     """The move of a replica that is asked for or under way, or the last one if it came to nothing."""
     rest: str = "awake"

@@ -49,12 +49,12 @@ class NewCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A cell to run. Sent twice under one id it runs once; without an id it is given one.
 
     `gpus`, each with `vram_gb` GiB and of `gpu_model`, are asked for as a cell's metadata do; without them
-    what the notebook asks for holds.
+    what the notebook asks for holds. Below 1, `gpus` is a part of one, with `vram_gb` GiB of it.
     """
 
     code: Annotated[str, msgspec.Meta(max_length=CODE_CHARS_MAX)]
     cell: CellId | None = None
-    gpus: Annotated[int, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
+    gpus: Annotated[float, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
     vram_gb: Annotated[float, msgspec.Meta(ge=0, le=100_000)] | None = None
     gpu_model: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 

@@ -154,6 +154,9 @@ class LeaseStatus(Section, frozen=True):
     notebook: str = ""
     yours: bool = True
     held_s: float | None = None
+    part: float = 0.0
+    """With `part_gb` GiB of its memory it is of this part of the one GPU; 0: of all of it."""
+    part_gb: float = 0.0
 
 
 class WaitingStatus(Section, frozen=True):
@@ -164,7 +167,8 @@ class WaitingStatus(Section, frozen=True):
 
     request: str
     kernel_id: str = ""
-    gpus: int = 0
+    gpus: int | float = 0
+    """A fraction is a part of one."""
     why: str = ""
     user: str = ""
     notebook: str = ""

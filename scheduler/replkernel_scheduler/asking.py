@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
+from replkernel_scheduler.cards import Room, holds
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
@@ -42,17 +45,20 @@ class Asking:
         """Return all whom a host can serve beside what computes there, by the pool that serves them."""
         found: dict[Pool, list[Waiting]] = {}
         pools = host.pools
+        waits = self.waiting_for(host)
+        if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(host, waits):
+            return self._takers_of_shares(host, waits)
         if len(pools) == 1:
             (pool,) = pools
             left_here, those = len(pool.idle) + pool.lingering + pool.reclaiming, []
-            for waiting in self.waiting_for(host):
+            for waiting in waits:
                 left_here -= waiting.wish.gpus
                 if left_here < 0 or not pool.suits(waiting.wish):
                     break  # Nobody behind it is served before it.
                 those.append(waiting)
             return {pool: those} if those else found
         left = [len(pool.idle) + pool.lingering + pool.reclaiming for pool in pools]
-        for waiting in self.waiting_for(host):
+        for waiting in waits:
             gpus = waiting.wish.gpus
             for number, pool in enumerate(pools):
                 if left[number] >= gpus and pool.suits(waiting.wish):
@@ -63,8 +69,29 @@ class Asking:
                 break  # Nobody behind it is served before it.
         return found
 
+    def _has_shares(self, host: Host, waits: list[Waiting]) -> bool:
+        """Say whether shares of a host's GPUs are leased, or wanted by any of these."""
+        wanted = any(waiting.wish.share is not UNSET for waiting in waits)
+        return wanted or any(pool.cards for pool in host.pools)
+
+    def _takers_of_shares(self, host: Host, waits: list[Waiting]) -> dict[Pool, list[Waiting]]:
+        """Return the same where shares of GPUs are wanted, or leased."""
+        rest = {id(record) for record in host.leases.values() if record.phase in ("lingering", "reclaiming")}
+        rooms = [Room(pool, rest, []) for pool in host.pools]
+        found: dict[Pool, list[Waiting]] = {}
+        for waiting in waits:
+            for room in rooms:
+                if room.pool.suits(waiting.wish) and room.take(waiting.wish):
+                    found.setdefault(room.pool, []).append(waiting)
+                    break
+            else:
+                break  # Nobody behind it is served before it.
+        return found
+
     def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return whom to ask for what these need beside what is idle, or is their own."""
+        if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(pool.host, takers):
+            return [] if self._parts.policies.keeps else self._holders_of_shares(pool, takers)
         need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
         need += self.late(pool) if pool.reclaiming else 0
         if need <= 0 or self._parts.policies.keeps:
@@ -90,24 +117,43 @@ class Asking:
                 asked.remove(record)
         return asked
 
+    def _holders_of_shares(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
+        """Return the same where shares of GPUs are wanted, or leased."""
+        own = {id(record) for waiting in takers for record in self._own(pool, waiting)}
+        gone, lingering = own.copy(), list[LeaseRecord]()
+        for record in pool.host.leases.values():
+            if record.pool is pool and record.phase == "reclaiming" and not self._is_late(record):
+                gone.add(id(record))
+            elif record.pool is pool and record.phase == "lingering" and id(record) not in own:
+                lingering.append(record)
+        room, asked = Room(pool, gone, lingering), list[LeaseRecord]()
+        for waiting in takers:
+            if not room.take(waiting.wish):
+                asked += room.ask(waiting.wish)
+                room.take(waiting.wish)
+        return asked
+
     def late(self, pool: Pool) -> int:
         """Count GPUs whose holders have not given back in the usual time: others are asked for as many."""
         now = self._parts.now
-        return sum(
-            [
-                len(record.lease.gpus)
-                for record in pool.host.leases.values()
-                if record.phase == "reclaiming"
-                and record.pool is pool
-                and record.wanted_at + GIVEN_BACK_S <= now
-            ]
-        )
+        late = [
+            record
+            for record in pool.host.leases.values()
+            if record.phase == "reclaiming" and record.pool is pool and record.wanted_at + GIVEN_BACK_S <= now
+        ]
+        if not pool.cards:
+            return sum([len(record.lease.gpus) for record in late]) if late else 0
+        cards = {record.card.number for record in late if record.card and record.card.phase == "reclaiming"}
+        return len(cards) + sum([len(record.lease.gpus) for record in late if record.card is None])
+
+    def _is_late(self, record: LeaseRecord) -> bool:
+        return record.wanted_at + GIVEN_BACK_S <= self._parts.now
 
     def _own(self, pool: Pool, waiting: Waiting) -> Iterator[LeaseRecord]:
         """Yield the lease that a request goes on with: its GPUs need not be given back first."""
         resting = self._parts.leases.resting.get(waiting.wish.kernel_id, {}).values()
         for record in resting:
-            if record.pool is pool and record.phase == "lingering":
+            if record.pool is pool and record.phase == "lingering" and holds(record, waiting.wish):
                 yield record
                 return
 
@@ -128,6 +174,8 @@ class Asking:
         host = waiting.claim
         if host is None or not waiting.wish.gpus:
             return None, False
+        if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(host, [waiting]):
+            return self._shares_given_back_s(waiting, host)
         for pool in host.pools:
             if pool.reclaiming and pool.suits(waiting.wish):
                 break
@@ -148,6 +196,17 @@ class Asking:
             if need <= 0:
                 break
         return at_s, need <= 0
+
+    def _shares_given_back_s(self, waiting: Waiting, host: Host) -> tuple[float | None, bool]:
+        """Return the same where shares of GPUs are wanted, or leased: when all is back that is asked for."""
+        coming = [
+            self._comes_s(record)
+            for record in host.leases.values()
+            if record.phase == "reclaiming" and record.pool.suits(waiting.wish)
+        ]
+        if not coming:
+            return None, False
+        return max(coming), any(waiting in those for those in self.takers(host).values())
 
     def _comes_s(self, record: LeaseRecord) -> float:
         """Guess when a holder that was asked gives back: in a moment, or else at its deadline."""

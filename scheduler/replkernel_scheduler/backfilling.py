@@ -14,6 +14,8 @@ from heapq import merge
 from math import inf
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from replkernel_scheduler.choosing import Choice, Choosing, claimed
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.parts import Parts
@@ -63,7 +65,7 @@ class Backfilling:
         """
         most = _most_idle(host)
         any_lines = self._parts.queue.any_lines
-        shapes = [shape for shape in any_lines if shape[0] <= most]
+        shapes = [shape for shape, line in any_lines.items() if line[0][1].wish.gpus <= most]
         look = self._look(host) if shapes or host.line else None
         if look is None:
             return
@@ -77,7 +79,7 @@ class Backfilling:
         for key, waiting in merge(*lines) if len(lines) > 1 else lines[0]:
             if waiting.wish.gpus > most or key <= first:
                 continue
-            pool = host.pool_with(waiting.wish)
+            pool = host.pool_for(waiting.wish)
             if pool is not None and self._passes(look, pool, waiting.wish):
                 yield waiting, pool
                 most = _most_idle(host)
@@ -93,7 +95,7 @@ class Backfilling:
         lengths = self._parts.queue.lengths[shape]
         if len(lengths) < LENGTHS_MIN:
             return list(self._parts.queue.any_lines[shape])
-        now, gpus, ahead = self._parts.now, shape[0], Ahead(look.at, look.room)
+        now, gpus, ahead = self._parts.now, lengths[0][2].wish.gpus, Ahead(look.at, look.room)
         may_pass = self._parts.policies.backfill.may_pass
         if not may_pass(now + lengths[0][0], gpus, ahead):
             return []
@@ -106,6 +108,8 @@ class Backfilling:
     def _look(self, host: Host) -> Look | None:
         """Look ahead for the first claim of a host; None if nobody knows when it will be served."""
         first = host.claims[0][1].wish
+        if first.share is not UNSET:
+            return None  # Nobody knows when shares end.
         look = ahead(host, first, self._parts.now)
         return look._replace(spare=0, room=0) if look and (first.cpu or first.memory_gb) else look
 
@@ -123,7 +127,7 @@ def _most_idle(host: Host) -> int:
 def _pools(hosts: list[Host], wish: LeaseRequest) -> Iterator[Pool]:
     """Return pools of these hosts that have what `wish` asks for."""
     for host in hosts:
-        pool = host.pool_with(wish) if host.state == "up" else None
+        pool = host.pool_for(wish) if host.state == "up" else None
         if pool is not None:
             yield pool
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec import UNSET
+
+from replkernel_scheduler.cards import best_card, goes_on, opens
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.leases import LeaseRecord
@@ -69,15 +72,16 @@ class Choosing:
             best = next(self.idle_pools(wish, key), None)
             return None if best is None else Choice(best, None)
         found: list[Pool] = []
+        whole = wish.share is UNSET
         for host in hosts:
             claims = host.claims
             if host.state == "up" and not (claims and claims[0][0] < key):
-                pool = host.pool_with(wish)
+                pool = host.pool_with(wish) if whole else host.pool_for(wish)
                 if pool is not None:
                     found.append(pool)
         if not found:
             return None
-        return Choice(found[0] if len(found) == 1 else self._best(found, kernel), None)
+        return Choice(found[0] if len(found) == 1 else self._best(found, wish, kernel), None)
 
     def on(self, host: Host, wish: LeaseRequest) -> Choice | None:
         """Return what a request that waits can have on `host`, whatever is claimed there."""
@@ -92,7 +96,7 @@ class Choosing:
                     return choice
         if parts.policies.reserve and wish.gpus:
             return None
-        pool = host.pool_with(wish)
+        pool = host.pool_with(wish) if wish.share is UNSET else host.pool_for(wish)
         return None if pool is None else Choice(pool, None)
 
     def own(self, record: LeaseRecord, wish: LeaseRequest) -> Choice | None:
@@ -104,6 +108,8 @@ class Choosing:
             return None
         if record.host.state != "up" or not pool.suits(wish):
             return None
+        if (wish.share is not UNSET or record.card is not None) and not goes_on(record, wish):
+            return None
         if count + len(pool.idle) < wish.gpus or not record.host.has_room(wish):
             return None
         return Choice(pool, record)
@@ -113,6 +119,8 @@ class Choosing:
 
         Hosts that nobody claims come first; of the others at most `claims_max` are looked at.
         """
+        if wish.share is not UNSET:
+            yield from self._open_pools(wish, key)
         find, passes = self._parts.hosts.find_idle, _kind(wish)
         for pool in find(wish.gpus, False, passes):
             if pool.host.has_room(wish):
@@ -123,16 +131,30 @@ class Choosing:
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool
 
+    def _open_pools(self, wish: LeaseRequest, key: Rank) -> Iterator[Pool]:
+        """Return pools with open cards that have room for a share, the best fit first."""
+        found = []
+        for pool in self._parts.hosts.open:
+            host = pool.host
+            if host.state == "up" and pool.suits(wish) and not claimed(host, key) and host.has_room(wish):
+                best = best_card(pool, wish)
+                if best is not None and not best[0][0]:
+                    found.append((best[0], pool.name, pool))
+        found.sort(key=lambda entry: entry[:2])
+        return iter([pool for _, _, pool in found])
+
     def claimed_pools(self, wish: LeaseRequest) -> Iterator[Pool]:
         """Return pools of claimed hosts that have room for a request, as placement prefers them."""
         for pool in self._parts.hosts.find_idle(wish.gpus, True, _kind(wish)):
             if pool.host.has_room(wish):
                 yield pool
 
-    def _best(self, pools: list[Pool], kernel: Kernel | None) -> Pool:
-        """Return the one whose host should run the cell."""
+    def _best(self, pools: list[Pool], wish: LeaseRequest, kernel: Kernel | None) -> Pool:
+        """Return the one whose host should run the cell; a share opens a card only if it must."""
         rank = self._parts.policies.executor.rank
         last = None if kernel is None else kernel.last
+        if wish.share is not UNSET:
+            pools = [pool for pool in pools if not opens(pool, wish)] or pools
         return min(pools, key=lambda pool: rank(pool.host, is_last=pool.host.name == last))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from replkernel_scheduler import wishes
+from replkernel_scheduler.cards import Card, best_card, share_on
 from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
 from replkernel_scheduler.hosts import Pool
@@ -20,6 +21,7 @@ from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.types import NOBODY, GpuUuid, Lease, LeaseId, LeasePhase, LeaseRequest, RequestId
+from replkernel_scheduler.users import amount
 
 if TYPE_CHECKING:
     from replkernel_scheduler.moving import Moving
@@ -48,7 +50,7 @@ class Granting:
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        why = why or user.problem(wish.gpus, parts.now)
+        why = why or user.problem(wish, parts.now)
         if wish.holder is UNSET:
             why = why or parts.ledger.problem(user, wish.gpus)
         if why is not None:
@@ -58,7 +60,8 @@ class Granting:
         cost = 0.0
         if wish.holder != "job":
             parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
-            cost = wish.gpus * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
+            count = wish.gpus if wish.share is UNSET else amount(wish)
+            cost = count * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
         tag = parts.users.tag(user, cost)
         key = parts.policies.order.key(Turn(user.quota.priority, tag, parts.asked, wish.gpus))
         parts.kernels.asked(wish.kernel_id, wish.request)
@@ -73,9 +76,14 @@ class Granting:
             choice = self.backfilling.at_once(wish, hosts, key)
         waiting = Waiting(wish, key, parts.now, hosts)
         waiting.tag, waiting.estimate = tag, cost
-        user.waited += wish.gpus
+        if wish.share is UNSET:
+            user.waited += wish.gpus
+        else:
+            user.milli_waited += wish.share.milli
         if choice is not None:
             self.serve(waiting, choice)
+            if choice.pool.host.claims:  # Who waits there had counted on these GPUs, and needs others back.
+                self.serving.touch(choice.pool.host)
             return
         self.serving.wait(waiting)
         comes = self.serving.reclaim(waiting)
@@ -92,8 +100,13 @@ class Granting:
         parts, wish = self.parts, waiting.wish
         user = parts.users.get(wish.user)
         pool, own = choice
-        gpus = None if own is None or not wish.gpus else self._reuse(pool, own, wish.gpus)
-        taken = parts.hosts.take(pool, gpus, wish.gpus)
+        card, share = None, wish.share
+        if share is UNSET:
+            gpus = None if own is None or not wish.gpus else self._reuse(pool, own, wish.gpus)
+            taken = parts.hosts.take(pool, gpus, wish.gpus)
+        else:
+            card, share = self._card(choice, wish), share_on(pool, wish)
+            taken = (pool.uuids[card.number],)
         fence = parts.leases.next_fence()
         lease = Lease(
             LeaseId(f"lease-{fence}"),
@@ -105,18 +118,22 @@ class Granting:
             wish.ttl_s,
             parts.now + wish.ttl_s,
             wish.user,
-            (parts.ledger.price_of(pool, wish.gpus) if wish.holder is UNSET else None) or UNSET,
+            (parts.ledger.price_of(pool, wish) if wish.holder is UNSET else None) or UNSET,
+            share,
         )
-        record = LeaseRecord(lease, pool, wish, phase)
+        record = LeaseRecord(lease, pool, wish, phase, card)
         record.asked_at, record.granted_at, record.estimate = waiting.asked_at, parts.now, waiting.estimate
         if own is not None and own.phase == "reserved":
             record.home = own.lease.lease
         parts.leases.open(record)
-        user.waited -= wish.gpus
-        user.hold(wish.gpus, parts.now)
+        if wish.share is UNSET:
+            user.waited -= wish.gpus
+        else:
+            user.milli_waited -= wish.share.milli
+        user.hold(wish, 1, parts.now)
         if wish.holder != "job":
             parts.users.virtual = max(parts.users.virtual, waiting.tag)
-        parts.demand.committed += wish.gpus
+        parts.demand.committed += wish.gpus if card is None else card.computing() == 1
         if phase == "active":
             self.start(record)
         return record
@@ -152,7 +169,7 @@ class Granting:
         parts = self.parts
         user = parts.users.get(waiting.wish.user)
         user.tag -= waiting.estimate
-        user.waited -= waiting.wish.gpus
+        user.wait(waiting.wish, -1)
         self.serving.leave(waiting)
         parts.kernels.answered(waiting.wish.kernel_id, waiting.wish.request)
 
@@ -167,6 +184,17 @@ class Granting:
         if waiting is not None:
             self.serving.tell(waiting)
         return waiting is not None
+
+    def _card(self, choice: Choice, wish: LeaseRequest) -> Card:
+        """Return the card on which a share is to be: its kernel's own, else where it fits best."""
+        pool, own = choice
+        if own is not None:
+            number = pool.number_of[self._reuse(pool, own, 1)[0]]
+        else:
+            best = best_card(pool, wish)
+            assert best is not None
+            number = best[1]
+        return self.parts.hosts.take_share(pool, number)
 
     def _reuse(self, pool: Pool, own: LeaseRecord, count: int) -> tuple[GpuUuid, ...]:
         """Make a resting lease's GPUs idle, as many as are wanted, and return what to take: those first."""

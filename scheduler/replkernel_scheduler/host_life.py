@@ -131,6 +131,8 @@ class HostLife:
         parts.hosts.hide(host)
         for gpu in host.offered:
             del parts.hosts.owner[gpu.uuid]
+        for pool in host.pools:
+            parts.hosts.open.pop(pool, None)
         host.offer(event.gpus, event.cpu, event.memory_gb)
         for gpu in event.gpus:
             parts.hosts.owner[gpu.uuid] = host.name
@@ -138,6 +140,11 @@ class HostLife:
             lease = record.lease
             pools = [p for p in host.pools if not lease.gpus or lease.gpus[0] in p.number_of]
             record.pool = pools[0]
+            if record.card is not None:
+                record.card = parts.hosts.take_share(record.pool, record.pool.number_of[lease.gpus[0]])
+                record.card.records[lease.lease] = record
+                parts.hosts.shifted(record.card)
+                continue
             for uuid in lease.gpus:
                 record.pool.idle.remove(record.pool.number_of[uuid])
             if record.phase in ("active", "bound"):

@@ -11,6 +11,9 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET
+
+from replkernel_scheduler.cards import Card, best_pool
 from replkernel_scheduler.load_index import Load, LoadClass, LoadIndex, PoolName
 from replkernel_scheduler.policies.protocol import Placement
 from replkernel_scheduler.types import (
@@ -48,9 +51,13 @@ NO_ROOM = Room(0, "")
 
 
 class Pool:
-    """The GPUs of one host that have the same model and memory; `idle` are their numbers, sorted."""
+    """The GPUs of one host that have the same model and memory; `idle` are their numbers, sorted.
+
+    `cards` are those on which leases of shares are: each counts as one GPU, by what all of these do.
+    """
 
     __slots__ = (
+        "cards",
         "ends",
         "host",
         "idle",
@@ -73,6 +80,7 @@ class Pool:
         self.model, self.memory_gb, self.uuids = model, memory_gb, uuids
         self.number_of = {uuid: index for index, uuid in enumerate(uuids)}
         self.idle = list(range(len(uuids)))
+        self.cards: dict[int, Card] = {}
         self.lingering = self.reclaiming = 0
         self.load_class: LoadClass | None = None
         self.ends: list[tuple[float, int, int]] = []
@@ -173,7 +181,7 @@ class Host:
 
     @property
     def committed(self) -> int:
-        """Return how many GPUs are in leases that are not lingering or being reclaimed."""
+        """Return how many GPUs are in leases, of shares too, that are not lingering or being reclaimed."""
         return self.gpus - sum(len(pool.idle) + pool.lingering + pool.reclaiming for pool in self.pools)
 
     @property
@@ -212,6 +220,10 @@ class Host:
                 return pool if self.has_room(wish) else None
         return None
 
+    def pool_for(self, wish: LeaseRequest) -> Pool | None:
+        """Return the same, or for a share the pool with the card where that fits best."""
+        return self.pool_with(wish) if wish.share is UNSET else best_pool(self, wish)
+
     def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether the host, with nothing else on it, has what `wish` asks for."""
         cpu, memory = wish.cpu * MILLI, wish.memory_gb * MILLI
@@ -241,6 +253,8 @@ class Hosts:
         self._index = LoadIndex(placement)
         self._stale: dict[Pool, None] = {}
         """Those that may have another load than the index knows."""
+        self.open: dict[Pool, None] = {}
+        """Those with cards on which there are shares."""
         self._shapes: dict[tuple[str, float, int, int, int], int] = {}
 
     def named(self, name: str) -> Host:
@@ -319,6 +333,30 @@ class Hosts:
         elif gpus:
             idle += [number_of[uuid] for uuid in gpus]
             idle.sort()
+        self.moved(pool)
+
+    def take_share(self, pool: Pool, number: int) -> Card:
+        """Return the card on which a share is to be; an idle one is idle no more."""
+        card = pool.cards.get(number)
+        if card is None:
+            pool.idle.remove(number)
+            card = pool.cards[number] = Card(pool, number)
+            self.open[pool] = None
+            self.moved(pool)
+        return card
+
+    def shifted(self, card: Card) -> None:
+        """Take notice of a change among the leases on a card; without any it is idle."""
+        pool, before, now = card.pool, card.phase, card.phase_now()
+        if before != now:
+            card.phase = now
+            pool.lingering += (now == "lingering") - (before == "lingering")
+            pool.reclaiming += (now == "reclaiming") - (before == "reclaiming")
+        if not card.records:
+            del pool.cards[card.number]
+            insort(pool.idle, card.number)
+            if not pool.cards:
+                del self.open[pool]
         self.moved(pool)
 
     def subscribe(self, host: Host, spec: KernelSpec, sign: int) -> None:

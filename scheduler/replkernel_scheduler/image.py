@@ -144,6 +144,8 @@ class UserImage(Image, frozen=True, array_like=True, gc=False):
     last_tag: float
     money: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """What was charged, until when that is counted, and what of it was before this month."""
+    shares: tuple[int, int] = (0, 0)
+    """Of shares, the thousandths that are held and waited for."""
 
 
 class SumsImage(Image, frozen=True, array_like=True, gc=False):

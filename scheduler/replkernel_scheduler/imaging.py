@@ -149,6 +149,7 @@ def _users(parts: Parts) -> tuple[UserImage, ...]:
                 user.tag,
                 user.last_tag,
                 (user.money.amount, user.money.since, user.money.before),
+                (user.milli_held, user.milli_waited),
             )
             for user in parts.users.by_name.values()
         ]

@@ -5,8 +5,11 @@ Law: it reads only. It may look at everything, so it is for tests and for a driv
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.backfilling import Backfilling
+from replkernel_scheduler.cards import Card, memory_mib, share_of
 from replkernel_scheduler.choosing import Choosing, claimed
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.hosts import Host
@@ -20,6 +23,7 @@ from replkernel_scheduler.wishes import QUEUE_MAX
 def check(parts: Parts) -> None:
     """Raise InvariantBroken if a law does not hold."""
     _leases(parts)
+    _cards(parts)
     _hosts(parts)
     _index(parts)
     _kernels(parts)
@@ -37,8 +41,10 @@ def _require(holds: bool, law: str) -> None:
 def _leases(parts: Parts) -> None:
     leases = parts.leases
     records = list(leases.by_id.values())
-    held = [gpu for record in records for gpu in record.lease.gpus]
+    held = [gpu for record in records if record.card is None for gpu in record.lease.gpus]
     _require(len(held) == len(set(held)), "a GPU is in two leases")
+    shared = {gpu for record in records if record.card is not None for gpu in record.lease.gpus}
+    _require(not shared & set(held), "a GPU is in a lease of its own, and one of a share")
     fences = [record.lease.fence for record in records]
     _require(len(fences) == len(set(fences)), "two leases share a fence")
     _require(fences == sorted(fences), "the leases do not lie in the order of their fences")
@@ -72,12 +78,48 @@ def _leases(parts: Parts) -> None:
         )
 
 
+def _cards(parts: Parts) -> None:
+    """The shares and the memory on a card never exceed it, whatever came before."""
+    everybody = [record for record in parts.leases.by_id.values() if record.card is not None]
+    seen = 0
+    for host in parts.hosts.by_name.values():
+        for pool in host.pools:
+            _require((pool in parts.hosts.open) == bool(pool.cards), "a pool with shares is not known as one")
+            for number, card in pool.cards.items():
+                _require(card.pool is pool and card.number == number, "a card lies elsewhere")
+                seen += len(card.records)
+                _card(card)
+    _require(seen == len(everybody), "a share is on no card")
+    pools = [pool for host in parts.hosts.by_name.values() for pool in host.pools]
+    _require(all(pool in pools for pool in parts.hosts.open), "a pool with shares is no host's")
+    for record in parts.leases.by_id.values():
+        sized = record.lease.share is not UNSET and record.wish.share is not UNSET
+        _require(sized == (record.card is not None), "a share without its size, or its card")
+
+
+def _card(card: Card) -> None:
+    records = list(card.records.values())
+    _require(bool(records), "an empty card is not idle")
+    _require(card.phase == card.phase_now(), "a card counts as what it is not")
+    shares = [share_of(record) for record in records]
+    most = min(share.multiplicity for share in shares)
+    _require(sum(share.milli for share in shares) <= 1000 * most, "more of a card is leased than there is")
+    mib = memory_mib(card.pool)
+    _require(
+        not mib or sum(share.vram_mib for share in shares) <= mib, "more memory is leased than a card has"
+    )
+    for record in records:
+        _require(record.card is card, "a share is on another card")
+        _require(record.lease.gpus == (card.pool.uuids[card.number],), "a share is of another GPU")
+
+
 def _hosts(parts: Parts) -> None:
     for name, host in parts.hosts.by_name.items():
         _require(name == host.name, "a host has another name")
         records = list(host.leases.values())
         for pool in host.pools:
-            held = [uuid for record in records if record.pool is pool for uuid in record.lease.gpus]
+            held = [uuid for r in records if r.pool is pool and r.card is None for uuid in r.lease.gpus]
+            held += [pool.uuids[number] for number in pool.cards]
             idle = [pool.uuids[number] for number in pool.idle]
             _require(sorted(held + idle) == sorted(pool.uuids), "the idle GPUs are not those in no lease")
             _require(
@@ -107,7 +149,11 @@ def _hosts(parts: Parts) -> None:
 
 
 def _count(records: list[LeaseRecord], pool: object, phase: str) -> int:
-    return sum(len(record.lease.gpus) for record in records if record.pool is pool and record.phase == phase)
+    whole = [r for r in records if r.pool is pool and r.phase == phase and r.card is None]
+    cards = {
+        r.card.number for r in records if r.pool is pool and r.card is not None and r.card.phase == phase
+    }
+    return len(cards) + sum(len(record.lease.gpus) for record in whole)
 
 
 def _index(parts: Parts) -> None:
@@ -147,6 +193,8 @@ def _kernels(parts: Parts) -> None:
 
 def _queue(parts: Parts) -> None:
     queue = parts.queue
+    shares = sum(waiting.wish.share is not UNSET for waiting in queue.by_request.values())
+    _require(queue.shares == shares, "those who wait for shares are miscounted")
     _require(not set(queue.by_request) & set(parts.leases.of_request), "a served request still waits")
     _require(len(queue.by_request) <= QUEUE_MAX, "the queue is over its limit")
     asks = {request for requests in parts.kernels.asks.values() for request in requests}
@@ -195,7 +243,7 @@ def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
         ends = [
             (r.granted_at + r.wish.expected_s, r.lease.fence, len(r.lease.gpus))
             for r in known
-            if r.wish.expected_s and r.lease.gpus
+            if r.wish.expected_s and r.lease.gpus and r.card is None
         ]
         _require(pool.ends == sorted(ends), "the ends that are expected are not those of the leases")
 
@@ -203,11 +251,17 @@ def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
 def _users(parts: Parts) -> None:
     records = [r for r in parts.leases.by_id.values() if r.phase in ("active", "bound")]
     for name, user in parts.users.by_name.items():
-        held = sum(len(record.lease.gpus) for record in records if record.lease.user == name)
+        held = sum(len(r.lease.gpus) for r in records if r.lease.user == name and r.card is None)
         _require(user.held == held, "a user's GPUs are miscounted")
-        waited = sum(w.wish.gpus for w in parts.queue.by_request.values() if w.wish.user == name)
+        shares = sum(share_of(r).milli for r in records if r.lease.user == name and r.card is not None)
+        _require(user.milli_held == shares, "a user's shares are miscounted")
+        wishes = [w.wish for w in parts.queue.by_request.values() if w.wish.user == name]
+        waited = sum(wish.gpus for wish in wishes if wish.share is UNSET)
         _require(user.waited == waited, "what a user waits for is miscounted")
-    committed = sum(len(record.lease.gpus) for record in records)
+        shares = sum(wish.share.milli for wish in wishes if wish.share is not UNSET)
+        _require(user.milli_waited == shares, "the shares that a user waits for are miscounted")
+    committed = sum(len(record.lease.gpus) for record in records if record.card is None)
+    committed += len({id(record.card) for record in records if record.card is not None})
     _require(parts.demand.committed == committed, "the GPUs that compute are miscounted")
 
 
@@ -261,7 +315,7 @@ def _could_move(parts: Parts, migration: Migration) -> bool:
     return any(
         host.state == "up"
         and not claimed(host, waiting.key)
-        and host.pool_with(waiting.wish) is not None
+        and host.pool_for(waiting.wish) is not None
         and kernel.spec.kernel_id not in host.replicas
         and host.could_serve(kernel.spec)
         for host in parts.hosts.by_name.values()

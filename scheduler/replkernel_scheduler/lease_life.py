@@ -175,9 +175,9 @@ class LeaseLife:
             parts.out.append(UsageRecorded(row))
 
     def _uncount(self, record: LeaseRecord) -> None:
-        parts, count = self.parts, len(record.lease.gpus)
-        parts.users.get(record.lease.user).hold(-count, parts.now)
-        parts.demand.committed -= count
+        parts, card = self.parts, record.card
+        parts.users.get(record.lease.user).hold(record.wish, -1, parts.now)
+        parts.demand.committed -= record.wish.gpus if card is None else card.computing() == 1
         parts.migrations.wake(record.lease.kernel_id)
 
     def _return(self, record: LeaseRecord) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+from replkernel_scheduler.cards import Card
 from replkernel_scheduler.hosts import Host, Hosts, Pool
 from replkernel_scheduler.types import (
     Fence,
@@ -28,6 +29,7 @@ class LeaseRecord:
 
     __slots__ = (
         "asked_at",
+        "card",
         "estimate",
         "granted_at",
         "held_gb",
@@ -44,8 +46,11 @@ class LeaseRecord:
         "wish",
     )
 
-    def __init__(self, lease: Lease, pool: Pool, wish: LeaseRequest, phase: LeasePhase) -> None:
-        """Keep what is given; the times are set by who grants."""
+    def __init__(
+        self, lease: Lease, pool: Pool, wish: LeaseRequest, phase: LeasePhase, card: Card | None = None
+    ) -> None:
+        """Keep what is given; the times are set by who grants. `card` is that of a share."""
+        self.card = card
         self.lease, self.pool, self.host, self.wish = lease, pool, pool.host, wish
         self.phase: LeasePhase = phase
         self.asked_at = self.granted_at = self.estimate = 0.0
@@ -58,13 +63,13 @@ class LeaseRecord:
         """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
 
     def expect(self) -> None:
-        """Note when its holder thinks to be done, if that is known."""
-        if self.wish.expected_s and self.lease.gpus:
+        """Note when its holder thinks to be done, if that is known; a share's end frees no whole GPU."""
+        if self.wish.expected_s and self.lease.gpus and self.card is None:
             insort(self.pool.ends, self._end())
 
     def forget(self) -> None:
         """Expect no end any more."""
-        if self.wish.expected_s and self.lease.gpus:
+        if self.wish.expected_s and self.lease.gpus and self.card is None:
             ends, end = self.pool.ends, self._end()
             del ends[bisect_left(ends, end)]
 
@@ -90,7 +95,10 @@ class Leases:
 
     def open(self, record: LeaseRecord) -> None:
         """Put a new lease in force; its GPUs have been taken from the pool."""
-        lease = record.lease
+        lease, card = record.lease, record.card
+        if card is not None:
+            card.records[lease.lease] = record
+            self._hosts.shifted(card)
         self.by_id[lease.lease] = record
         record.host.leases[lease.lease] = record
         wish = record.wish
@@ -110,18 +118,27 @@ class Leases:
             _commit(record.host, record.wish, -1)
         record.phase = "lingering"
         self.resting.setdefault(record.lease.kernel_id, {})[record.lease.lease] = record
+        if record.card is not None:
+            self._hosts.shifted(record.card)
+            return
         record.pool.lingering += len(record.lease.gpus)
         self._hosts.moved(record.pool)
 
     def reclaim(self, record: LeaseRecord) -> None:
         """Let a lingering lease be wanted back."""
         record.phase = "reclaiming"
+        if record.card is not None:
+            self._hosts.shifted(record.card)
+            return
         record.pool.lingering -= len(record.lease.gpus)
         record.pool.reclaiming += len(record.lease.gpus)
         self._hosts.moved(record.pool)
 
     def cut(self, record: LeaseRecord, gpus: tuple[GpuUuid, ...]) -> None:
         """Take GPUs out of a resting lease; they are idle then. One without GPUs is over."""
+        if record.card is not None:
+            self._forget(record)
+            return
         left = tuple([uuid for uuid in record.lease.gpus if uuid not in gpus])
         if record.phase == "lingering":
             record.pool.lingering -= len(gpus)
@@ -135,7 +152,7 @@ class Leases:
 
     def close(self, record: LeaseRecord) -> None:
         """Take a lease out of force; its GPUs are idle then."""
-        count = len(record.lease.gpus)
+        count = len(record.lease.gpus) if record.card is None else 0
         if record.phase == "lingering":
             record.pool.lingering -= count
         elif record.phase == "reclaiming":
@@ -147,11 +164,15 @@ class Leases:
                 _commit(record.host, record.wish, -1)
         elif record.wish.cpu or record.wish.memory_gb:
             _commit(record.host, record.wish, -1)
-        self._hosts.give(record.pool, record.lease.gpus)
+        if record.card is None:
+            self._hosts.give(record.pool, record.lease.gpus)
         self._forget(record)
 
     def _forget(self, record: LeaseRecord) -> None:
-        lease = record.lease
+        lease, card = record.lease, record.card
+        if card is not None:
+            del card.records[lease.lease]
+            self._hosts.shifted(card)
         del self.by_id[lease.lease]
         del record.host.leases[lease.lease]
         resting = self.resting.get(lease.kernel_id)
@@ -181,6 +202,7 @@ def with_gpus(lease: Lease, gpus: tuple[GpuUuid, ...]) -> Lease:
         lease.expires_at,
         lease.user,
         lease.price,
+        lease.share,
     )
 
 
@@ -197,4 +219,5 @@ def until(lease: Lease, expires_at: float) -> Lease:
         expires_at,
         lease.user,
         lease.price,
+        lease.share,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from replkernel_scheduler.types import NOBODY, KernelId, Price, Prices, UserName
+from replkernel_scheduler.types import NOBODY, KernelId, LeaseRequest, Price, Prices, UserName
 
 if TYPE_CHECKING:
     from replkernel_scheduler.hosts import Host, Pool
@@ -133,23 +133,24 @@ class Ledger:
 
     # -- what is asked -------------------------------------------------------------------------------
 
-    def price_of(self, pool: Pool, gpus: int) -> Price | None:
-        """Return what a lease of so many GPUs costs its user; None: nothing is charged."""
-        if self.prices is None or not gpus:
+    def price_of(self, pool: Pool, wish: LeaseRequest) -> Price | None:
+        """Return what a lease for a request costs its user; None: nothing is charged."""
+        if self.prices is None or not wish.gpus:
             return None
-        return Price(self.rate_of(pool, gpus) / NANO, self.prices.currency)
+        return Price(self.rate_of(pool, wish) / NANO, self.prices.currency)
 
-    def rate_of(self, pool: Pool, gpus: int) -> int:
-        """Return the rate of so many GPUs for their user: their own, and their part of the host's."""
+    def rate_of(self, pool: Pool, wish: LeaseRequest) -> int:
+        """Return the rate of these GPUs for their user: their own, and their part of the host's."""
         prices = self.prices
-        if prices is None or not gpus:
+        if prices is None or not wish.gpus:
             return 0
         each = self._gpu_hour(pool.model) + prices.host_hour / pool.host.gpus
-        return round(prices.factor * each * gpus * NANO)
+        rate = prices.factor * each * wish.gpus * NANO
+        return round(rate if wish.share is UNSET else rate * wish.share.milli / 1000)
 
     def due_of(self, record: LeaseRecord) -> int:
         """Return the rate of a lease that is used; only cells pay."""
-        return self.rate_of(record.pool, len(record.lease.gpus)) if record.wish.holder is UNSET else 0
+        return self.rate_of(record.pool, record.wish) if record.wish.holder is UNSET else 0
 
     def problem(self, user: User, gpus: int) -> str | None:
         """Say whose budget is used up, of a user who wants GPUs."""

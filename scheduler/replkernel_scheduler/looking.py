@@ -73,7 +73,7 @@ class Looking:
         parts, waiting = self._parts, migration.waiting
         kernel = parts.kernels.by_id[migration.kernel_id]
         source = self._targets.victim(kernel)
-        pool = None if waiting is None else host.pool_with(waiting.wish)
+        pool = None if waiting is None else host.pool_for(waiting.wish)
         if source is not None and pool is not None:
             migration.tries += 1
             parts.migrations.stop_looking(migration)
@@ -82,15 +82,15 @@ class Looking:
     def _next_for(self, host: Host) -> Migration | None:
         """Return the first whom this host can serve."""
         best: tuple[Rank, Migration] | None = None
-        most = max([len(pool.idle) for pool in host.pools])
+        most = max([len(pool.idle) or bool(pool.cards) for pool in host.pools])
         if not most:
             return None
-        for shape, line in self._parts.migrations.looking.items():
+        for line in self._parts.migrations.looking.values():
             key, first = line[0]
-            if shape[0] > most or (best is not None and best[0] < key):
-                continue
             waiting = first.waiting
-            if waiting is None or claimed(host, key) or host.pool_with(waiting.wish) is None:
+            if waiting is None or waiting.wish.gpus > most or (best is not None and best[0] < key):
+                continue
+            if claimed(host, key) or host.pool_for(waiting.wish) is None:
                 continue
             for key, migration in line[:LINE_LOOKS]:
                 if (best is not None and best[0] < key) or claimed(host, key):
@@ -137,12 +137,16 @@ class Looking:
         """Yield those who look for so many GPUs at most and hope for none, first ones first."""
         lines = [
             line[:LINE_LOOKS]
-            for shape, line in self._parts.migrations.looking.items()
-            if shape[0] <= gpus_max
+            for line in self._parts.migrations.looking.values()
+            if _gpus(line[0][1]) <= gpus_max
         ]
         for _, migration in merge(*lines, key=lambda place: place[0]):
             if migration.hopes is None:
                 yield migration
+
+
+def _gpus(migration: Migration) -> int:
+    return 0 if migration.waiting is None else migration.waiting.wish.gpus
 
 
 def _key(migration: Migration) -> Rank:

@@ -346,7 +346,7 @@ class Moving:
             if migration.source is not None:
                 migration.source.moves -= 1
                 migration.source = None
-            parts.users.get(waiting.wish.user).waited += waiting.wish.gpus
+            parts.users.get(waiting.wish.user).wait(waiting.wish, 1)
             waiting.hosts = self.choosing.hosts_for(waiting.wish, kernel)
             self.granting.serving.wait(waiting)
             for host in kernel.hosts:

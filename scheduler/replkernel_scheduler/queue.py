@@ -12,11 +12,14 @@ from bisect import bisect_left, insort
 from math import inf
 from typing import TypeAlias
 
+from msgspec import UNSET
+
 from replkernel_scheduler.hosts import Host, Hosts
 from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.types import LeaseRequest, MigrationId, RequestId
 
-Shape: TypeAlias = tuple[int, str, float, float, float]
+Shape: TypeAlias = tuple[int | float | str, ...]
+"""What somebody asks for: GPUs first, then the rest; a share has its own numbers behind that."""
 
 
 class Waiting:
@@ -28,6 +31,8 @@ class Waiting:
         """Keep what is given; `hosts` None is any host."""
         self.wish, self.key, self.asked_at, self.hosts = wish, key, asked_at, hosts
         self.shape: Shape = (wish.gpus, wish.gpu_model, wish.vram_gb, wish.cpu, wish.memory_gb)
+        if wish.share is not UNSET:
+            self.shape += (wish.share.milli, wish.share.multiplicity)
         self.claim: Host | None = None
         self.migration: MigrationId | None = None
         self.tag = self.estimate = 0.0
@@ -43,7 +48,7 @@ Lengths: TypeAlias = list[tuple[float, Rank, Waiting]]
 class Queue:
     """Everybody who waits."""
 
-    __slots__ = ("_hosts", "any_lines", "anybody", "by_request", "lengths")
+    __slots__ = ("_hosts", "any_lines", "anybody", "by_request", "lengths", "shares")
 
     def __init__(self, hosts: Hosts) -> None:
         """Start with nobody."""
@@ -53,15 +58,19 @@ class Queue:
         self.lengths: dict[Shape, Lengths] = {}
         """Of each of these lines."""
         self.anybody: Line = []
+        self.shares = 0
+        """How many of these want a share of a GPU."""
 
     def add(self, waiting: Waiting) -> None:
         """Let a request wait; it claims nothing yet."""
         self.by_request[waiting.wish.request] = waiting
+        self.shares += waiting.wish.share is not UNSET
         self._join_lines(waiting)
 
     def remove(self, waiting: Waiting) -> None:
         """Take a request out of its lines, with its claim."""
         del self.by_request[waiting.wish.request]
+        self.shares -= waiting.wish.share is not UNSET
         self.claim(waiting, None)
         self._leave_lines(waiting)
 

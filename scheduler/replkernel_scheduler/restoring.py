@@ -10,6 +10,8 @@ from bisect import insort
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import UNSET
+
 from replkernel_scheduler.accounting import KernelSums, Sums
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.hosts import Host
@@ -126,10 +128,16 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     """Return a lease, whose GPUs are idle no more."""
     pool = parts.hosts.by_name[image.lease.host].pools[image.pool]
     record = LeaseRecord(image.lease, pool, image.wish, image.phase)
+    if image.lease.share is not UNSET:
+        record.card = parts.hosts.take_share(pool, pool.number_of[image.lease.gpus[0]])
     record.asked_at, record.granted_at, record.estimate = image.asked_at, image.granted_at, image.estimate
     record.home, record.warm = image.home, image.warm
     record.rested_at, record.wanted_at, record.held_gb = image.rested
     record.kept = image.kept
+    if record.card is not None:
+        record.card.records[record.lease.lease] = record
+        parts.hosts.shifted(record.card)
+        return record
     for uuid in image.lease.gpus:
         pool.idle.remove(pool.number_of[uuid])
     if image.phase == "lingering":
@@ -169,6 +177,7 @@ def _accounts(parts: Parts, image: CoreImage) -> None:
     for entry in image.users:
         user = parts.users.get(entry.name)
         user.quota, user.held, user.waited = entry.quota, entry.held, entry.waited
+        user.milli_held, user.milli_waited = entry.shares
         user.gpu_s_month, user.since = entry.gpu_s_month, entry.since
         user.tag, user.last_tag = entry.tag, entry.last_tag
     parts.users.virtual = image.virtual

@@ -79,7 +79,7 @@ class Serving:
         if host.claims:
             if self.backfilling.enabled:
                 self._let_pass(host)
-            if host.lingering:
+            if host.lingering or self.parts.hosts.open:
                 self._reclaim_on(host)
             if host.line:
                 for place, (_, waiting) in enumerate(host.claims[:TOLD_MAX], 1):
@@ -244,7 +244,7 @@ class Serving:
         """Ask GPUs back for all whom this host can serve beside what computes; return who they are."""
         takers = self.asking.takers(host)
         for pool, those in takers.items():
-            if pool.lingering:
+            if pool.lingering or pool.cards:
                 self.reclaim_from(pool, those)
         return [waiting for those in takers.values() for waiting in those]
 
@@ -252,6 +252,9 @@ class Serving:
         """Ask so many lingering GPUs of a pool back as these need beside those that are idle."""
         for record in self.asking.holders(pool, takers):
             self.ask_back(record)
+        while pool.cards and (more := self.asking.holders(pool, takers)):
+            for record in more:  # Shares may fit better now elsewhere than where room was made for them.
+                self.ask_back(record)
 
     def ask_back(self, record: LeaseRecord) -> None:
         """Have the holder of a lingering lease give its GPUs back."""

@@ -89,11 +89,25 @@ class HostShape(msgspec.Struct, frozen=True, gc=False):
     memory_gb: float = 0.0
 
 
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """A part of one GPU: `milli` thousandths of it, beside others on the same card.
+
+    The shares on a card come to `multiplicity` GPUs at most, or to less where another lease there says so: 1
+    is for who shares nothing of what he has. A lease may take `vram_mib` MiB of the card's memory; in a
+    request that is 0, for the card that it gets decides.
+    """
+
+    milli: int
+    multiplicity: int = 1
+    vram_mib: int = 0
+
+
 class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     """A wish for `gpus` GPUs of one model on one host for `ttl_s` seconds.
 
     `hosts` are those that may serve it; empty means the hosts of the kernel's replicas, or any host if
-    the scheduler does not know the kernel. `vram_gb` is what each GPU must have. `expected_s` is how long the
+    the scheduler does not know the kernel. `vram_gb` is what each GPU must have; of a `share`, what may be
+    taken (0: the same fraction of the card's memory). `expected_s` is how long the
     asker thinks that it will hold them (0: it does not say), whatever `ttl_s` is; it only counts where others
     wait (policy `backfill`).
     """
@@ -111,10 +125,12 @@ class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     expected_s: float = 0.0
     holder: Literal["job", "engine"] | UnsetType = UNSET
     """Who holds it if no cell does, free of charge: a job on idle GPUs, or an engine's own jobs."""
+    share: Share | UnsetType = UNSET
+    """What is wanted of the one GPU, where not all of it is."""
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
-    """An exclusive grant of `gpus` on `host` until `expires_at`, unless renewed."""
+    """A grant of `gpus` on `host` until `expires_at`, unless renewed: exclusive, but for a `share` of one."""
 
     lease: LeaseId
     request: RequestId
@@ -127,6 +143,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     user: UserName = NOBODY
     price: Price | UnsetType = UNSET
     """Where there are prices."""
+    share: Share | UnsetType = UNSET
 
 
 class KernelSpec(msgspec.Struct, frozen=True, gc=False):
@@ -157,14 +174,17 @@ class UserQuota(msgspec.Struct, frozen=True, gc=False):
 
 
 class CellUsage(msgspec.Struct, frozen=True, gc=False):
-    """One row of the accounts: what one lease of one cell cost. Times are seconds, `gpus` what was leased."""
+    """One row of the accounts: what one lease of one cell cost. Times are seconds, `gpus` what was leased.
+
+    That is a whole number, but for a share of a GPU.
+    """
 
     request: RequestId
     lease: LeaseId
     kernel_id: KernelId
     user: UserName
     host: HostName
-    gpus: int
+    gpus: int | float
     asked_at: float
     queued_s: float
     leased_s: float

@@ -1,51 +1,95 @@
 """Users: their quotas, what they hold and wait for, and their turn in the fair queue.
 
-Law: `held` and `waited` are the GPUs of the user's active leases and waiting requests; the hours of a month
+Law: `held` and `waited` are the GPUs of the user's active leases and waiting requests, whole ones and shares
+apart; the hours of a month
 only grow until the month is over. The tag follows start-time fair queuing: whoever used little comes first.
 """
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from replkernel_scheduler.ledger import Meter
-from replkernel_scheduler.types import UserName, UserQuota
+from replkernel_scheduler.types import LeaseRequest, UserName, UserQuota
 
 HOUR_S = 3600.0
+MILLI = 1000
 NO_QUOTA = UserQuota()
 
 
-class User:
-    """One user."""
+def amount(wish: LeaseRequest) -> int | float:
+    """Return how many GPUs a request is for: a whole number, but for a share of one."""
+    return wish.gpus if wish.share is UNSET else wish.share.milli / MILLI
 
-    __slots__ = ("gpu_s_month", "held", "last_tag", "money", "name", "quota", "since", "tag", "waited")
+
+class User:
+    """One user; of shares the thousandths are counted."""
+
+    __slots__ = (
+        "gpu_s_month",
+        "held",
+        "last_tag",
+        "milli_held",
+        "milli_waited",
+        "money",
+        "name",
+        "quota",
+        "since",
+        "tag",
+        "waited",
+    )
 
     def __init__(self, name: UserName) -> None:
         """Start without limits."""
         self.name = name
         self.quota = NO_QUOTA
-        self.held = self.waited = 0
+        self.held = self.waited = self.milli_held = self.milli_waited = 0
         self.money = Meter()
         """What the user is charged."""
         self.gpu_s_month = self.since = self.tag = 0.0
         self.last_tag = 0.0
         """The turn that the newest request was given; it counts while one waits."""
 
-    def hold(self, gpus: int, now: float) -> None:
-        """Hold so many more GPUs (or fewer) from now on."""
+    def hold(self, wish: LeaseRequest, sign: int, now: float) -> None:
+        """Hold what a request is for from now on (`sign` 1), or no more (-1)."""
         self.gpu_s_month += self.held * (now - self.since)
+        if self.milli_held:
+            self.gpu_s_month += self.milli_held * (now - self.since) / MILLI
         self.since = now
-        self.held += gpus
+        if wish.share is UNSET:
+            self.held += sign * wish.gpus
+        else:
+            self.milli_held += sign * wish.share.milli
+
+    def wait(self, wish: LeaseRequest, sign: int) -> None:
+        """Wait for what a request is for, or (-1) no more."""
+        if wish.share is UNSET:
+            self.waited += sign * wish.gpus
+        else:
+            self.milli_waited += sign * wish.share.milli
+
+    @property
+    def holds(self) -> int | float:
+        """Return how many GPUs are held, shares among them."""
+        return self.held + self.milli_held / MILLI if self.milli_held else self.held
+
+    @property
+    def waits(self) -> int | float:
+        """Return how many GPUs are waited for, shares among them."""
+        return self.waited + self.milli_waited / MILLI if self.milli_waited else self.waited
 
     def used_s(self, now: float) -> float:
         """Return this month's GPU-seconds until now."""
-        return self.gpu_s_month + self.held * (now - self.since)
+        used_s = self.gpu_s_month + self.held * (now - self.since)
+        return used_s + self.milli_held * (now - self.since) / MILLI if self.milli_held else used_s
 
-    def problem(self, gpus: int, now: float) -> str | None:
-        """Say which quota `gpus` more GPUs would break."""
-        quota = self.quota
-        if quota.gpu_quota is not None and self.held + self.waited + gpus > quota.gpu_quota:
+    def problem(self, wish: LeaseRequest, now: float) -> str | None:
+        """Say which quota a request would break."""
+        quota, gpus = self.quota, wish.gpus
+        if quota.gpu_quota is not None and self._asks_milli(wish) > quota.gpu_quota * MILLI:
             return (
                 f"The quota gpu_quota of {self.name or 'this user'} is {quota.gpu_quota} GPUs at once; "
-                f"{self.held} are in use, {self.waited} asked for, {gpus} more are wanted."
+                f"{self.holds:g} are in use, {self.waits:g} asked for, {amount(wish):g} more are wanted."
             )
         if quota.gpu_hours_month is not None and gpus and self.used_s(now) >= quota.gpu_hours_month * HOUR_S:
             return (
@@ -54,6 +98,10 @@ class User:
                 f"and {self.used_s(now) / HOUR_S:.2f} are used; it counts anew next month."
             )
         return None
+
+    def _asks_milli(self, wish: LeaseRequest) -> int:
+        more = wish.gpus * MILLI if wish.share is UNSET else wish.share.milli
+        return (self.held + self.waited) * MILLI + self.milli_held + self.milli_waited + more
 
 
 class Users:
@@ -80,7 +128,7 @@ class Users:
         """
         tag = max(self.virtual, user.tag)
         user.tag = tag + cost
-        if user.waited:
+        if user.waited or user.milli_waited:
             tag = max(tag, user.last_tag)
         user.last_tag = tag
         return tag
@@ -88,5 +136,4 @@ class Users:
     def month_began(self, now: float) -> None:
         """Count everybody's hours from nothing."""
         for user in self.by_name.values():
-            user.hold(0, now)
-            user.gpu_s_month = 0.0
+            user.since, user.gpu_s_month = now, 0.0

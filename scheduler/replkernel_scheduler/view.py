@@ -5,12 +5,15 @@ Law: it is a copy; everything is sorted by id, so the same state encodes to the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler.types import (
     Fence,
     Gpu,
+    GpuUuid,
     HostName,
     HostState,
     KernelId,
@@ -50,6 +53,20 @@ class LeaseView(msgspec.Struct, frozen=True, gc=False):
     phase: LeasePhase
     granted_at: float
     queued_s: float
+
+
+_STRONGEST: tuple[LeasePhase, ...] = ("active", "bound", "reserved", "lingering", "reclaiming")
+
+
+def gpu_phases(leases: Iterable[LeaseView]) -> dict[GpuUuid, LeasePhase]:
+    """Return what the GPUs that are leased do; of one with several leases of shares, what counts most."""
+    found: dict[GpuUuid, LeasePhase] = {}
+    for entry in leases:
+        for gpu in entry.lease.gpus:
+            before = found.get(gpu)
+            if before is None or _STRONGEST.index(entry.phase) < _STRONGEST.index(before):
+                found[gpu] = entry.phase
+    return found
 
 
 class WaitingView(msgspec.Struct, frozen=True, gc=False):
@@ -103,8 +120,8 @@ class UserView(msgspec.Struct, frozen=True, gc=False):
 
     user: UserName
     quota: UserQuota
-    held: int
-    waited: int
+    held: int | float
+    waited: int | float
     month_gpu_s: float
     usage: Usage
     spent: float | UnsetType = UNSET

@@ -214,7 +214,7 @@ def _users(parts: Parts) -> Slices[tuple[UserView, ...]]:
     def view(name: UserName) -> UserView:
         user = parts.users.by_name[name]
         usage = parts.accounts.users.get(name, NOTHING).usage(running.get(name, 0.0))
-        view = UserView(name, user.quota, user.held, user.waited, user.used_s(parts.now), usage)
+        view = UserView(name, user.quota, user.holds, user.waits, user.used_s(parts.now), usage)
         if parts.ledger.prices is None:
             return view
         money = user.money

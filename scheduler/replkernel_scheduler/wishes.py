@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from replkernel_scheduler.hosts import MILLI, Host
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.types import HostName, KernelSpec, LeaseRequest
+from replkernel_scheduler.types import HostName, KernelSpec, LeaseRequest, Share
 
 GPUS_PER_HOST_MAX = 64
 QUEUE_MAX = 100_000
@@ -21,6 +23,8 @@ SIZE_MAX = 1e6
 USERS_MAX = 100_000
 KERNELS_MAX = 200_000
 REPLICAS_MAX = 15
+SHARE_MILLI_MIN = 10
+MULTIPLICITY_MAX = 64
 
 PoolShape = tuple[str, float, int, int, int]
 
@@ -35,6 +39,8 @@ def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | No
         return (
             f"A lease is expected to be held for 0 to {EXPECTED_S_MAX:.0f} seconds, not {wish.expected_s:g}."
         )
+    if wish.share is not UNSET and (why := _share_problem(parts, wish, wish.share)):
+        return why
     if not sane(wish.vram_gb, wish.cpu, wish.memory_gb):
         return f"GPU memory, cores and memory are numbers from 0 to {SIZE_MAX:.0f}."
     if wish.user not in parts.users.by_name and len(parts.users.by_name) >= USERS_MAX:
@@ -44,6 +50,18 @@ def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | No
     if parts.policies.reserve and kernel is None and wish.gpus:
         return f"Kernel {wish.kernel_id} has no GPUs reserved; start it first."
     return None if possible(parts, wish, kernel) else impossible(parts, wish)
+
+
+def _share_problem(parts: Parts, wish: LeaseRequest, share: Share) -> str | None:
+    """Say why a share of a GPU will never be leased."""
+    if wish.gpus != 1 or not SHARE_MILLI_MIN <= share.milli <= MILLI:
+        part = wish.gpus * share.milli / MILLI
+        return f"A part of a GPU is from {SHARE_MILLI_MIN / MILLI:g} to 1 of one, not {part:g}."
+    if not 1 <= share.multiplicity <= MULTIPLICITY_MAX or share.vram_mib:
+        return f"The parts of a GPU come to 1 to {MULTIPLICITY_MAX} of it, not {share.multiplicity}."
+    if wish.holder is not UNSET or parts.policies.reserve or parts.policies.keeps:
+        return "Parts of a GPU are leased to cells, and only where these give back what they leave."
+    return None
 
 
 def kernel_problem(parts: Parts, spec: KernelSpec, *, placed: bool) -> str | None:
@@ -114,7 +132,7 @@ def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
     )
     if best is None:
         return f"No host {where}is up; start an agent on a host, or wait until one is back."
-    return f"No host {where}has {_words(_wanted(wish))}; the largest possible request is {_words(best)}."
+    return f"No host {where}has {_wanted_in_words(wish)}; the largest possible request is {_words(best)}."
 
 
 def _bound_to(parts: Parts, wish: LeaseRequest) -> tuple[HostName, ...]:
@@ -172,6 +190,13 @@ def _covers(shape: PoolShape, wish: LeaseRequest | KernelSpec, cpu: int, memory:
 def _size(shape: PoolShape) -> tuple[int, float, int, int, str]:
     model, vram_gb, gpus, cpu, memory = shape
     return (gpus, vram_gb, cpu, memory, model)
+
+
+def _wanted_in_words(wish: LeaseRequest | KernelSpec) -> str:
+    words = _words(_wanted(wish))
+    if isinstance(wish, KernelSpec) or wish.share is UNSET:
+        return words
+    return f"{wish.share.milli / MILLI:g} of a {words.removeprefix('1 ')}"
 
 
 def _words(shape: PoolShape) -> str:

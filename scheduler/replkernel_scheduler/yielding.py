@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from replkernel_scheduler.cards import gpus_freed
 from replkernel_scheduler.events import GpusAwaited, GpusWanted
 from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
@@ -58,11 +59,12 @@ class Yielding:
 
     def _ask_back(self, pool: Pool, gpus: int, event: GpusWanted) -> None:
         """Ask so many GPUs back of those that have lingered longest."""
-        for record in sorted(_resting(pool, event), key=lambda record: record.lease.fence):
+        for records in _units(_resting(pool, event)):
             if gpus <= 0:
                 return
-            gpus -= len(record.lease.gpus)
-            self._serving.ask_back(record)
+            gpus -= gpus_freed(records)
+            for record in records:
+                self._serving.ask_back(record)
 
 
 def _resting(pool: Pool, event: GpusWanted) -> list[LeaseRecord]:
@@ -78,13 +80,21 @@ def _resting(pool: Pool, event: GpusWanted) -> list[LeaseRecord]:
     ]
 
 
+def _units(resting: list[LeaseRecord]) -> list[list[LeaseRecord]]:
+    """Return leases as they can be asked back, oldest first: those of shares with all others on the card."""
+    units: dict[int, list[LeaseRecord]] = {}
+    for record in sorted(resting, key=lambda record: record.lease.fence):
+        units.setdefault(id(record if record.card is None else record.card), []).append(record)
+    return [records for records in units.values() if gpus_freed(records)]
+
+
 def _comes_free(pool: Pool, event: GpusWanted) -> int:
     """Return how many GPUs of a pool are on their way back, and nobody's then."""
     if event.rested_since is None:
         return pool.reclaiming
-    return sum(
+    return gpus_freed(
         [
-            len(record.lease.gpus)
+            record
             for record in pool.host.leases.values()
             if record.pool is pool
             and record.phase == "reclaiming"
@@ -98,7 +108,7 @@ def _yields(pool: Pool, event: GpusWanted) -> int:
     """Return how many GPUs of a pool may be asked back."""
     if not event.spares and event.rested_since is None:
         return pool.lingering
-    return sum([len(record.lease.gpus) for record in _resting(pool, event)])
+    return gpus_freed(_resting(pool, event))
 
 
 def _by_size(event: GpusWanted) -> Iterator[GpusAwaited]:

@@ -11,6 +11,8 @@ export interface Execution {
   host: string;
   replica: string;
   gpus: string[];
+  /** Which part of the one GPU; 0 or nothing: all of it. */
+  part?: number;
   wanted: number;
   position: number | null;
   estimate_s: number | null;

@@ -16,7 +16,8 @@ export function cellInWords(run: Execution, now: number): { text: string; toolti
     parts.push(`${run.replica} · ${run.host}`);
   }
   if (run.gpus.length > 0) {
-    parts.push(run.gpus.length === 1 ? '1 GPU' : `${run.gpus.length} GPUs`);
+    const count = run.part || run.gpus.length;
+    parts.push(count > 1 ? `${count} GPUs` : `${count} GPU`);
   }
   if (run.began_at !== null && (run.state === 'running' || run.state === 'done')) {
     parts.push(`${Math.max(0, (run.ended_at ?? now) - run.began_at).toFixed(1)} s`);
@@ -128,11 +129,11 @@ function entry(label: string, detail: string, icon: string, below: Entry[] = [])
   return { label, detail, icon, below };
 }
 
-const GPU_COUNT = /^([1-9]|[1-5][0-9]|6[0-4]|0)$/;
+const GPU_COUNT = /^([1-9]|[1-5][0-9]|6[0-4]|0|0?\.[0-9]{1,3})$/;
 
 /** Say why this is no number of GPUs; nothing if it is one. */
 export function badCount(text: string): string | undefined {
-  return GPU_COUNT.test(text.trim()) ? undefined : 'A whole number from 0 to 64';
+  return GPU_COUNT.test(text.trim()) ? undefined : 'A whole number from 0 to 64, or a part of one GPU: 0.5';
 }
 
 /** Return a cell's metadata with so many GPUs asked for; 0: none. Everything else in it stays. */

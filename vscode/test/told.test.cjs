@@ -117,7 +117,7 @@ test('a request is written beside what the metadata hold, and taken away again',
     assert.deepEqual(withGpus({ metadata: { replkernel: { gpus: 2 } } }, 0), { metadata: {} });
     assert.equal(gpusAsked({}), 0);
     assert.deepEqual(
-        ['0', ' 64 ', '65', '-1', '1.5', 'two', ''].map(text => badCount(text) === undefined),
-        [true, true, false, false, false, false, false]
+        ['0', ' 64 ', '0.5', '65', '-1', '1.5', 'two', ''].map(text => badCount(text) === undefined),
+        [true, true, true, false, false, false, false, false]
     );
 });

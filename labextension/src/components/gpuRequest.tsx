@@ -1,7 +1,7 @@
 // A small form: how many GPUs are asked for, and how much memory each must have.
 import * as React from 'react';
 
-import { gpuChoices } from '../models/cluster';
+import { gpuChoices, isPart, numberOfGpus } from '../models/cluster';
 import type { ITranslate } from '../models/line';
 
 const VRAM_GB_MAX = 10_000;
@@ -11,7 +11,7 @@ function inWords(gpus: number, trans: ITranslate): string {
   if (Number.isNaN(gpus)) {
     return trans('not understood');
   }
-  return gpus === 0 ? trans('none') : String(gpus);
+  return gpus === 0 ? trans('none') : numberOfGpus(gpus);
 }
 
 /** The form; it shows what holds now until a person chooses otherwise. `inherit` names that nothing is said. */
@@ -38,12 +38,13 @@ export function GpuRequest(props: {
       className="jp-replkernel-request"
       onSubmit={event => {
         event.preventDefault();
-        if (wanted !== INHERIT && !(Number.isInteger(Number(wanted)) && Number(wanted) >= 0)) {
+        const count = Number(wanted);
+        if (wanted !== INHERIT && !(isPart(count) || (Number.isInteger(count) && count >= 0))) {
           return; // What is not understood is not written anew.
         }
         const given = Number(vram);
         const vramGb = Number.isFinite(given) && !none ? Math.min(VRAM_GB_MAX, Math.max(0, given)) : 0;
-        props.request(wanted === INHERIT ? null : Number(wanted), vramGb);
+        props.request(wanted === INHERIT ? null : count, vramGb);
         setChosen(null);
       }}
     >

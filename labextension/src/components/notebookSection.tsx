@@ -78,7 +78,7 @@ function Holdings(props: {
     <ul className="jp-replkernel-holdings">
       {kernel.holdings.map(held => (
         <li key={held.lease} title={held.gpus.join('\n')}>
-          {gpusInWords(held.gpus, store.models, trans)} · {held.host} ·{' '}
+          {gpusInWords(held.gpus, store.models, trans, held)} · {held.host} ·{' '}
           {held.cell === '' ? trans('kept between cells') : trans('in use')} ·{' '}
           {formatSeconds(Math.max(0, now - held.since))}
         </li>

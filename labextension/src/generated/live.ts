@@ -66,6 +66,8 @@ export interface IExecution {
   replica: string;
   host: string;
   gpus: string[];
+  part: number;
+  part_gb: number;
   wanted: number;
   model: string;
   position: number | null;
@@ -148,6 +150,8 @@ export interface IHolding {
   gpus: string[];
   cell: string;
   since: number;
+  part: number;
+  part_gb: number;
 }
 
 /** One host with its GPUs; `why` is what one that is being drained waits for. */
@@ -191,6 +195,8 @@ export interface ILease {
   notebook: string;
   yours: boolean;
   since: number;
+  part: number;
+  part_gb: number;
 }
 
 /** What cannot come back: a variable, and its type. */

@@ -2,6 +2,7 @@
 // connection. Holds no state; whatever is refused is rejected with the router's sentence.
 import type { Kernel } from '@jupyterlab/services';
 
+import { isPart } from './cluster.js';
 import { ask } from './question';
 
 /** Saving everything and stopping the replicas may take so long. */
@@ -45,5 +46,6 @@ export async function migrate(kernel: Kernel.IKernelConnection, host: string): P
 
 /** Have each cell of the notebook ask for GPUs from the next one on, unless it says otherwise; 0: for none. */
 export function request(kernel: Kernel.IKernelConnection, gpus: number, vramGb: number): Promise<string> {
-  return asked(kernel, GPUS_REQUEST, { verb: 'default', gpus, vram_gb: vramGb });
+  const wanted = isPart(gpus) ? { gpus: 1, part: gpus } : { gpus };
+  return asked(kernel, GPUS_REQUEST, { verb: 'default', ...wanted, vram_gb: vramGb });
 }

@@ -6,6 +6,7 @@ import { gpusWanted } from './cluster.js';
 import type { ITranslate } from './line';
 
 const KEY = 'replkernel';
+const OWN = new Set(['gpus', 'vram_gb', 'share']);
 
 /** How many GPUs a cell asks for; null: as many as its notebook says; NaN: what it says is not understood. */
 export interface ICellRequest {
@@ -56,7 +57,7 @@ export function readCellRequest(model: ICellModel): ICellRequest {
 
 /** Write what a cell asks for. */
 export function writeCellRequest(model: ICellModel, request: ICellRequest): void {
-  const kept = Object.entries(own(model)).filter(([name]) => name !== 'gpus' && name !== 'vram_gb');
+  const kept = Object.entries(own(model)).filter(([name]) => !OWN.has(name));
   const metadata: Record<string, unknown> = Object.fromEntries(kept);
   if (request.gpus !== null) {
     metadata['gpus'] = request.gpus;

@@ -83,18 +83,47 @@ export function mostGpus(hosts: readonly IHost[]): number {
   return most === 0 ? GPUS_USUAL : Math.min(GPUS_OFFERED_MAX, most);
 }
 
-/** The numbers of GPUs that are offered; also what holds now, whatever that is. */
+const PARTS = [0.25, 0.5];
+const FRACTIONS = new Map([
+  [0.25, '¼'],
+  [0.5, '½'],
+  [0.75, '¾']
+]);
+
+/** The numbers of GPUs that are offered, parts of one among them; also what holds now, whatever that is. */
 export function gpuChoices(now: number | null, most: number): number[] {
-  const offered = Array.from({ length: most + 1 }, (_, number) => number);
+  const whole = Array.from({ length: most + 1 }, (_, number) => number);
+  const offered = [0, ...PARTS, ...whole.slice(1)];
   return now === null || offered.includes(now) ? offered : [...offered, now];
 }
 
-/** Write how many GPUs, and what each must have: `2 GPUs of 20 GiB or more`. */
+/** Tell whether a number of GPUs is a part of one. */
+export function isPart(gpus: number): boolean {
+  return gpus > 0 && gpus < 1;
+}
+
+/** Write a number of GPUs: `2`, or `½` of a part of one. */
+export function numberOfGpus(gpus: number): string {
+  return FRACTIONS.get(gpus) ?? String(gpus);
+}
+
+/** Write how many GPUs: `2 GPUs`, or `½ GPU` of a part of one. */
+export function gpusCounted(gpus: number, trans: ITranslate): string {
+  if (isPart(gpus)) {
+    return trans('%1 GPU', numberOfGpus(gpus));
+  }
+  return gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', gpus);
+}
+
+/** Write how many GPUs, and what each must have: `2 GPUs of 20 GiB or more`, `½ GPU · 8 GiB`. */
 export function gpusWanted(gpus: number, vramGb: number, trans: ITranslate): string {
   if (gpus === 0) {
     return trans('No GPU');
   }
-  const count = gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', gpus);
+  const count = gpusCounted(gpus, trans);
+  if (vramGb > 0 && isPart(gpus)) {
+    return `${count} · ${vramGb} GiB`;
+  }
   return vramGb > 0 ? trans('%1 of %2 GiB or more', count, vramGb) : count;
 }
 

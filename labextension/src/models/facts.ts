@@ -1,5 +1,6 @@
 // What a reply says about the execution it ends. Pure: no JupyterLab, no DOM.
 // Law: what does not have the announced type is left out, never guessed.
+import { numberOfGpus } from './cluster.js';
 
 /** What `execute_reply.metadata.replkernel` carries about one execution. */
 export interface ICellFacts {
@@ -9,6 +10,8 @@ export interface ICellFacts {
   host: string;
   /** UUIDs of the GPUs that were leased for the cell. */
   gpus: string[];
+  /** Which part of the one GPU; 0: all of it. */
+  part: number;
   /** Seconds for which the GPUs were leased, if any were. */
   leaseSeconds: number | null;
   /** What the lease has cost, with its currency; null where nothing is charged. */
@@ -57,6 +60,7 @@ export function readFacts(metadata: unknown): ICellFacts | null {
     replica: given['replica'],
     host: given['host'],
     gpus: gpus.filter((gpu): gpu is string => typeof gpu === 'string'),
+    part: asSize(given['part']) ?? 0,
     leaseSeconds: asSize(given['lease_s']),
     cost: asCost(given['cost'], given['currency']),
     queuedSeconds: asSize(given['queued_s']),
@@ -110,7 +114,7 @@ export function summary(facts: ICellFacts | null, trans: Translate): string {
     return trans('Replicated');
   }
   const where = `${trans('Replica')} ${facts.replica} · ${facts.host}`;
-  return facts.gpus.length === 0 ? where : `${where} · ${facts.gpus.length} GPU`;
+  return facts.gpus.length === 0 ? where : `${where} · ${numberOfGpus(facts.part || facts.gpus.length)} GPU`;
 }
 
 /** Everything that is known, as rows for a table. */

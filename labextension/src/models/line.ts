@@ -1,6 +1,7 @@
 // What one line under a cell says of its newest execution, and the steps behind it. Pure: no JupyterLab, no DOM.
 // Law: a mark is icon and text; nothing is called durable that the server has not called so.
 import type { IExecution } from '../generated/live';
+import { gpusCounted, numberOfGpus } from './cluster.js';
 import type { Translate } from './facts';
 import { formatMoney, formatSeconds } from './facts.js'; // With its ending, so that node finds it too.
 import { KERNEL_ENDED } from './remembered.js';
@@ -62,7 +63,7 @@ export function describeLine(
   if (execution.replica !== '') {
     parts.push(`${execution.replica} · ${execution.host}`);
   }
-  const gpus = gpusInWords(execution.gpus, models, trans);
+  const gpus = gpusInWords(execution.gpus, models, trans, execution);
   if (gpus !== '') {
     parts.push(gpus);
   }
@@ -73,8 +74,8 @@ export function describeLine(
   const waits = execution.state === 'waiting';
   const waited = between(execution.wished_at, execution.granted_at ?? (waits ? now : null));
   if (waited !== null && (waits || waited >= 0.1)) {
-    const { length } = execution.gpus;
-    parts.push(waits ? trans('%1 so far', formatSeconds(waited)) : waitedFor(length, waited, trans));
+    const count = execution.part || execution.gpus.length;
+    parts.push(waits ? trans('%1 so far', formatSeconds(waited)) : waitedFor(count, waited, trans));
   }
   // Lines that an older release kept have none.
   if (typeof execution.cost === 'number') {
@@ -91,21 +92,27 @@ export function describeLine(
 /** Write how long a cell has waited for its GPUs. */
 function waitedFor(gpus: number, seconds: number, trans: ITranslate): string {
   const long = `${seconds.toFixed(1)} s`;
-  return gpus === 1 ? trans('waited %1 for 1 GPU', long) : trans('waited %1 for %2 GPUs', long, gpus);
+  return trans('waited %1 for %2', long, gpusCounted(gpus, trans));
 }
 
-/** Write which GPUs these are: `2 × H100`. */
+/** Write which GPUs these are: `2 × H100`, or `½ × H100 · 40 GiB` of a part of one. */
 export function gpusInWords(
   gpus: readonly string[],
   models: ReadonlyMap<string, string>,
-  trans: ITranslate
+  trans: ITranslate,
+  of?: { part: number; part_gb: number }
 ): string {
   if (gpus.length === 0) {
     return '';
   }
   const named = [...new Set(gpus.map(gpu => models.get(gpu) ?? '').filter(model => model !== ''))];
   const what = named.length === 0 ? trans('GPU') : named.join(', ');
-  return gpus.length === 1 ? `1 × ${what}` : `${gpus.length} × ${what}`;
+  // Lines that an older release kept say nothing of parts.
+  if (of?.part) {
+    const memory = of.part_gb > 0 ? ` · ${Number(of.part_gb.toFixed(1))} GiB` : '';
+    return `${numberOfGpus(of.part)} × ${what}${memory}`;
+  }
+  return `${gpus.length} × ${what}`;
 }
 
 function stateOf(execution: IExecution, holder: string, now: number, trans: ITranslate): IMark {
@@ -148,7 +155,7 @@ function doneMark(execution: IExecution, trans: ITranslate): IMark {
 export function waitingText(execution: IExecution, holder: string, now: number, trans: ITranslate): string {
   const count = execution.wanted;
   const model = execution.model === '' ? '' : `${execution.model} `;
-  const what = `${count} ${model}${count === 1 ? trans('GPU') : trans('GPUs')}`;
+  const what = `${numberOfGpus(count)} ${model}${count <= 1 ? trans('GPU') : trans('GPUs')}`;
   const parts = [trans('Waiting for %1', what)];
   if (execution.trouble !== '') {
     parts.push(trans('no scheduler answers'));

@@ -74,7 +74,7 @@ function ofCell(
         text: waitingText(cell, holder(store, cell.kernel_id, name, trans), now, trans)
       };
     case 'running': {
-      const gpus = gpusInWords(cell.gpus, store.models, trans);
+      const gpus = gpusInWords(cell.gpus, store.models, trans, cell);
       const parts = [trans('Running'), `${cell.replica} · ${cell.host}`, gpus];
       return { doing: 'running', text: parts.filter(part => part !== '').join(' · ') };
     }

@@ -1,6 +1,7 @@
 // What the Running panel lists of replicated kernels: those that run, and hibernated ones. Pure.
 // Law: a kernel that another server of the user serves is not listed; nothing is deleted that is not hibernated.
 import type { IKernel } from '../generated/live';
+import { gpusCounted } from './cluster.js';
 import { formatAge, formatBytes } from './facts.js';
 import type { ITranslate } from './line';
 import type { LiveStore } from './live';
@@ -83,8 +84,8 @@ function saidOf(
 ): { detail: string; title: string } {
   const name = (kernelId: string): string => sessionOf(kernelId)?.name ?? '';
   const { text } = notebookState(store, kernel.kernel_id, name, trans);
-  const gpus = kernel.holdings.reduce((sum, held) => sum + held.gpus.length, 0);
-  const held = gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', gpus);
+  const gpus = kernel.holdings.reduce((sum, held) => sum + (held.part || held.gpus.length), 0);
+  const held = gpusCounted(gpus, trans);
   const bytes = Math.max(0, ...kernel.replicas.map(replica => replica.state_bytes));
   const age = kernel.began === 0 ? [] : [formatAge(now - kernel.began, trans)];
   const began = age.map(ago => trans('started %1 ago', ago));

@@ -1,7 +1,7 @@
 // Who holds which GPUs now, and which cells wait for some: the rows that panel and dashboard show. Pure.
 // Law: of others it says what the server has told, never more; what a notebook's own line says, it says too.
 import type { IExecution, IHost, ILease, IWaiting } from '../generated/live';
-import { isStrangers, useInWords, useOf, whose } from './cluster.js';
+import { gpusCounted, isStrangers, useInWords, useOf, whose } from './cluster.js';
 import type { GpuUse, NameKernel } from './cluster';
 import { gpusInWords, placeInWords } from './line.js';
 import type { ITranslate } from './line';
@@ -59,11 +59,11 @@ function ofLease(
   return {
     key: lease.lease,
     who: whose(lease, name, trans),
-    gpus: gpusInWords(gpus, store.models, trans),
+    gpus: gpusInWords(gpus, store.models, trans, lease),
     host,
     use: useInWords(use, trans),
     since,
-    gpuHours: since === 0 ? null : (gpus.length * Math.max(0, now - since)) / HOUR_S
+    gpuHours: since === 0 ? null : ((lease.part || gpus.length) * Math.max(0, now - since)) / HOUR_S
   };
 }
 
@@ -96,7 +96,7 @@ export function waitsNow(store: LiveStore, now: number, name: NameKernel, trans:
     return {
       key: one.request,
       who: whose(one, name, trans),
-      gpus: one.gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', one.gpus),
+      gpus: gpusCounted(one.gpus, trans),
       ...placeOf(one, cell, now, trans)
     };
   });

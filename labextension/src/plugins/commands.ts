@@ -8,7 +8,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { hibernate, migrate, release, request, resume } from '../models/actions';
 import { readCellRequest, writeCellRequest } from '../models/cellRequest';
-import { mostGpus } from '../models/cluster';
+import { isPart, mostGpus } from '../models/cluster';
 import { targets } from '../models/moves';
 import { isReplicated } from '../models/replicated';
 import { ILive } from '../tokens';
@@ -77,7 +77,7 @@ async function askForCell(tracker: INotebookTracker, live: ILive, trans: Transla
 }
 
 function within(gpus: number, live: ILive): number {
-  return Math.min(mostGpus(live.store.hosts), Math.max(0, Math.round(gpus)));
+  return Math.min(mostGpus(live.store.hosts), Math.max(0, isPart(gpus) ? gpus : Math.round(gpus)));
 }
 
 function activate(

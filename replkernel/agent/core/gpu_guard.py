@@ -136,8 +136,9 @@ class GpuGuard:
 
     def _opens(self, lease: LeaseHere) -> HookCall | None:
         """Return what opens the accesses of a lease; None: they are, or cannot be, which is noted."""
+        wanted = self._wanted()  # Others have parts of the same GPU by leases of their own.
         for access in self.accesses:
-            if access.gpu in lease.gpus and access.owner != lease.user:
+            if access.gpu in lease.gpus and access.owner != lease.user and access not in wanted:
                 stuck = self._stuck.get(access)
                 said = "" if stuck is None else f" ({stuck.why})"
                 self._settle(

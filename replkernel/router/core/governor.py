@@ -176,7 +176,13 @@ class Governor:
                 if not leases.governed and question.gpus:
                     return [_answer(message, GpuAnswer(error=leases.why_down))]
                 wanted = GpuRequest(
-                    question.gpus, question.vram_gb, question.model, question.cpu, question.memory_gib
+                    question.gpus,
+                    question.vram_gb,
+                    question.model,
+                    question.cpu,
+                    question.memory_gib,
+                    question.part,
+                    question.shared,
                 )
                 preferred = wanted if question.gpus else None
                 text = gpu_answers.preferred(preferred, leases.why_down)

@@ -42,8 +42,10 @@ def preferred(wanted: GpuRequest | None, trouble: str) -> str:
 
 def released(given: Sequence[Held], cell: Held | None) -> str:
     """Return the answer to a release."""
-    count = sum(len(held.lease.gpus) for held in given)
-    said = f"Given back: {gpus_in_words(count)}." if given else "No GPUs were kept between cells."
+    parts = [gpus_in_words(held.lease.part) for held in given if held.lease.part]
+    count = sum(len(held.lease.gpus) for held in given if not held.lease.part)
+    words = " and ".join([*([gpus_in_words(count)] if count else []), *parts])
+    said = f"Given back: {words}." if given else "No GPUs were kept between cells."
     return said if cell is None else f"{said} Those of this cell go back when it ends."
 
 
@@ -79,5 +81,6 @@ def fallen(gpus: Sequence[str], host: str, why: str) -> str:
 
 
 def _lease(held: Held) -> str:
-    gpus = held.lease.gpus
-    return f"{gpus_in_words(len(gpus))} on host {held.lease.host} ({', '.join(gpus)})"
+    gpus, part = held.lease.gpus, held.lease.part
+    memory = f" with {held.lease.vram_gb:g} GiB" if part and held.lease.vram_gb else ""
+    return f"{gpus_in_words(part or len(gpus))}{memory} on host {held.lease.host} ({', '.join(gpus)})"

@@ -47,7 +47,9 @@ class Held:
 
     @property
     def vram_gb(self) -> float:
-        """So much of each GPU's memory was asked for, in GiB; 0: nothing was said."""
+        """So much of each GPU's memory is the lease's, or was asked for, in GiB; 0: nothing was said."""
+        if self.lease.part:
+            return self.lease.vram_gb
         return 0.0 if self.asked is None else self.asked.vram_gb
 
     @property

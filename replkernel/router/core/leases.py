@@ -108,6 +108,8 @@ class Leases:
         """Whether the scheduler listens."""
         self.why_down = ""
         self.wish: Wish | None = None
+        self._last: GpuRequest | None = None
+        """What the last cell that was granted GPUs had asked for."""
         self.held_leases = HeldLeases()
         self._opened = False
         self._hosts: tuple[HostName, ...] = ()
@@ -243,6 +245,7 @@ class Leases:
         held = self.held_leases.take(lease, cell, now, replica)
         self._on[replica] = frozenset(lease.gpus)
         held.rested_at, held.asked = (math.inf if cell else now), asked
+        self._last = asked or self._last
         self._limited(cell, held, replica)  # By the router before this one; it is over with the cell.
         return self.open()
 
@@ -253,9 +256,16 @@ class Leases:
         return () if self.governed and self._hides else None
 
     def vram_limit(self, cell: str) -> float:
-        """Return how many GiB of each GPU a cell may take; 0: all of it."""
-        held = self.held_leases.of_cell(cell) if self._limits_vram else None
-        return 0.0 if held is None else held.vram_gb
+        """Return how many GiB of each GPU a cell may take; 0: all of it. Who shares one is always limited."""
+        held = self.held_leases.of_cell(cell)
+        return held.vram_gb if held is not None and (self._limits_vram or held.lease.part) else 0.0
+
+    def like_before(self, gpus: int) -> GpuRequest:
+        """Return what a cell asks for that reaches state on so many GPUs, and has not asked itself."""
+        last = self._last
+        if gpus > 1 or last is None or not last.part:
+            return GpuRequest(min(gpus, GPUS_OF_LEASE_MAX))
+        return GpuRequest(1, last.vram_gb, last.model, part=last.part, shared=last.shared)
 
     # -- what is given back -----------------------------------------------------------------------------
 
@@ -429,7 +439,7 @@ class Leases:
             return []
         if self.wish is None or self.wish.request != lease.request:
             return self._give_back(lease.lease, lease.fence)
-        self.held_leases.take(lease, self.wish.cell, now).asked = self.wish.wanted
+        self.held_leases.take(lease, self.wish.cell, now).asked = self._last = self.wish.wanted
         self.wish = self.move = None
         return self._back(self.held_leases.surplus())
 

@@ -51,6 +51,8 @@ class MidCell:
     def _wish(self, running: Execution, question: GpuQuestion, now: float) -> tuple[GpuAnswer, list[Effect]]:
         cell, known = running.request.header.msg_id, self._parts.fleet.replicas.get(running.replica)
         wanted = GpuRequest(max(1, question.gpus), question.vram_gb, question.model)
+        if not question.vram_gb and not question.model:
+            wanted = self._parts.leases.like_before(wanted.gpus)
         effects = self._leases.ask(cell, wanted, () if known is None else (known.host,))
         fault = self._leases.fault_of(cell)
         if fault is None:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from replkernel.errors import UNREADABLE
+from replkernel.leasing.request import number_of
+from replkernel.leasing.wire import GrantedLease
 from replkernel.protocol.agent_to_router import Committed, ReplicaLost, WentBack
 from replkernel.protocol.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
 from replkernel.protocol.router_to_agent import ElectExecutor
@@ -131,6 +133,7 @@ class Progress:
             state="running" if event.shown else "moving",
             replica=event.replica, host=self._host_of(event.replica), gpus=gpus, wanted=len(gpus),
         )  # fmt: skip
+        self._has(self._known[msg_id], event.lease)
         self._number(msg_id, event.seq)
         self._touch(msg_id)
 
@@ -139,7 +142,7 @@ class Progress:
         if known is None:
             return
         if known.began_at is not None and self._seqs.get(effect.msg_id) == effect.seq:
-            known.gpus = known.gpus if effect.lease is None else effect.lease.gpus
+            self._has(known, effect.lease)
             self._touch(effect.msg_id)
             return
         known.state, known.sent_at = "moving", now
@@ -147,8 +150,7 @@ class Progress:
             known.election_at = self._election[1]
         known.replica, known.host = effect.replica, self._host_of(effect.replica)
         known.position = known.estimate_s = None
-        if effect.lease is not None:
-            known.gpus = effect.lease.gpus
+        self._has(known, effect.lease)
         self._number(effect.msg_id, effect.seq)
         self._touch(effect.msg_id)
 
@@ -219,7 +221,8 @@ class Progress:
             known = self._known.get(before.cell)
             held = leases.held_leases.of_cell(before.cell)
             if known is not None and held is not None and known.granted_at is None:
-                known.granted_at, known.gpus = now, held.lease.gpus
+                known.granted_at = now
+                self._has(known, held.lease)
                 self._waits_no_more(known)
             elif known is not None and held is None and known.began_at is not None:
                 self._waits_no_more(known)
@@ -235,9 +238,14 @@ class Progress:
         now_is = (known.state, known.position, known.estimate_s, known.trouble)
         if now_is != ("waiting", *shown, trouble):
             known.state, (known.position, known.estimate_s), known.trouble = "waiting", shown, trouble
-            known.wanted, known.model = wish.wanted.gpus, wish.wanted.model
+            known.wanted, known.model = number_of(wish.wanted), wish.wanted.model
             known.wished_at = known.wished_at if known.wished_at is not None else now
             self._touch(wish.cell)
+
+    def _has(self, known: Execution, lease: GrantedLease | None) -> None:
+        """Take note of the GPUs that an execution has, if it has any."""
+        if lease is not None:
+            known.gpus, known.part, known.part_gb = lease.gpus, lease.part, lease.vram_gb
 
     def _waits_no_more(self, known: Execution) -> None:
         """Have an execution that waited be where it was: in the queue, or running."""
@@ -306,7 +314,15 @@ class Progress:
         )[:TOLD_MAX]
         version = changed[-1].version if changed else self._version
         held_leases = tuple(
-            Holding(held.lease.lease, held.lease.host, held.lease.gpus, held.cell, held.since)
+            Holding(
+                held.lease.lease,
+                held.lease.host,
+                held.lease.gpus,
+                held.cell,
+                held.since,
+                held.lease.part,
+                held.lease.vram_gb,
+            )
             for held in leases.held_leases.by_id.values()
         )
         return ProgressAnswer(
@@ -315,7 +331,7 @@ class Progress:
             executions=tuple(changed),
             kept=tuple(self._known),
             holdings=held_leases,
-            default_gpus=0 if leases.default is None else leases.default.gpus,
+            default_gpus=number_of(leases.default),
             default_vram_gb=0.0 if leases.default is None else leases.default.vram_gb,
             move=move,
             rest=rest,

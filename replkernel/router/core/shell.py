@@ -11,7 +11,6 @@ from typing import Literal
 
 from replkernel.errors import CellEffect, ExecutorLost
 from replkernel.leasing.request import GpuRequest
-from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
 from replkernel.protocol.envelope import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router.core import answers
@@ -296,6 +295,7 @@ class Shell:
             stays=None if lease is None else self._stays(head, choice.replica),
             leases=leases.governed,
             vram_gb=leases.vram_limit(request.header.msg_id),
+            part=0.0 if lease is None else lease.part,
             interrupts=self.interrupts.next_is_free(),
             answered=self._ends.counts.answered_last,
             price=(0.0, "") if lease is None else (lease.price_hour, lease.currency),
@@ -427,7 +427,7 @@ class Shell:
 
     def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
         """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""
-        self._put_back(running, asks=GpuRequest(min(gpus, GPUS_OF_LEASE_MAX)))
+        self._put_back(running, asks=self._parts.leases.like_before(gpus))
         told = Log(f"execution {running.envelope.seq} needs {gpus} GPUs, where its state is")
         return [self._taken_back(running), told]
 

@@ -396,6 +396,7 @@ class Succession:
         stays: str | None = None,
         leases: bool = False,
         vram_gb: float = 0.0,
+        part: float = 0.0,
         interrupts: bool = True,
         answered: int = 0,
         price: tuple[float, str] = (0.0, ""),
@@ -424,6 +425,7 @@ class Succession:
             afresh=self._loss.afresh(answered, self.logged),
             price_hour=price[0],
             currency=price[1],
+            part=part,
         )
 
     def look(self) -> Envelope | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from replkernel.leasing.request import gpus_in_words
+from replkernel.leasing.request import gpus_in_words, number_of
 from replkernel.router.core import answers
 from replkernel.router.core.events import ClientRequest, Effect, Publish
 from replkernel.router.core.wire import pack
@@ -21,7 +21,7 @@ def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> st
 
     `move` is the host that the notebook's state moves to, and why that came to nothing.
     """
-    what = f"Waiting for {gpus_in_words(wish.wanted.gpus, wish.wanted.model)}"
+    what = f"Waiting for {gpus_in_words(number_of(wish.wanted), wish.wanted.model)}"
     if trouble:
         return f"{what}: {trouble}"
     if wish.place is None:
@@ -103,7 +103,7 @@ def _content(request: ClientRequest, line: str, own: dict[str, Any]) -> bytes:
 
 def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str] | None) -> bytes:
     """Return the content of the display; its metadata say the same to a front end that shows it otherwise."""
-    waiting: dict[str, Any] = {"gpus": wish.wanted.gpus}
+    waiting: dict[str, Any] = {"gpus": number_of(wish.wanted)}
     if wish.place is not None:
         waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
         if move is not None and not move[1]:

@@ -39,6 +39,8 @@ class Wish:
             wanted.vram_gb,
             wanted.cpu,
             wanted.memory_gib,
+            wanted.part,
+            wanted.shared,
         )
 
 

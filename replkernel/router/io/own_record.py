@@ -60,7 +60,7 @@ def new_record(
 ) -> KernelRecord:
     """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
     connection = _connection(file.path) | ports
-    asked = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib")
+    asked = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "gpu_part", "gpu_shared")
     kept = (*asked, "guests", "move", "hosts", "began", "state_bytes")
     known = {"began": time.time()} if found is None else {name: getattr(found, name) for name in kept}
     return KernelRecord(
@@ -108,7 +108,15 @@ class OwnRecord:
     def gpus(self) -> GpuRequest | None:
         """Return what the notebook's cells ask for unless they say otherwise."""
         record = self._record
-        wanted = GpuRequest(record.gpus, record.vram_gb, record.gpu_model, record.cpu, record.memory_gib)
+        wanted = GpuRequest(
+            record.gpus,
+            record.vram_gb,
+            record.gpu_model,
+            record.cpu,
+            record.memory_gib,
+            record.gpu_part,
+            record.gpu_shared,
+        )
         return wanted if record.gpus else None
 
     def remember(self, gpus: GpuRequest | None) -> None:
@@ -121,6 +129,8 @@ class OwnRecord:
             gpu_model=wanted.model,
             cpu=wanted.cpu,
             memory_gib=wanted.memory_gib,
+            gpu_part=wanted.part,
+            gpu_shared=wanted.shared,
         )
         if self._standing is not None:
             self._write(self._standing)

@@ -62,7 +62,7 @@ class Figures:
 
     def bound(self, task: Task, now: float) -> None:
         """Take note that a task holds its GPUs."""
-        self.committed.add(task.gpus, now)
+        self.committed.add(task.amount, now)
         if not task.job:
             self.executing.add(1, now)
 
@@ -70,13 +70,13 @@ class Figures:
         """Take note that a task's run was lost with its host."""
         self._freed(task, now)
         self.lost_runs += 1
-        self.lost_gpu_s += task.gpus * (now - task.bound)
+        self.lost_gpu_s += task.amount * (now - task.bound)
 
     def finished(self, task: Task, now: float) -> None:
         """Take note of a task that was served."""
         self._freed(task, now)
         self.done_at.append(now)
-        self.done_gpu_s.append(task.gpus * task.duration_s)
+        self.done_gpu_s.append(task.amount * task.duration_s)
         self.moved += task.moved
         if task.job:
             parts = task.parts
@@ -105,7 +105,7 @@ class Figures:
         self._over(task, outcome)
 
     def _freed(self, task: Task, now: float) -> None:
-        self.committed.add(-task.gpus, now)
+        self.committed.add(-task.amount, now)
         if not task.job:
             self.executing.add(-1, now)
 

@@ -12,17 +12,18 @@ class Level:
 
     def __init__(self, history: History | None = None) -> None:
         """Start at 0, at time 0."""
-        self.value = self.peak = 0
+        self.value: int | float = 0
+        self.peak: int | float = 0
         self.area = self._since = 0.0
         self.history = history
 
-    def add(self, delta: int, now: float) -> None:
+    def add(self, delta: float, now: float) -> None:
         """Change the value."""
         self.area += self.value * (now - self._since)
         if self.history is not None:
             self.history.hold(self.value, self._since, now)
         self._since = now
-        self.value += delta
+        self.value = self.value + delta if isinstance(delta, int) else round(self.value + delta, 3)
         if self.value > self.peak:
             self.peak = self.value
 

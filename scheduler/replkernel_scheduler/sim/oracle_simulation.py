@@ -91,6 +91,7 @@ class OracleSimulation(Driver):
     def _come(self, cell: Cell, now: float) -> None:
         name, user = cell.session, self._users.get(cell.session, "")
         task = Task(name, self.played, now, cell.duration_s, cell.gpus, user=user, job=False)
+        task.milli = cell.milli
         if name in self._queues:
             self._queues[name].append(task)
         else:

@@ -33,13 +33,17 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cell(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A cell of a session, submitted at `at`; `seen` where the trace is a journal."""
+    """A cell of a session, submitted at `at`; `seen` where the trace is a journal.
+
+    `milli`: it wants so many thousandths of its one GPU (0: all of it).
+    """
 
     session: str
     at: float
     duration_s: float
     gpus: int
     seen: Seen | None = None
+    milli: int = 0
 
 
 class Pattern(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +59,7 @@ class Job(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     `requested_s` is the run time that its user asked for (0: unknown), `memory_gb` what each GPU or processor
     used, `queue` and `state` are as recorded. `seconds_with`: how long it takes alone with each number of
-    GPUs that it can run with, where that is known.
+    GPUs that it can run with, where that is known. `milli`: it wants so many thousandths of its one GPU.
     """
 
     job: str
@@ -70,6 +74,7 @@ class Job(msgspec.Struct, frozen=True, tag=True, gc=False):
     state: str = ""
     pattern: Pattern | None = None
     seconds_with: tuple[tuple[int, float], ...] = ()
+    milli: int = 0
 
 
 Record: TypeAlias = Session | Cell | Job

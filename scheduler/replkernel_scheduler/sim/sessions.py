@@ -84,7 +84,7 @@ class Sessions:
         session = self.open[cell.session]
         self._number += 1
         task = Task(cell.session, self._number, now, cell.duration_s, cell.gpus, user=session.user, job=False)
-        task.session = cell.session
+        task.session, task.milli = cell.session, cell.milli
         session.cells.append(task)
         if session.busy is None:
             self._next(session, now)

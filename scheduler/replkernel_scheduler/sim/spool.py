@@ -78,7 +78,7 @@ class Spool:
                 continue
             gpus = record.gpus if isinstance(record, Cell) else record.width
             self.widest = max(self.widest, gpus)
-            self.work_gpu_s += gpus * record.duration_s
+            self.work_gpu_s += (record.milli / 1000 or gpus) * record.duration_s
             if isinstance(record, Cell):
                 self.cells += 1
             else:

@@ -89,7 +89,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     hosts_max: int
     provisioned_gpu_hours: float
     committed_gpu_hours: float
-    committed_gpus_max: int
+    committed_gpus_max: int | float
     reserved_gpu_hours: float
     subscribed_gpu_hours: float
     subscription: float | None
@@ -223,7 +223,7 @@ def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
     }
     return ClusterFigures(
         makespan / HOUR_S,
-        figures.hosts.peak,
+        int(figures.hosts.peak),
         provisioned / HOUR_S,
         figures.committed.until(now) / HOUR_S,
         figures.committed.peak,

@@ -41,6 +41,7 @@ class Task:
         "job",
         "kind",
         "lease",
+        "milli",
         "moved",
         "name",
         "number",
@@ -62,6 +63,8 @@ class Task:
         self.asked: Job | None = None
         """What the trace says of a job."""
         self.expected_s = 0.0
+        self.milli = 0
+        """So many thousandths of its one GPU it wants; 0: all of it."""
         self.parts: Parts | None = None
         self.session: str | None = None
         self.lease: Lease | None = None
@@ -76,8 +79,13 @@ class Task:
         """Return a job as submitted; `duration_s` where it does not run as long as the trace says."""
         runs_s = job.duration_s if duration_s is None else duration_s
         task = cls(job.job, number, submitted, runs_s, job.width, user=job.user, job=True)
-        task.asked = job
+        task.asked, task.milli = job, job.milli
         return task
+
+    @property
+    def amount(self) -> int | float:
+        """Return how many GPUs it holds: a whole number, but for a part of one."""
+        return self.milli / 1000 if self.milli else self.gpus
 
     @property
     def immediate(self) -> bool:

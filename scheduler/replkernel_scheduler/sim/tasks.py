@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused, ReclaimLease
 from replkernel_scheduler.events import (
     ARRIVES,
@@ -24,7 +26,7 @@ from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way
-from replkernel_scheduler.types import KernelId, Lease, LeaseRequest, RequestId, UserName
+from replkernel_scheduler.types import KernelId, Lease, LeaseRequest, RequestId, Share, UserName
 from replkernel_scheduler.wishes import TTL_S_MAX
 
 LEASE_S = TTL_S_MAX
@@ -61,7 +63,12 @@ class Tasks:
         self._asked[request] = task
         kernel_id = KernelId(task.name if task.session is not None else request)
         user = UserName(task.user)
-        wish = LeaseRequest(request, kernel_id, task.gpus, LEASE_S, user=user, expected_s=task.expected_s)
+        if not self._way.parts:
+            task.milli = 0
+        share = Share(task.milli) if task.milli else UNSET
+        wish = LeaseRequest(
+            request, kernel_id, task.gpus, LEASE_S, user=user, expected_s=task.expected_s, share=share
+        )
         self._feed(LeaseAsked(wish), now)
 
     def granted(self, effect: LeaseGranted, now: float) -> None:

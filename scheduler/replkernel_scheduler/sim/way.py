@@ -36,6 +36,8 @@ class Way(msgspec.Struct, frozen=True):
     lingers: bool = False
     bare: bool = False
     harvests: bool = False
+    parts: bool = True
+    """Whether those who want a part of a GPU get no more than that; else they get a whole one."""
 
     @property
     def reserves(self) -> bool:
@@ -52,6 +54,8 @@ WAYS: dict[str, tuple[Kernels, int, bool]] = {
 }
 BARE = frozenset({"easy-batch"})
 HARVESTS = frozenset({"harvest"})
+AS_ASKED = "as-asked"
+"""With `parts=none` behind a set, everybody gets whole GPUs."""
 
 
 def way_named(text: str) -> Way:
@@ -65,9 +69,15 @@ def way_named(text: str) -> Way:
                 f"--policy {text}: {pair!r} is not KIND=NAME, as in notebook,placement=spread."
             )
         chosen[kind] = name
+    parts = chosen.pop("parts", AS_ASKED)
+    if parts not in (AS_ASKED, "none"):
+        raise SimulationError(f"--policy {text}: parts={parts} is neither parts={AS_ASKED} nor parts=none.")
     try:
         made = policies(base, **chosen)
     except PolicyUnknown as error:
         raise SimulationError(f"--policy {text}: {error}") from error
     kernels, replicas, reads = WAYS.get(base, WAYS["notebook"])
-    return Way(text, made, kernels, replicas, reads, bare=base in BARE, harvests=base in HARVESTS)
+    shares = parts == AS_ASKED and not (made.reserve or made.keeps)
+    return Way(
+        text, made, kernels, replicas, reads, bare=base in BARE, harvests=base in HARVESTS, parts=shares
+    )

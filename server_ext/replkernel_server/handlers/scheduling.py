@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec import UNSET
 from replkernel_scheduler.effects import (
     HostRefused,
     LeaseEnded,
@@ -39,7 +40,8 @@ from replkernel_scheduler.types import (
     RequestId,
     UserName,
 )
-from replkernel_scheduler.view import HostView, LeaseView, WaitingView
+from replkernel_scheduler.users import amount
+from replkernel_scheduler.view import HostView, LeaseView, WaitingView, gpu_phases
 
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
@@ -148,6 +150,7 @@ class EffectHandler(SchedulerHandler):
             self.channel.desk.kernels.notebook_of(lease.kernel_id),
             lease.user == self.identity.user,
             0.0 if granted_at is None else self._ago_s(granted_at),
+            *part_of(lease),
         )
 
     def _ago_s(self, at: float) -> float:
@@ -168,15 +171,18 @@ class StatusHandler(EffectHandler):
         """Answer with everything that the scheduler knows, and whoever asks may see."""
         view = await self.driver.view("hosts", "leases", "waiting")
         holder: dict[GpuUuid, LeaseView] = {}
+        sharing: dict[GpuUuid, list[LeaseView]] = {}
         others: dict[HostName, list[LeaseView]] = {}
         async for piece in paced(view.leases):
             for entry in piece:
                 if entry.lease.user == USER:  # The engine says how many GPUs its jobs use, not which.
                     others.setdefault(entry.lease.host, []).append(entry)
-                else:
+                elif entry.lease.share is UNSET:
                     holder.update(dict.fromkeys(self.as_counted(entry.lease).gpus, entry))
+                else:
+                    sharing.setdefault(entry.lease.gpus[0], []).append(entry)
         await self.answer_lists(
-            hosts=(self._host(host, holder, others.get(host.name, [])) for host in view.hosts),
+            hosts=(self._host(host, holder, sharing, others.get(host.name, [])) for host in view.hosts),
             leases=(
                 self.lease_answer(held.lease, held.granted_at)
                 for held in view.leases
@@ -192,7 +198,7 @@ class StatusHandler(EffectHandler):
         return WaitingAnswer(
             wish.request,
             wish.kernel_id,
-            wish.gpus,
+            amount(wish),
             _awaits(entry),
             wish.user,
             self.channel.desk.kernels.notebook_of(wish.kernel_id),
@@ -202,11 +208,26 @@ class StatusHandler(EffectHandler):
             self.driver.core.estimate_s(wish.request) if entry.position <= ESTIMATED_MAX else None,
         )
 
+    def _foremost(self, entries: list[LeaseView]) -> LeaseView:
+        """Return the lease that stands for all on a shared GPU: one that computes, one's own among equals."""
+        phase = next(iter(gpu_phases(entries).values()))
+        alike = [entry for entry in entries if entry.phase == phase]
+        return next((entry for entry in alike if entry.lease.user == self.identity.user), alike[0])
+
     def _may_see(self, user: UserName) -> bool:
         return access.may_see(self.identity, user)
 
-    def _host(self, host: HostView, holder: dict[GpuUuid, LeaseView], others: list[LeaseView]) -> HostAnswer:
+    def _host(
+        self,
+        host: HostView,
+        holder: dict[GpuUuid, LeaseView],
+        sharing: dict[GpuUuid, list[LeaseView]],
+        others: list[LeaseView],
+    ) -> HostAnswer:
         use, gpus = self.channel.desk.hosts.use_of(host.name), []
+        for gpu in host.gpus:
+            if gpu.uuid in sharing:
+                holder[gpu.uuid] = self._foremost(sharing[gpu.uuid])
         free = [gpu.uuid for gpu in host.gpus if gpu.uuid not in holder]
         holder.update(zip(free, others, strict=False))
         for gpu in host.gpus:
@@ -214,12 +235,20 @@ class StatusHandler(EffectHandler):
             lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None
             state = "idle" if held is None else held.phase
             told = (None, None) if busy is None else (busy.utilisation, busy.memory_used_gb)
-            whose = () if held is None else (held.lease.kernel_id,)
-            unleased = 0 if busy is None else len(set(busy.kernels) - set(whose))
+            whose = {
+                entry.lease.kernel_id for entry in sharing.get(gpu.uuid, () if held is None else (held,))
+            }
+            unleased = 0 if busy is None else len(set(busy.kernels) - whose)
             answer = GpuAnswer(gpu.uuid, lease, gpu.model, gpu.memory_gb, state, *told)
             answer.unleased = unleased
             gpus.append(answer)
         return HostAnswer(host.name, host.state, gpus, _keeps(self.driver.core.draining_awaits(host.name)))
+
+
+def part_of(lease: Lease) -> tuple[float, float]:
+    """Return which part of its GPU a lease has, and how many GiB of its memory."""
+    share = lease.share
+    return (0.0, 0.0) if share is UNSET else (share.milli / 1000, share.vram_mib / 1024)
 
 
 def _keeps(reasons: dict[str, int]) -> str:

@@ -41,13 +41,18 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """GPUs that a kernel holds; they linger when `cell` (a message's id) is empty."""
+    """GPUs that a kernel holds; they linger when `cell` (a message's id) is empty.
+
+    `part` of the one GPU with `part_gb` GiB of its memory; 0: all of it.
+    """
 
     lease: str
     host: str
     gpus: list[str]
     cell: str
     since: float
+    part: float
+    part_gb: float
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -77,7 +82,7 @@ class Kernel(msgspec.Struct, frozen=True):
     answers: bool
     executor: str
     execution_count: int
-    default_gpus: int
+    default_gpus: int | float
     default_vram_gb: float
     scheduler_trouble: str
     checkpoint_trouble: str
@@ -101,7 +106,9 @@ class Execution(msgspec.Struct, frozen=True):
     replica: str
     host: str
     gpus: list[str]
-    wanted: int
+    part: float
+    part_gb: float
+    wanted: int | float
     model: str
     position: int | None
     estimate_s: float | None
@@ -153,6 +160,8 @@ class Lease(msgspec.Struct, frozen=True):
     notebook: str
     yours: bool
     since: float
+    part: float
+    part_gb: float
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -160,7 +169,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
     request: str
     kernel_id: str
-    gpus: int
+    gpus: int | float
     user: str
     notebook: str
     yours: bool
@@ -189,7 +198,7 @@ class Account(msgspec.Struct, frozen=True):
     saved_gpu_hours: float
     gpu_hours_month: float
     gpu_hours_month_quota: float | None
-    gpus_held: int
+    gpus_held: int | float
     gpu_quota: int | None
     spent_month: float | None
     """With `currency`: where the scheduler has prices."""

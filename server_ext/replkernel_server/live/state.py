@@ -158,7 +158,7 @@ class LiveState:
         """Return an account with the GPUs that the grid shows as the user's: it is asked for less often."""
         if account is None or document.scheduler is None or document.scheduler.trouble:
             return account
-        held = sum(len(one.gpus) for one in document.leases if one.yours)
+        held = sum(one.part or len(one.gpus) for one in document.leases if one.yours)
         return msgspec.structs.replace(account, gpus_held=held)
 
     def unsettled(self, kernel_id: str) -> bool:
@@ -251,7 +251,18 @@ def _at(ago_s: float | None, wall: float) -> float:
 
 def _lease(one: LeaseStatus, since: float) -> told.Lease:
     gpus = list(one.gpus)
-    return told.Lease(one.lease, one.kernel_id, one.host, gpus, one.user, one.notebook, one.yours, since)
+    return told.Lease(
+        one.lease,
+        one.kernel_id,
+        one.host,
+        gpus,
+        one.user,
+        one.notebook,
+        one.yours,
+        since,
+        one.part,
+        one.part_gb,
+    )
 
 
 def _waiting(one: WaitingStatus, since: float) -> told.Waiting:
@@ -316,7 +327,15 @@ def _kernel(
         checkpoint_trouble="" if checkpoint is None else checkpoint.why,
         replicas=_replicas(status),
         holdings=[
-            told.Holding(one.lease, one.host, list(one.gpus), one.cell, round(one.since + clock, 3))
+            told.Holding(
+                one.lease,
+                one.host,
+                list(one.gpus),
+                one.cell,
+                round(one.since + clock, 3),
+                one.part,
+                one.part_gb,
+            )
             for one in holdings
         ],
         move=None if move is None else told.Move(move.host, move.trouble),
@@ -358,6 +377,8 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         replica=one.replica,
         host=one.host,
         gpus=list(one.gpus),
+        part=one.part,
+        part_gb=one.part_gb,
         wanted=one.wanted,
         model=one.model,
         position=one.position,

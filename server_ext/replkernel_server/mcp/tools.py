@@ -104,14 +104,14 @@ class Tools:
         notebook: Notebook,
         code: Annotated[str, Field(max_length=CODE_CHARS_MAX)],
         cell: Annotated[str, Field(pattern=f"^({CELL_ID})?$", description="An id of yours; or none.")] = "",
-        gpus: Annotated[int | None, Field(ge=0, le=GPUS_ASKED_MAX)] = None,
+        gpus: Annotated[float | None, Field(ge=0, le=GPUS_ASKED_MAX)] = None,
         vram_gb: Annotated[float | None, Field(ge=0)] = None,
         gpu_model: Annotated[str, Field(max_length=64)] = "",
     ) -> CallToolResult:
         """Have a cell run after those before it, and answer at once with its id; wait_cell waits for it.
 
         Sent again by the same id it does not run again. With `gpus` it waits for so many GPUs of one host,
-        each with `vram_gb` GiB at least and of `gpu_model`.
+        each with `vram_gb` GiB at least and of `gpu_model`; 0.5 is half of one, shared with others.
         """
         asked = {"gpus": gpus, "vram_gb": vram_gb, "gpu_model": gpu_model or None}
         cell = cell or uuid.uuid4().hex[:16]

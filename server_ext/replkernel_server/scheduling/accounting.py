@@ -34,7 +34,7 @@ class CellRow(msgspec.Struct, frozen=True):
     request: str
     lease: str
     host: str
-    gpus: int
+    gpus: int | float
     queued_s: float
     leased_s: float
     busy_s: float

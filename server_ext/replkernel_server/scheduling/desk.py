@@ -120,6 +120,7 @@ class Desk:
         self.jobs = None if beside is None else self._job_desk(beside, now)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
+        self.routers.counts_whole = lambda: self.counting is not None
         self.counting: Counting | None = None
         """Set where an engine counts GPUs: grants there are told when it has."""
         self.reserved: dict[HostName, ReservationId] = {}

@@ -137,6 +137,9 @@ class LeaseAnswer(msgspec.Struct):
     notebook: str = ""
     yours: bool = True
     held_s: float = 0.0
+    part: float = 0.0
+    """With `part_gb` GiB of its memory it is of this part of the one GPU; 0: of all of it."""
+    part_gb: float = 0.0
 
 
 class Granted(msgspec.Struct):
@@ -197,12 +200,14 @@ class HostAnswer(msgspec.Struct):
 class WaitingAnswer(msgspec.Struct):
     """A request that waits, and for what, in a clause; `user`, `notebook`, `yours` as with a lease.
 
+    Of `gpus` a fraction is a part of one.
+
     `position` 1 is served next; `estimate_s` guesses how long it still waits, null where nothing is known.
     """
 
     request: str
     kernel_id: str
-    gpus: int
+    gpus: int | float
     why: str = ""
     user: str = ""
     notebook: str = ""
@@ -322,8 +327,8 @@ class QuotaAnswer(msgspec.Struct):
     gpu_quota: int | None
     gpu_hours_month: float | None
     priority: int
-    held: int
-    waiting: int
+    held: int | float
+    waiting: int | float
     gpu_hours_used: float
     budget_month: float | None = None
     spent_month: float | None = None

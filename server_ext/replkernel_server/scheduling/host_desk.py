@@ -12,12 +12,13 @@ from __future__ import annotations
 from math import inf
 
 import msgspec
+from msgspec import UNSET
 from replkernel_scheduler.events import HostAway, HostDown, HostUp
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName, Lease
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.models import model_name
-from replkernel.leasing.wire import BEAT_S, GpuUse, HostOffer
+from replkernel.leasing.wire import BEAT_S, KERNELS_OF_GPU_MAX, GpuUse, HostOffer
 from replkernel_server.scheduling.identity import Identity
 
 LOST_S = 3 * BEAT_S
@@ -141,7 +142,12 @@ class HostDesk:
             use = host.use.get(gpu)
             if use is None:
                 continue
-            if host.use_at[gpu] <= since or use.kernels or use.memory_used_gb > CONTEXT_GB:
+            if host.use_at[gpu] <= since:
+                return False
+            if lease.share is not UNSET and len(use.kernels) < KERNELS_OF_GPU_MAX:
+                if lease.kernel_id in use.kernels:
+                    return False  # What else is there is others'.
+            elif use.kernels or use.memory_used_gb > CONTEXT_GB:
                 return False
         return True
 

@@ -54,6 +54,7 @@ class Hosted:
         times = DeskTimes(settings.away_s, settings.grace_s, settings.host_away_s)
         self.channel = Channel(self.driver, times, settings.bounds)
         self.channel.takes_jobs = settings.jobs
+        self.channel.desk.routers.sharing = settings.gpu_sharing
         self._identify = identify
         self.shortening = Shortening(self.driver)
         self._tasks: list[asyncio.Task[None]] = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
+import msgspec
 from replkernel_scheduler.events import (
     Event,
     HolderGone,
@@ -31,6 +32,7 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     RequestId,
+    Share,
     UserName,
 )
 from replkernel_scheduler.view import ClusterView
@@ -41,6 +43,8 @@ from replkernel.leasing.wire import KernelHere, LeaseBack, LeaseKept, LeaseLinge
 HOST_WAIT_S = 10.0
 UNTOLD_S = 5.0
 BUSY_S_MAX = 1e9
+MULTIPLICITY = 4
+"""The parts of those who share a GPU come to so many GPUs at most (spec 4.4: interactive jobs)."""
 HELD_MAX = 64
 """A kernel has no more wishes kept for a host that is on its way."""
 
@@ -149,8 +153,8 @@ class RoutedKernel:
         executor = HostName(here.executor) if here.executor in here.hosts else None
         return KernelReported(spec, tuple(HostName(host) for host in here.hosts), here.moves, executor)
 
-    def ask(self, wish: LeaseWish, ttl_s: float) -> LeaseAsked:
-        """Return the event of a wish."""
+    def ask(self, wish: LeaseWish, ttl_s: float, sharing: int = MULTIPLICITY) -> LeaseAsked:
+        """Return the event of a wish; the parts of those who share a GPU come to `sharing` at most."""
         request = LeaseRequest(
             RequestId(wish.request),
             self.kernel_id,
@@ -163,6 +167,9 @@ class RoutedKernel:
             wish.cpu,
             wish.memory_gb,
         )
+        if wish.part:
+            share = Share(round(wish.part * 1000), sharing if wish.shared else 1)
+            request = msgspec.structs.replace(request, share=share)
         return LeaseAsked(request)
 
     def hosts_for(self, wish: LeaseWish) -> tuple[HostName, ...]:

@@ -24,7 +24,7 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import LeaseId
-from replkernel_scheduler.view import ClusterView
+from replkernel_scheduler.view import ClusterView, gpu_phases
 
 from replkernel.leasing.wire import GpuUse
 
@@ -178,7 +178,7 @@ class _Gauges(Collector):
 
 def gpus_by_state(view: ClusterView) -> Tally[tuple[str, ...]]:
     """Count GPUs by the phase of their lease (idle: none) and their model."""
-    phase = {gpu: entry.phase for entry in view.leases for gpu in entry.lease.gpus}
+    phase = gpu_phases(view.leases)
     return Tally((phase.get(gpu.uuid, "idle"), gpu.model) for host in view.hosts for gpu in host.gpus)
 
 

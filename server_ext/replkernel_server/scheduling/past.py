@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 from replkernel_scheduler.effects import MigrationFailed, ReplicaMoved, UsageRecorded
 from replkernel_scheduler.harvest.types import HarvestEffect
-from replkernel_scheduler.view import ClusterView
+from replkernel_scheduler.view import ClusterView, gpu_phases
 
 from replkernel.leasing.wire import GpuUse
 from replkernel_server.scheduling.metrics import ratio
@@ -116,9 +116,7 @@ class PastKeeper:
         self, view: ClusterView, wall: float, uses: Mapping[str, Mapping[str, GpuUse]] | None = None
     ) -> Sample:
         """Take note of the cluster as it is now, with how busy each host's GPUs are; return it to be kept."""
-        phases: Counter[str] = Counter()
-        for entry in view.leases:
-            phases[entry.phase] += len(entry.lease.gpus)
+        phases: Counter[str] = Counter(gpu_phases(view.leases).values())
         provisioned = sum(len(host.gpus) for host in view.hosts)
         lingering = phases.pop("lingering", 0)
         waiting = len(view.waiting)

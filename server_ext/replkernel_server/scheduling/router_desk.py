@@ -5,7 +5,7 @@ Law: pure; a router touches its kernel's leases and requests alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 from replkernel_scheduler.bounds import Bounds
@@ -16,11 +16,22 @@ from replkernel.leasing import wire
 from replkernel_server.scheduling import access, kernel_desk
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 from replkernel_server.scheduling.host_desk import HostDesk
-from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, UNTOLD_S, RoutedKernel
+from replkernel_server.scheduling.kernel_desk import (
+    HELD_MAX,
+    HOST_WAIT_S,
+    MULTIPLICITY,
+    UNTOLD_S,
+    RoutedKernel,
+)
 from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owner, Owners
 
 NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
+
+COUNTED = (
+    "No parts of GPUs are leased here, for an engine (Ray, Slurm, Kubernetes) counts whole ones: ask for a "
+    "whole GPU (`%%gpu 1`)."
+)
 
 
 class RouterDesk:
@@ -31,6 +42,10 @@ class RouterDesk:
     ) -> None:
         """Look up owners, hosts and moves there, and hold users to `bounds`."""
         self._bounds = bounds
+        self.sharing = MULTIPLICITY
+        """The parts of those who share a GPU come to so many GPUs at most."""
+        self.counts_whole: Callable[[], bool] = lambda: False
+        """Whether an engine counts GPUs of this cluster, which it does by whole ones."""
         self.owners, self.hosts, self.moves, self.lease_s = owners, hosts, moves, lease_s
 
     def said(
@@ -68,7 +83,7 @@ class RouterDesk:
     def ask(self, kernel: RoutedKernel, wish: wire.LeaseWish) -> Feed:
         """Hand a wish to the core."""
         self.owners.asks(RequestId(wish.request), kernel.kernel_id, kernel.user)
-        return Feed(kernel.ask(wish, self.lease_s), kernel.client)
+        return Feed(kernel.ask(wish, self.lease_s, self.sharing), kernel.client)
 
     def report(self, kernel: RoutedKernel) -> Iterator[Act]:
         """Tell the core where a kernel is, and ask for what was kept until a host of its was up."""
@@ -122,6 +137,8 @@ class RouterDesk:
         elsewhere = sorted(set(wish.hosts) - set(kernel.here.hosts))
         if elsewhere:
             return f"This kernel is not on {elsewhere[0]}: ask for hosts of its own."
+        if wish.part and self.counts_whole():
+            return COUNTED
         if len(kernel.held) >= HELD_MAX:
             return f"{HELD_MAX} cells of this kernel wait for its hosts already: start an agent on one."
         if why := access.why_not_kernel(wish.request):

@@ -12,10 +12,12 @@ from pathlib import Path
 import msgspec
 from replkernel_scheduler.bounds import UserBounds
 from replkernel_scheduler.types import Prices
+from replkernel_scheduler.wishes import MULTIPLICITY_MAX
 
 from replkernel.launch.unknown_settings import PREFIX
 from replkernel.settings import SettingDoc, data_dir
 from replkernel_server.errors import ServiceSettingError
+from replkernel_server.scheduling.kernel_desk import MULTIPLICITY
 from replkernel_server.scheduling.prices import read_prices
 
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
@@ -25,6 +27,7 @@ HOST_AWAY = "REPLKERNEL_SCHEDULER_HOST_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
 PRICES = "REPLKERNEL_SCHEDULER_PRICES"
 JOBS = "REPLKERNEL_SCHEDULER_JOBS"
+GPU_SHARING = "REPLKERNEL_SCHEDULER_GPU_SHARING"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
@@ -76,6 +79,12 @@ SETTING_DOCS = (
         "Whether jobs run on GPUs that notebooks leave idle (`on`, `off`: those that are there are stopped).",
     ),
     SettingDoc(
+        GPU_SHARING,
+        "gpu_sharing",
+        "4",
+        "To so many GPUs the parts of those may come who share one with `--share` (1 to 64).",
+    ),
+    SettingDoc(
         USER + "REQUESTS",
         "user_requests",
         "256",
@@ -118,6 +127,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
     prices: Prices | None = None
     jobs: bool = True
+    gpu_sharing: int = MULTIPLICITY
     user_requests: int = 256
     user_leases: int = 256
     user_connections: int = 512
@@ -157,13 +167,14 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         away_s,
         _seconds(env, HOST_AWAY, HOST_AWAY_S, 0.0, AWAY_S_MAX),
         _policies(env.get(POLICIES, "")),
-        user_requests=_count(env, "REQUESTS", 256, 100_000),
-        user_leases=_count(env, "LEASES", 256, 100_000),
-        user_connections=_count(env, "CONNECTIONS", 512, 20_000),
-        user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
-        user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
+        user_requests=_count(env, USER + "REQUESTS", 256, 100_000),
+        user_leases=_count(env, USER + "LEASES", 256, 100_000),
+        user_connections=_count(env, USER + "CONNECTIONS", 512, 20_000),
+        user_calls_per_s=_count(env, USER + "CALLS_PER_S", 50, 100_000),
+        user_messages_per_s=_count(env, USER + "MESSAGES_PER_S", 1_000, 1_000_000),
         prices=read_prices(PRICES, env.get(PRICES, "")),
         jobs=_is_on(env, JOBS),
+        gpu_sharing=_count(env, GPU_SHARING, MULTIPLICITY, MULTIPLICITY_MAX),
     )
 
 
@@ -175,10 +186,10 @@ def _is_on(env: Mapping[str, str], name: str) -> bool:
 
 
 def _count(env: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = env.get(USER + name, "").strip() or str(default)
+    text = env.get(name, "").strip() or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
         raise ServiceSettingError(
-            f"{USER}{name}={text[:40]!r} is not a whole number from 1 to {most}: set {USER}{name}={default}."
+            f"{name}={text[:40]!r} is not a whole number from 1 to {most}: set {name}={default}."
         )
     return int(text)
 

@@ -45,6 +45,17 @@ def test_the_former_holder_is_shut_out_before_the_next_comes_in() -> None:
     assert [(call.action, call.owner) for call in runs(guard)] == [("release", "alice"), ("bind", "bob")]
 
 
+def test_two_holders_of_parts_have_one_gpu_open_at_the_same_time_and_each_is_closed_for_itself() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([lease("l", "alice", "0"), lease("m", "bob", "0", kernel="k2")])
+    assert [(call.action, call.owner) for call in runs(guard)] == [("bind", "bob")]
+    guard.told([lease("m", "bob", "0", kernel="k2")])
+    assert [(call.action, call.owner) for call in runs(guard)] == [("release", "alice")]
+    assert guard.accesses == {GpuAccess("bob", "0"): "k2"}
+
+
 def test_a_newer_lease_of_the_same_owner_on_the_same_gpu_asks_the_hook_nothing() -> None:
     guard = GpuGuard()
     guard.told([lease("l", "alice", "0")])

@@ -102,7 +102,7 @@ def test_a_cell_is_its_body(cell: str, becomes: str) -> None:
     ("line", "symbol", "found"),
     [
         ("%gpu s", "s", ["status"]),
-        ("%gpu 1 --", "--", ["--vram", "--model", "--cpu", "--memory", "--help"]),
+        ("%gpu 1 --", "--", ["--vram", "--model", "--cpu", "--memory", "--share", "--help"]),
         ("%%gpu s", "s", []),
         ("%%gpu 1 --m", "--m", ["--model", "--memory"]),
     ],

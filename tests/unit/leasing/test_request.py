@@ -40,6 +40,9 @@ def metadata(**own: Any) -> bytes:
         (metadata(gpus=1), "%%gpu 2\nx = 1", DEFAULT, GpuRequest(1)),
         (metadata(gpus=2, vram_gb=20, gpu_model="NVIDIA h100"), "x", None, GpuRequest(2, 20.0, "H100")),
         (metadata(vram_gb=20), "x", None, GpuRequest(1, 20.0)),
+        (metadata(gpus=0.5), "x", None, GpuRequest(1, part=0.5)),
+        (metadata(gpus=1, vram_gb=20, share=True), "x", None, GpuRequest(1, 20.0, part=1.0, shared=True)),
+        (NOTHING, "%%gpu 0.5\nx = 1", DEFAULT, GpuRequest(1, part=0.5)),
         (metadata(cpu=4, memory_gib=32), "x", None, GpuRequest(1, cpu=4.0, memory_gib=32.0)),
         (metadata(gpus=None, gpu_model=None), "x", DEFAULT, DEFAULT),
         (metadata(), "x", DEFAULT, DEFAULT),
@@ -75,6 +78,12 @@ def test_who_decides(frame: bytes, code: str, default: GpuRequest | None, asked:
         ("--cpu 4 --memory 32", GpuRequest(1, cpu=4.0, memory_gib=32.0)),
         ("2 --cpu=0.5 --memory=1.5GiB", GpuRequest(2, cpu=0.5, memory_gib=1.5)),
         ("1 --memory 512MiB", GpuRequest(1, memory_gib=0.5)),
+        ("0.5", GpuRequest(1, part=0.5)),
+        (".25 --vram 8 --model H100", GpuRequest(1, 8.0, "H100", part=0.25)),
+        ("0.3333", GpuRequest(1, part=0.333)),
+        ("1.0", GpuRequest(1)),
+        ("1 --vram 20 --share", GpuRequest(1, 20.0, part=1.0, shared=True)),
+        ("0.5 --share", GpuRequest(1, part=0.5, shared=True)),
     ],
 )
 def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
@@ -103,6 +112,8 @@ def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
         ("1 --model " + "x" * 201, "needs the name"),
         ("1 --model 'H100", "No closing quotation"),
         ("9", "9 GPUs are more than the 8"),
+        ("0.5.5", "`0.5.5` is no number of GPUs"),
+        ("0.5 0.5", "`0.5` is not understood"),
         ("9" * 5000, "are more than the 8"),
     ],
 )
@@ -112,6 +123,21 @@ def test_a_wrong_request_is_refused_with_the_fix(line: str, words: str) -> None:
     said = str(told.value)
     assert words in said and len(said) < 300
     assert "`2 --vram 20 --model H100 --cpu 4 --memory 32`" in said or "can be asked for" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("1.5", "Parts of a GPU go up to 1, and 1.5 is asked for: ask for a part of one GPU, or for 2 whole"),
+        ("0.001", "Parts of a GPU begin at 0.01, and 0.001 is asked for"),
+        ("1 --share", "needs a bound of its memory"),
+        ("2 --vram 20 --share", "One GPU can be shared, or a part of one, and 2 GPUs are asked for"),
+        ("0 --share", "One GPU can be shared, or a part of one, and 0 GPUs are asked for"),
+    ],
+)
+def test_a_part_of_a_gpu_that_cannot_be_is_refused_by_name(line: str, words: str) -> None:
+    with pytest.raises(BadGpuRequest, match=words):
+        parse_request(line, GPUS_DEFAULT_MAX)
 
 
 @pytest.mark.parametrize(

@@ -434,3 +434,26 @@ def test_no_more_leases_are_held_than_can_be_told_of(leases: Leases) -> None:
         leases.over(f"m{number}", 1.0)
     assert len(leases.held_leases.by_id) == LEASES_TOLD_MAX
     assert "l0" not in leases.held_leases.by_id
+
+
+def part_of_one(name: str, request: str) -> GrantedLease:
+    return GrantedLease(name, request, HOSTS[0], ("g0",), 1, 60.0, part=0.5, vram_gb=40.0)
+
+
+def test_a_part_of_a_gpu_is_asked_for_and_always_held_to_its_memory(leases: Leases) -> None:
+    half = GpuRequest(1, part=0.5, shared=True)
+    (wish,) = told(leases.ask("m1", half))
+    assert isinstance(wish, LeaseWish)
+    assert (wish.gpus, wish.part, wish.shared) == (1, 0.5, True)
+    leases.hear(Granted(part_of_one("l1", wish.request)), 1.0)
+    assert leases.vram_limit("m1") == 40.0, "though REPLKERNEL_VRAM says nothing"
+
+
+def test_a_cell_that_only_reaches_what_lies_on_a_part_asks_for_the_same_part(leases: Leases) -> None:
+    half = GpuRequest(1, 8.0, part=0.5)
+    (wish,) = told(leases.ask("m1", half))
+    assert leases.like_before(1) == GpuRequest(1)
+    assert isinstance(wish, LeaseWish)
+    leases.hear(Granted(part_of_one("l1", wish.request)), 1.0)
+    assert leases.like_before(1) == half
+    assert leases.like_before(2) == TWO

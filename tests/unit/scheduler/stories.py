@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any, TypeAlias
 
+import msgspec
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
     Effect,
@@ -62,6 +63,7 @@ from replkernel_scheduler.types import (
     LeaseRequest,
     Prices,
     RequestId,
+    Share,
     UserName,
     UserQuota,
 )
@@ -72,6 +74,8 @@ KINDS = (
     "answer answer withdraw down drain end lost pin quota month resumed report report mover mover wanted "
     "undrain jobs away gone ask linger linger"
 ).split()
+SELDOM = ("up", "down", "away", "drain", "gone", "end", "lost", "withdraw", "quota", "resumed", "time")
+"""What happens seldom in stories of shares, so that many of them come to lie beside each other."""
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
 PRICES = (Prices((("A100", 1.5), ("", 0.7)), 0.9), Prices(host_hour=10.0, standby=0.3, currency="EUR"), None)
@@ -80,11 +84,15 @@ PRICES = (Prices((("A100", 1.5), ("", 0.7)), 0.9), Prices(host_hour=10.0, standb
 class World:
     """A core, its clock, and the answers that it awaits."""
 
-    def __init__(self, policies: Policies, seed: int = 0, *, provisions: bool = True) -> None:
+    def __init__(
+        self, policies: Policies, seed: int = 0, *, provisions: bool = True, shares: bool = False
+    ) -> None:
         shape = HostShape(4, "A100", 40.0, 16.0, 64.0) if provisions else None
         settings = CoreSettings(host_shape=shape, hosts_min=1, hosts_buffer=1, hosts_max=8)
         self.core = SchedulerCore(random.Random(seed), policies, settings)
         self._reserves = policies.reserve
+        self._shares = shares
+        """Whether most cells ask for a share of a GPU only."""
         self.now = 0.0
         self.journal: list[tuple[float, Event]] = []
         self.told: list[list[Effect]] = []
@@ -108,16 +116,19 @@ class World:
     def play(self, step: Step) -> None:
         """Make an event of four numbers."""
         kind, a, b, c = step
-        event = self._event(KINDS[kind % len(KINDS)], a, b, c)
+        name = KINDS[kind % len(KINDS)]
+        if self._shares and name in SELDOM and (a + b) % 4 and len(self.journal) > 4:
+            name = ("ask", "linger")[c % 2]
+        event = self._event(name, a, b, c)
         if event is not None:
-            self.feed(event, STEPS_S[c % len(STEPS_S)])
+            self.feed(event, STEPS_S[c % len(STEPS_S)] / (20 if self._shares else 1))
 
     def _event(self, kind: str, a: int, b: int, c: int) -> Event | None:
-        name = HostName("abcdef"[a % 6])
+        name = HostName("abcdef"[a % (2 if self._shares else 6)])
         kernel = KernelId(f"k{a % 7}")
         match kind:
             case "up":
-                return _host(name, a, b)
+                return _host(name, a, 1 + b % 2 if self._shares else b)
             case "down":
                 return HostDown(name)
             case "away":
@@ -129,7 +140,7 @@ class World:
             case "undrain":
                 return HostUndrained(name)
             case "ask":
-                return LeaseAsked(_wish(kernel, a, b, c))
+                return LeaseAsked(_wish(kernel, a, b, c, shares=self._shares))
             case "kernel":
                 return self._start(kernel, a, b)
             case "report":
@@ -248,9 +259,9 @@ def _host(name: HostName, a: int, b: int) -> HostUp:
     return HostUp(name, gpus, 16.0, 64.0)
 
 
-def _wish(kernel: KernelId, a: int, b: int, c: int) -> LeaseRequest:
+def _wish(kernel: KernelId, a: int, b: int, c: int, *, shares: bool = False) -> LeaseRequest:
     hosts = tuple(HostName(name) for name in ("", "", "", "", "ab", "c", "def")[b % 7])
-    return LeaseRequest(
+    wish = LeaseRequest(
         RequestId(f"r{a % 5}-{b}-{c}"),
         kernel,
         (1, 1, 2, 3, 4, 5, 0)[a % 7],
@@ -263,3 +274,8 @@ def _wish(kernel: KernelId, a: int, b: int, c: int) -> LeaseRequest:
         float(b % 2),
         (0.0, 2.0, 30.0, 500.0)[(a + b) % 4],
     )
+    if not shares or (a + c) % 5 == 0:
+        return wish
+    share = Share((500, 250, 1000, 300, 250)[b % 5], (1, 4, 4)[c % 3])
+    vram_gb = (0.0, 5.0, 5.0, 16.0)[b % 4]
+    return msgspec.structs.replace(wish, gpus=1, share=share, vram_gb=vram_gb, gpu_model="", hosts=())

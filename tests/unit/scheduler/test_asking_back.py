@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, LeaseQueued, ReclaimLease
-from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed, TimeReached
-from replkernel_scheduler.types import Lease
+from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed, QuotaSet, TimeReached
+from replkernel_scheduler.types import Lease, UserName, UserQuota
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -187,3 +187,16 @@ def test_another_holder_is_asked_when_the_first_does_not_give_back_in_the_usual_
     cluster.release(given, after_s=0.1)
     cluster.feed(TimeReached(), after_s=10.0)
     assert asked_back(cluster) == {"busy"}, "nobody waits any more"
+
+
+def test_who_waits_has_others_asked_back_when_somebody_before_him_takes_what_was_idle() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    one, two, _ = (granted(cluster.ask(name)) for name in "abc")
+    cluster.feed(QuotaSet(UserName("first"), UserQuota(priority=5)))
+    cluster.linger(one)
+    cluster.linger(two)
+    assert [back.lease.lease for back in of(ReclaimLease, cluster.ask("w", 2))] == [one.lease]
+    effects = cluster.ask("v", user="first")
+    assert granted(effects).host == "a"
+    assert [back.lease.lease for back in of(ReclaimLease, effects)] == [two.lease]

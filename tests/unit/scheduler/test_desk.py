@@ -9,6 +9,7 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.events import Event, Resumed
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.types import UserName, UserQuota
+from replkernel_server.launchers.counting import Counting
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import (
     Act,
@@ -313,3 +314,37 @@ def test_a_hibernating_kernel_gives_everything_back_and_may_come_again() -> None
     room.do(room.desk.handle(Left(router), room.now))
     assert room.desk.kernels.kernels == {}
     room.lease(room.router("k", who=BOB), "r3")
+
+
+def test_parts_of_a_gpu_are_granted_with_what_they_may_take_and_refused_where_an_engine_counts() -> None:
+    room = Room()
+    agent = room.join("agent", "a")
+    room.say(agent, offer("a", 1))
+    routers = [room.join("router", name) for name in ("k1", "k2", "k3")]
+    for router in routers:
+        room.say(router, wire.KernelHere(("a",)))  # type: ignore[arg-type]
+    granted = [room.say(routers[0], wire.LeaseWish("r1", 1, part=0.5))[0]]
+    granted += room.say(routers[1], wire.LeaseWish("r2", 1, vram_gb=10.0, part=0.5))
+    leases = [said.lease for said in granted if isinstance(said, wire.Granted)]
+    assert [(lease.gpus, lease.part, lease.vram_gb) for lease in leases] == [
+        (leases[0].gpus, 0.5, 40.0),
+        (leases[0].gpus, 0.5, 10.0),
+    ]
+    assert isinstance(room.say(routers[2], wire.LeaseWish("r3", 1, part=0.5))[0], wire.Waiting)
+    room.desk.counting = Counting("ray-")
+    (denied,) = room.say(routers[2], wire.LeaseWish("r4", 1, part=0.5))
+    assert isinstance(denied, wire.Denied)
+    assert "ask for a whole GPU" in denied.why
+
+
+def test_those_who_share_a_gpu_come_to_as_many_as_the_setting_says() -> None:
+    room = Room()
+    room.desk.routers.sharing = 2
+    room.say(room.join("agent", "a"), offer("a", 1))
+    answers = []
+    for number in range(3):
+        router = room.join("router", f"k{number}")
+        room.say(router, wire.KernelHere(("a",)))  # type: ignore[arg-type]
+        wish = wire.LeaseWish(f"r{number}", 1, vram_gb=10.0, part=1.0, shared=True)
+        answers.append(type(room.say(router, wish)[0]))
+    assert answers == [wire.Granted, wire.Granted, wire.Waiting]

@@ -37,9 +37,9 @@ encode = msgspec.msgpack.encode
 class Restarted(World):
     """A world whose core is replaced by one from its image after every `every` events."""
 
-    def __init__(self, policies: Policies, every: int, *, provisions: bool) -> None:
+    def __init__(self, policies: Policies, every: int, *, provisions: bool, shares: bool = False) -> None:
         self.dice = random.Random(7)
-        super().__init__(policies, 7, provisions=provisions)
+        super().__init__(policies, 7, provisions=provisions, shares=shares)
         shape = HostShape(4, "A100", 40.0, 16.0, 64.0) if provisions else None
         self.policies = policies
         self.settings = CoreSettings(host_shape=shape, hosts_min=1, hosts_buffer=1, hosts_max=8)

@@ -25,7 +25,10 @@ from replkernel.leasing.wire import GpuUse
 def view(hosts: int = 1, waiting: int = 0, **phases: int) -> ClusterView:
     """Return a cluster of hosts with four GPUs each, of which so many are leased in each phase."""
     some = SimpleNamespace
-    leases = [some(phase=phase, lease=some(gpus=["g"] * count)) for phase, count in phases.items()]
+    leases = [
+        some(phase=phase, lease=some(gpus=[f"{phase}-{n}" for n in range(count)]))
+        for phase, count in phases.items()
+    ]
     held = [some(gpus=["g"] * 4, subscribed=6) for _ in range(hosts)]
     kernels = [some(hosts=["a", "b", "c"])]
     return cast("ClusterView", some(hosts=held, leases=leases, waiting=[None] * waiting, kernels=kernels))

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from math import ceil
 
 import msgspec
 
@@ -71,7 +72,7 @@ def _cell(usage: CellUsage) -> Cell | None:
     if not usage.busy_s:
         return None
     seen = Seen(usage.host, usage.queued_s, usage.leased_s)
-    return Cell(usage.kernel_id, usage.asked_at, usage.busy_s, usage.gpus, seen)
+    return Cell(usage.kernel_id, usage.asked_at, usage.busy_s, ceil(usage.gpus), seen)
 
 
 def _sessions(file: TraceFile, database: sqlite3.Connection) -> Iterator[Session]:

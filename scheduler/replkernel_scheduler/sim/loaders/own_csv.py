@@ -2,9 +2,9 @@
 
 Cells: `session,start_s,duration_s,num_gpu`, and `session_start_s`, `session_end_s`, `user` if known.
 Jobs: `job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`,
-`seconds_with` if known. Law: columns are found by name, others are ignored. Cells may stand in any order;
-the file is read twice, for a session is told of before its cells, and at most SESSIONS_MAX sessions are in
-memory.
+`seconds_with` if known. Either: `gpu_milli`, of who wants a part of one GPU. Law: columns are found by name,
+others are ignored. Cells may stand in any order; the file is read twice, for a session is told of before its
+cells, and at most SESSIONS_MAX sessions are in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CELLS = frozenset({"session", "start_s", "duration_s", "num_gpu"})
 JOBS = frozenset({"job", "arrival_s", "duration_s", "gpus"})
 KNOWN = CELLS | JOBS | {
     "session_start_s", "session_end_s", "user", "nodes", "requested_s", "memory_gb", "queue", "state",
-    "seconds_with",
+    "seconds_with", "gpu_milli",
 }  # fmt: skip
 COLUMNS = "a CSV file with the columns session,start_s,duration_s,num_gpu or job,arrival_s,duration_s,gpus"
 SESSIONS_MAX = 200_000
@@ -114,7 +114,14 @@ def _cell(row: dict[str, str]) -> Cell | None:
         raise ValueError("session is empty")
     duration_s = number(row["duration_s"], "duration_s")
     at, gpus = number(row["start_s"], "start_s"), whole(row["num_gpu"], "num_gpu")
-    return Cell(row["session"], at, duration_s, gpus) if duration_s else None
+    cell = Cell(row["session"], at, duration_s, gpus, milli=_milli(row, gpus))
+    return cell if duration_s else None
+
+
+def _milli(row: dict[str, str], gpus: int) -> int:
+    """Return the part of its one GPU that a row wants in thousandths; 0: all of it."""
+    milli = whole(row.get("gpu_milli") or "0", "gpu_milli")
+    return milli if gpus == 1 and milli < 1000 else 0
 
 
 def _job(row: dict[str, str]) -> Job | None:
@@ -135,6 +142,7 @@ def _job(row: dict[str, str]) -> Job | None:
         queue=row.get("queue", ""),
         state=row.get("state", ""),
         seconds_with=_seconds_with(row.get("seconds_with") or ""),
+        milli=_milli(row, gpus),
     )
 
 

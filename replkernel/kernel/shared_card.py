@@ -1,0 +1,69 @@
+"""What holds a process to its part of a GPU, beside others on the same card.
+
+torch's allocator holds its memory (`gpu/vram.py`). Where NVIDIA's MPS daemon runs, the driver holds that
+too, and its share of the processors. Law: the daemon's two variables are read when CUDA starts, and only
+set here; the user's own come back. What nothing holds is told, once a process.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+
+MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
+DIRECTORY_DEFAULT = "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's daemon has its pipes there by default.
+CONTROL = "control"
+"""The pipe at which the daemon listens."""
+
+
+def mps_runs(env: MutableMapping[str, str] = os.environ) -> bool:
+    """Tell whether an MPS daemon of this host can be reached."""
+    return (Path(env.get(DIRECTORY) or DIRECTORY_DEFAULT) / CONTROL).exists()
+
+
+class SharedCard:
+    """One process's."""
+
+    def __init__(self, env: MutableMapping[str, str] = os.environ) -> None:
+        self._env = env
+        self._own: dict[str, str | None] = {}
+        """What the variables were before they were set here."""
+        self._told = False
+
+    def lend(self, part: float, vram_gb: float) -> str:
+        """Have a cell held to a `part` of its GPU (0: it has all) and to so many GiB; return what to tell."""
+        runs = bool(part) and mps_runs(self._env)
+        self._set(THREADS, str(math.ceil(part * 100)) if runs else None)
+        self._set(MEMORY, f"0={round(vram_gb * 1024)}M" if runs and vram_gb else None)
+        if not part or runs or self._told:
+            return ""
+        self._told = True
+        return unheld(vram_gb)
+
+    def _set(self, name: str, value: str | None) -> None:
+        if value is None and name not in self._own:
+            return
+        if name not in self._own:
+            self._own[name] = self._env.get(name)
+        put = self._own.pop(name) if value is None else value
+        if put is None:
+            self._env.pop(name, None)
+        else:
+            self._env[name] = put
+
+
+def unheld(vram_gb: float) -> str:
+    """Return what is said where no MPS daemon runs."""
+    memory = (
+        f"torch is held to {vram_gb:g} GiB of it, other libraries are not"
+        if vram_gb
+        else "how much memory it has is not known, so nothing holds anybody to a part of that"
+    )
+    return (
+        f"replkernel: this notebook shares its GPU with others. On this host {memory}, and computing time is "
+        "divided as it comes: no MPS daemon runs here."
+    )

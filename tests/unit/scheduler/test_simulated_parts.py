@@ -1,0 +1,66 @@
+"""Parts of GPUs in the simulator: who is served beside whom, how many GPUs that takes, what a trace says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.costs import FREE
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.oracle_simulation import OracleSimulation, OracleWay
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.records import Cell, Job, Record, Session
+from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.way import way_named
+
+from tests.unit.scheduler.test_simulation import Run
+
+ONE_GPU = Plan(hosts=1, gpus_per_host=1, costs=FREE)
+THREE_HALVES = [Job(name, 0.0, 100.0, 1, milli=500) for name in "abc"]
+
+
+def test_two_halves_run_at_once_and_a_third_waits_for_them() -> None:
+    run = Run(list[Record](THREE_HALVES), "easy-batch", ONE_GPU)
+    assert sorted(run.delays().values()) == [0.0, 0.0, 100.0]
+    assert run.summary.cluster.committed_gpus_max == 1.0
+    assert run.summary.cluster.committed_gpu_hours == pytest.approx(150 / 3600)
+
+
+def test_with_whole_gpus_they_run_one_after_the_other() -> None:
+    run = Run(list[Record](THREE_HALVES), "easy-batch,parts=none", ONE_GPU)
+    assert sorted(run.delays().values()) == [0.0, 100.0, 200.0]
+    assert run.summary.cluster.committed_gpu_hours == pytest.approx(300 / 3600)
+
+
+def test_cells_of_notebooks_have_parts_as_well() -> None:
+    records: list[Record] = [Session(name, 0.0, 500.0, 1) for name in "ab"]
+    records += [Cell(name, 10.0, 100.0, 1, milli=500) for name in "ab"]
+    plan = Plan(hosts=3, gpus_per_host=1, costs=FREE)
+    both = Run(records, "notebook", plan)
+    assert {task.host for task, _ in both.tasks} == {both.tasks[0][0].host}, "an open card comes first"
+    assert len({task.host for task, _ in Run(records, "notebook,parts=none", plan).tasks}) == 2
+
+
+def test_sets_that_reserve_lease_whole_gpus() -> None:
+    run = Run(list[Record](THREE_HALVES), "reservation", ONE_GPU)
+    assert [outcome for _, outcome in run.tasks] == ["done"] * 3
+    assert run.summary.cluster.committed_gpus_max == 1
+
+
+def test_the_oracle_counts_parts() -> None:
+    figures = OracleSimulation(list[Record](THREE_HALVES), 0.0, OracleWay(), Plan(gpus_per_host=1)).run()
+    assert (figures.committed.peak, figures.committed.value, figures.hosts.value) == (1.5, 0, 0)
+
+
+def test_thousandths_are_read_of_who_wants_one_gpu(tmp_path: Path) -> None:
+    file = tmp_path / "pods.csv"
+    rows = "job,arrival_s,duration_s,gpus,gpu_milli\na,0,5,1,460\nb,0,5,1,1000\nc,0,5,2,1000\nd,0,5,1,\n"
+    file.write_text(rows)
+    found = list(forms.read(TraceFile(file)))
+    assert [record.milli for record in found if isinstance(record, Job)] == [460, 0, 0, 0]
+
+
+def test_another_word_for_parts_is_refused() -> None:
+    with pytest.raises(SimulationError, match="parts=half is neither parts=as-asked nor parts=none"):
+        way_named("notebook,parts=half")
