@@ -315,9 +315,11 @@ class Captures:
             cid for cid in {**dict.fromkeys(way.dropped), **dict.fromkeys(found.dropped)} if cid not in fresh
         )
         order = found.order if found.order is not None else way.order
-        return replace(
+        whole = replace(
             found, components=(*kept, *found.components), dropped=dropped, order=order, note=way.note
         )
+        self._bindings.note(whole)
+        return whole
 
     # -- between cells ------------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "sequences_back": sequences_back.measure,
     "sequences_back_all": sequences_back.measure_all,
     "forks": fork_memory.measure,
+    "forks_of": fork_memory.measure_others,
     "survival_mid_cell": survival_executor.measure_mid_cell,
     "survival_idle": survival_executor.measure_idle,
     "survival_agent": survival_agent.measure,

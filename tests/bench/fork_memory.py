@@ -1,4 +1,7 @@
-"""Eight forks of a kernel with an array of 1 GB, on one machine: their first cells, and what they take."""
+"""Eight forks of a kernel with an array of 1 GB, on one machine: their first cells, and what they take.
+
+`forks_of` tells what forks take whose data are other libraries': no files can be laid under their memory.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,23 @@ FILL = "import numpy as np\nbig = np.random.default_rng(0).random(125_000_000)\n
 FIRST = "print(other)"
 USES = "print(big[12_345_678])"
 CHANGES = "big[:62_500_000] += 1"
+
+OTHERS_FORKS = 2
+_VALUES = "import numpy as np; values = np.random.default_rng(0).random(32_000_000); "
+OTHERS = {
+    "numpy": (f"{_VALUES}big = values; del values", "big[1]"),
+    "pandas": (
+        f"{_VALUES}import pandas; big = pandas.DataFrame(values.reshape(-1, 8)); del values",
+        "big.iat[1, 1]",
+    ),
+    "torch": ("import torch; big = torch.rand(32_000_000, dtype=torch.float64)", "big[1]"),
+    "pyarrow": (
+        f"{_VALUES}import pyarrow, pyarrow.compute; big = pyarrow.compute.add(values, 0); del values",
+        "big[1]",
+    ),
+    "polars": (f"{_VALUES}import polars; big = polars.DataFrame({{'a': values}}); del values", "big[1, 0]"),
+}
+"""What makes 256 MB, and what uses it."""
 
 
 def measure() -> Result:
@@ -42,3 +62,24 @@ def measure() -> Result:
     grown = {name: (pss[name] - pss["before"]) / FORKS for name in ("opened", "first", "uses", "changes")}
     details = {"seconds": times, "forked_s": forked_s, "pss_mib": pss, "pss_mib_a_fork": grown}
     return Result("forks", "s", times["uses"], [], "the first cell within 1 s", details)
+
+
+def measure_others() -> Result:
+    """Fork a kernel with 256 MB of one library's, have each fork use them; for each of some libraries."""
+    touch_memory()
+    grown: dict[str, dict[str, float]] = {}
+    for library, (fill, uses) in OTHERS.items():
+        with place() as here, kernel(OURS, here) as original, contextlib.ExitStack() as stack:
+            original.run(fill)
+            original.run("%replkernel sync")
+            made, _ = fork_kernel(str(original.manager.kernel_id), here.env, OTHERS_FORKS)
+            forks = [stack.enter_context(kernel(OURS, here, record.kernel_id)) for record in made]
+            for fork in forks:
+                fork.run(f"import {library}")
+            before = pss_bytes(here.pids())
+            seconds = [fork.run(f"print({uses})") for fork in forks]
+            mib = (pss_bytes(here.pids()) - before) / MIB / OTHERS_FORKS
+        grown[library] = {"mib_a_fork": round(mib, 1), "first_use_s": round(max(seconds), 3)}
+        print(library, grown[library], flush=True)
+    took = [one["mib_a_fork"] for one in grown.values()]
+    return Result("forks_of", "MiB", took, [], "of 256 MB: shared for numpy and what stands on it", grown)

@@ -3,7 +3,8 @@
 Run by the Python of Kishu's own environment; imports nothing of ours. `cells`: (name, code) pairs, where a
 pair without code checks out the state before the last cell. `sequences`: (name, cells) pairs; all but the
 last cell run, the state before them is checked out, then that after them, then the last cell runs. It is
-right when it shows what it shows in a shell without Kishu. Prints one JSON object.
+right when it shows what it shows in a shell without Kishu. Prints one JSON object; for each sequence its
+outcome, the seconds of each checkout, and the bytes of Kishu's database (`sequences_back.Row`).
 """
 
 from __future__ import annotations
@@ -80,20 +81,24 @@ def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _outcome(directory: Path, name: str, cells: list[str]) -> str:
-    """Return `right`, `other` or why there is nothing to compare, from a process of each kind."""
-    shown = []
+def _outcome(directory: Path, name: str, cells: list[str]) -> dict[str, Any]:
+    """Return how a sequence comes back, from a process of each kind."""
+    found: list[dict[str, Any] | None] = []
     for number, with_kishu in enumerate((False, True)):
         place = directory / f"{abs(hash(name))}-{number}"
         (place / "work").mkdir(parents=True)
-        shown.append(_in_child(place, cells, with_kishu=with_kishu).replace(str(place), "PLACE"))
-    if "failed" in (one[:6] for one in shown):
-        return "failed"
-    return "right" if shown[0] == shown[1] else "other"
+        found.append(_in_child(place, cells, with_kishu=with_kishu))
+        if found[-1] is None:
+            return {"outcome": "failed" if with_kishu else "without"}
+        found[-1]["shown"] = found[-1]["shown"].replace(str(place), "PLACE")
+    without, back = found
+    assert without is not None and back is not None
+    outcome = "right" if without["shown"] == back["shown"] else "other"
+    return {"outcome": outcome, "checkouts_s": back["checkouts_s"], "kept": back["kept"]}
 
 
-def _in_child(place: Path, cells: list[str], *, with_kishu: bool) -> str:
-    """Return what the last cell shows in a process of its own."""
+def _in_child(place: Path, cells: list[str], *, with_kishu: bool) -> dict[str, Any] | None:
+    """Return what the last cell shows in a process of its own; None if it fails, or takes too long."""
     result = place / "shown"
     pid = os.fork()
     if not pid:
@@ -104,28 +109,35 @@ def _in_child(place: Path, cells: list[str], *, with_kishu: bool) -> str:
         os.environ["HOME"] = str(place)
         os.chdir(place / "work")
         try:
-            result.write_text(_play(place, cells, with_kishu=with_kishu))
+            result.write_text(json.dumps(_play(place, cells, with_kishu=with_kishu)))
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
-    return result.read_text() if result.exists() else "failed"
+    found: dict[str, Any] | None = json.loads(result.read_text()) if result.exists() else None
+    return found
 
 
-def _play(place: Path, cells: list[str], *, with_kishu: bool) -> str:
+def _play(place: Path, cells: list[str], *, with_kishu: bool) -> dict[str, Any]:
     shell, kishu = _shell(place, with_kishu=with_kishu)
+    took_s = []
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        before = _size(place)
         shell.run_cell("pass", store_history=True)
         commits = [_head(kishu)] if kishu else []
         for cell in cells[:-1]:
             shell.run_cell(cell, store_history=True)
+        kept = _size(place) - before - _size(place / "work")
         if kishu:
             commits.append(_head(kishu))
             for commit in commits:
+                began = time.perf_counter()
                 kishu.checkout(commit, skip_notebook=True)
+                took_s.append(time.perf_counter() - began)
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         shell.run_cell(cells[-1], store_history=False)
-    return _COLOUR.sub("", _ADDRESS.sub("0xADDRESS", out.getvalue()))
+    shown = _COLOUR.sub("", _ADDRESS.sub("0xADDRESS", out.getvalue()))
+    return {"shown": shown, "checkouts_s": took_s, "kept": kept}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live import Live, kernel
+from tests.support.live import Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
@@ -171,11 +171,58 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_one_of_the_two_point
 
 
 def test_what_cannot_be_copied_is_named_before_anything_is_lost(live: Live) -> None:
+    live.run("older = 1")
     live.run("plain = 1")
     live.run("import socket; door = socket.socket(); plain = 2")
     told = live.run("%replkernel undo").err
     assert "`door`" in told
     assert "--yes" in told
     assert live.value("print(plain)") == "2"
-    live.value("%replkernel undo --yes")
+    assert "door" not in live.value("%replkernel undo --yes")
     assert live.value("print(plain, 'door' in globals())") == "1 False"
+    assert "door" not in live.value("%replkernel pins")
+    live.value("%replkernel undo")
+    assert live.value("print('plain' in globals())") == "False", "nobody is asked about what is gone"
+
+
+THREAD = """
+def work():
+    held = counts
+    for n in range(1, 5):
+        while not os.path.exists(f'{place}/go{{n}}'):
+            time.sleep(0.01)
+        counts.append(n)
+        held.append(-n)
+        open(f'{place}/went{{n}}', 'w').close()
+threading.Thread(target=work, daemon=True).start()
+"""
+
+
+def test_what_a_thread_changes_is_taken_back_with_the_next_cell_and_it_goes_on(
+    live: Live, tmp_path: Path
+) -> None:
+    def let_it_go(number: int) -> None:
+        (tmp_path / f"go{number}").touch()
+        eventually((tmp_path / f"went{number}").exists, "the thread's change")
+
+    live.run("import os, threading, time; counts = []; mine = 0")
+    live.run(THREAD.format(place=tmp_path))
+    live.run("%replkernel sync")
+    let_it_go(1)
+    assert live.value("print(len(counts))") == "2", "that is a step, though its cell only looks"
+    assert "`thread Thread-" in live.value("%replkernel undo"), "the thread goes on, and is named"
+    assert live.value("print(counts)") == "[]"
+    let_it_go(2)
+    assert live.value("print(counts)") == "[2]", "what it holds itself is not the notebook's any more"
+    live.run("mine = 1")
+    let_it_go(3)
+    live.run("mine = 2")
+    live.value("%replkernel undo")
+    assert live.value("print(counts, mine)") == "[2] 1"
+    told = live.run("%replkernel undo 3").err
+    assert "`thread Thread-" in told, "to before its start only with --yes"
+    assert "--yes" in told
+    live.value("%replkernel undo 3 --yes")
+    assert live.value("print(counts, mine, 'work' in globals())") == "[] 0 False"
+    let_it_go(4)
+    assert live.value("print(counts)") == "[4]"

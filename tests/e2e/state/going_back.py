@@ -5,6 +5,7 @@ Law: what only takes it there leaves no prompt, so that the cells after that sho
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -15,6 +16,19 @@ from tests.e2e.state.sequence import Sequence
 
 GONE = "The notebook is as after cell"
 REFUSED = "Nothing was taken back: "
+
+
+class Forth(msgspec.Struct):
+    """What a sequence showed on both kernels after all was undone and redone: its last cell, stock's first.
+
+    `stock` is what the cells before it showed there. `refused` is what the notebook said where it did not go,
+    `took_s` what each way took.
+    """
+
+    last: tuple[Played, Played]
+    stock: list[Played]
+    refused: str
+    took_s: list[float]
 
 
 class Returned(msgspec.Struct):
@@ -35,6 +49,16 @@ PlayBack = Callable[[Sequence], Returned]
 
 def there_and_back(pair: Pair) -> Returned:
     """Play all but the last cell, undo all, redo all, play the last one; then undo all but the first cell."""
+    forth = go_forth(pair)
+    if forth.refused:
+        return Returned(forth.last, [], [], forth.refused)
+    said = _go(pair.ours, 1)
+    anew = [] if said else [pair.ours.play(cell).end() for cell in pair.sequence.cells[1:]]
+    return Returned(forth.last, [*forth.stock[1:], forth.last[0]], anew, said)
+
+
+def go_forth(pair: Pair) -> Forth:
+    """Play all but the last cell, undo all, redo all, play the last one."""
     ours, stock = pair.ours, pair.stock
     cells = pair.sequence.cells
     beside = stock.play("pass", counted=False)
@@ -47,14 +71,14 @@ def there_and_back(pair: Pair) -> Returned:
         shown.append(beside.end())
         if len(shown) == 1:
             ours.play("%replkernel sync", counted=False).end()  # Else it may be one step with the next cell.
-    said = _go(ours, 0) or _go(ours, len(cells) - 1)
+    said, took_s = "", []
+    for to in (0, len(cells) - 1):
+        began = time.perf_counter()
+        said = said or _go(ours, to)
+        took_s.append(time.perf_counter() - began)
     beside, playing = stock.play(cells[-1]), ours.play(cells[-1])
-    forth = beside.end(), playing.end()
-    if said:
-        return Returned(forth, [], [], said)
-    said = _go(ours, 1)
-    anew = [] if said else [ours.play(cell).end() for cell in cells[1:]]
-    return Returned(forth, [*shown[1:], forth[0]], anew, said)
+    ours_shown = playing.end()
+    return Forth((beside.end(), ours_shown), shown, said, took_s)
 
 
 def _go(kernel: Kernel, cell: int) -> str:
