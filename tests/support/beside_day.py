@@ -45,12 +45,14 @@ class Recorded(NamedTuple):
 
 
 DAY = (
-    Recorded(-BEFORE_S, "a", 1, 48.0 + BEFORE_S),
-    Recorded(-BEFORE_S, "b", 2, 100.0 + BEFORE_S),
-    Recorded(130.0, "c", 2, 24.0),
-    Recorded(140.0, "a", 2, 40.0),
-    Recorded(148.0, "b", 1, 30.0),
+    Recorded(-BEFORE_S, "a", 1, 45.0 + BEFORE_S),
+    Recorded(-BEFORE_S, "b", 2, 50.0 + BEFORE_S),
+    Recorded(48.0, "a", 0, 0.0),
+    Recorded(215.0, "c", 2, 45.0),
+    Recorded(240.0, "a", 2, 45.0),
+    Recorded(250.0, "b", 1, 40.0),
 )
+"""Of no GPUs: the notebook gives back what it holds. The other keeps its own until a job asks them back."""
 
 
 class Played(NamedTuple):
@@ -81,7 +83,7 @@ class Notebooks:
         for cell, sent in self._sent:
             reply = self._kernels[cell.notebook].reply(sent, cell.lasts_s + 60.0)
             said = reply["metadata"]["replkernel"]
-            played.append(Played(cell, reply["content"]["status"], float(said["queued_s"])))
+            played.append(Played(cell, reply["content"]["status"], float(said.get("queued_s", 0.0))))
         return played
 
     def _run_until(self, end: float) -> None:
@@ -90,6 +92,7 @@ class Notebooks:
                 break
             time.sleep(max(0.0, self._began + cell.at - time.monotonic()))
             code = f"%%gpu {cell.gpus}\nimport time\ntime.sleep({cell.lasts_s})"
+            code = code if cell.gpus else "%gpu release"
             self._sent.append((cell, str(self._kernels[cell.notebook].client.execute(code))))
 
 
