@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from jupyter_client import BlockingKernelClient
 from replkernel_scheduler.effects import UsageRecorded
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
@@ -27,7 +28,7 @@ from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.recovery import make_beside
 
-from tests.support.live import Live
+from tests.support.live import reply_to
 
 HOST_GPUS = 4
 SHAPES = (1, 2, 4, 2, 0, 1)
@@ -64,10 +65,10 @@ class Played(NamedTuple):
 
 
 class Notebooks:
-    """Plays the day on kernels by their names; `begin` runs the first cells, `play` all others."""
+    """Plays the day on kernels' clients by their names; `begin` runs the first cells, `play` all others."""
 
-    def __init__(self, kernels: Mapping[str, Live]) -> None:
-        self._kernels = kernels
+    def __init__(self, clients: Mapping[str, BlockingKernelClient]) -> None:
+        self._clients = clients
         self._began = time.monotonic() + BEFORE_S
         self._sent: list[tuple[Recorded, str]] = []
 
@@ -81,7 +82,7 @@ class Notebooks:
         self._run_until(float("inf"))
         played = []
         for cell, sent in self._sent:
-            reply = self._kernels[cell.notebook].reply(sent, cell.lasts_s + 60.0)
+            reply = reply_to(self._clients[cell.notebook], sent, cell.lasts_s + 60.0)
             said = reply["metadata"]["replkernel"]
             played.append(Played(cell, reply["content"]["status"], float(said.get("queued_s", 0.0))))
         return played
@@ -93,7 +94,7 @@ class Notebooks:
             time.sleep(max(0.0, self._began + cell.at - time.monotonic()))
             code = f"%%gpu {cell.gpus}\nimport time\ntime.sleep({cell.lasts_s})"
             code = code if cell.gpus else "%gpu release"
-            self._sent.append((cell, str(self._kernels[cell.notebook].client.execute(code))))
+            self._sent.append((cell, str(self._clients[cell.notebook].execute(code))))
 
 
 def trained(log: str, epochs: int) -> int:
