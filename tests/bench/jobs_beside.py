@@ -1,7 +1,7 @@
 """How long cells wait for their GPUs beside a job that trains in what notebooks leave, and without one.
 
-The day of `tests/support/beside_day.py`, once as it is and once with a training by torch that has 1, 2, 4, 2, no
-and 1 of the four GPUs. Samples are the waits of cells; a cell may wait for the job as long as that takes to leave.
+The day of `tests/support/beside_day.py`, once as it is and once with a training by torch that has 1, 2, 4, 2,
+no and 1 of the four GPUs. Samples are cells' waits; one may wait for the job as long as that takes to leave.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
 )
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import (
     Fence,
@@ -212,7 +213,7 @@ class StatusHandler(EffectHandler):
         for gpu in host.gpus:
             held, busy = holder.get(gpu.uuid), use.get(gpu.uuid)
             lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None
-            state = "idle" if held is None else held.phase
+            state = "idle" if held is None else _phase(held)
             told = (None, None) if busy is None else (busy.utilisation, busy.memory_used_gb)
             whose = () if held is None else (held.lease.kernel_id,)
             unleased = 0 if busy is None else len(set(busy.kernels) - set(whose))
@@ -220,6 +221,12 @@ class StatusHandler(EffectHandler):
             answer.unleased = unleased
             gpus.append(answer)
         return HostAnswer(host.name, host.state, gpus, _keeps(self.driver.core.draining_awaits(host.name)))
+
+
+def _phase(held: LeaseView) -> str:
+    """Return what a lease's GPUs do: a job's linger for the core, so that cells get them, and are used."""
+    is_job = held.phase == "lingering" and held.lease.request.startswith(JOBS_REQUEST)
+    return "job" if is_job else held.phase
 
 
 def _keeps(reasons: dict[str, int]) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 from replkernel_scheduler.effects import MigrationFailed, ReplicaMoved, UsageRecorded
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.view import ClusterView
 
@@ -118,7 +119,8 @@ class PastKeeper:
         """Take note of the cluster as it is now, with how busy each host's GPUs are; return it to be kept."""
         phases: Counter[str] = Counter()
         for entry in view.leases:
-            phases[entry.phase] += len(entry.lease.gpus)
+            is_job = entry.lease.request.startswith(JOBS_REQUEST)
+            phases["job" if is_job else entry.phase] += len(entry.lease.gpus)
         provisioned = sum(len(host.gpus) for host in view.hosts)
         lingering = phases.pop("lingering", 0)
         waiting = len(view.waiting)
