@@ -8,6 +8,7 @@ import { renderToStaticMarkup } from 'react-dom/server';
 
 register('./endings.mjs', import.meta.url);
 const { NowTables } = await import('../lib/components/nowTables.js');
+const { allocation, endOfJob, gpusOfJob, progressOfJob } = await import('../lib/models/jobs.js');
 const { LiveStore } = await import('../lib/models/live.js');
 const { heldNow, waitsNow } = await import('../lib/models/usage.js');
 const { notebookState } = await import('../lib/models/notebookState.js');
@@ -25,6 +26,12 @@ const store = (more = {}) => {
   made.apply({ type: 'snapshot', seq: 0, now: 0, scheduler, ...nothing, ...more }, 0);
   return made;
 };
+/** What a person reads of the dashboard's tables. */
+const tables = (known, now) =>
+  renderToStaticMarkup(React.createElement(NowTables, { store: known, now, name, trans }))
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
 const gpus = [gpu('a', 'active', 'l'), gpu('b', 'lingering', 'm'), gpu('c', 'active'), gpu('d', 'active')];
 const hosts = [{ name: 'h1', state: 'up', gpus }];
 const leases = [
@@ -98,4 +105,82 @@ test('the tables say so where nobody holds a GPU, and count what they leave out'
   const away = store({ hosts, leases });
   away.interrupted();
   assert.match(text(away), /Reconnecting…/);
+});
+
+const job = (more = {}) => ({
+  job: 'resnet-3f9a2c',
+  state: 'running',
+  user: 'ann',
+  yours: true,
+  host: 'h1',
+  gpus: 2,
+  shapes: [1, 2, 4],
+  epoch: 12,
+  epochs: 90,
+  loss: 0.84,
+  ends_in_s: 2400,
+  ends_in: [
+    { gpus: 1, seconds: 4300 },
+    { gpus: 2, seconds: 2400 },
+    { gpus: 4, seconds: 1500 }
+  ],
+  gpu_hours: 1.26,
+  said: '',
+  reshapes: [
+    { at: 1000, gpus: 4, why: 'GPUs were idle' },
+    { at: 1300, gpus: 2, why: 'a notebook wanted its GPUs' }
+  ],
+  ...more
+});
+
+test('a job is told with its GPUs, how far it is, and when it ends with as many and with others', () => {
+  assert.equal(gpusOfJob(job(), trans), '2 of 1, 2 or 4');
+  assert.equal(gpusOfJob(job({ shapes: [1], gpus: 0 }), trans), '0 of 1');
+  assert.equal(progressOfJob(job(), trans), 'epoch 12 of 90 · loss 0.84');
+  assert.equal(progressOfJob(job({ epoch: null, loss: null }), trans), '');
+  assert.equal(endOfJob(job(), trans), '40 min on 2 GPUs, 1 h 12 min on 1, 25 min on 4');
+  assert.equal(endOfJob(job({ ends_in: [] }), trans), '40 min');
+  assert.equal(endOfJob(job({ ends_in: [], ends_in_s: null }), trans), '');
+});
+
+test('its GPUs over time are a line of steps, and words that say the same with the reasons', () => {
+  assert.deepEqual(allocation(job(), 1400), [
+    [0, 0],
+    [0, 1],
+    [0.75, 1],
+    [0.75, 0.5],
+    [1, 0.5]
+  ]);
+  assert.deepEqual(allocation(job({ reshapes: [] }), 1400), []);
+  const shown = tables(
+    store({
+      hosts,
+      jobs: [job(), job({ job: 'b-1', state: 'done', reshapes: [] })]
+    }),
+    1400
+  );
+  assert.match(shown, /resnet-3f9a2c training 2 of 1, 2 or 4 h1 epoch 12 of 90 · loss 0.84/);
+  assert.match(shown, /2 min ago: 2 GPUs, because a notebook wanted its GPUs/);
+  assert.match(shown, /b-1 done – h1/);
+  assert.doesNotMatch(tables(store({ hosts }), 1400), /Jobs/);
+});
+
+test('who holds a GPU that a job uses is the job', () => {
+  const held = {
+    lease: 'j',
+    kernel_id: 'job.resnet-3f9a2c.7',
+    host: 'h1',
+    gpus: ['a'],
+    since: 100,
+    ...own
+  };
+  const used = [{ name: 'h1', state: 'up', gpus: [gpu('a', 'job', 'j'), gpu('b', 'job')] }];
+  const rows = heldNow(store({ hosts: used, leases: [{ ...held, notebook: '' }] }), 200, name, trans);
+  assert.deepEqual(
+    rows.map(({ who, use }) => [who, use]),
+    [
+      ['job resnet-3f9a2c', 'used by a job'],
+      ['another user', 'used by a job']
+    ]
+  );
 });

@@ -157,6 +157,7 @@ def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "examples:\n"
             "  replkernel accounting                            who used how much, and what was saved\n"
             "  replkernel accounting --by kernel                the same for each kernel\n"
+            "  replkernel accounting --by job                   what each job had of idle GPUs\n"
             "  replkernel accounting --by cluster               what hosts cost, and the margin (admins)\n"
             "  replkernel accounting --csv > cells.csv          a row for each cell, for a spreadsheet\n"
             "  replkernel accounting --json --since 2026-01-31  the cells since a day (UTC), for programs\n"
@@ -168,7 +169,7 @@ def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
     form.add_argument("--json", action="store_true", help="write JSON")
     accounting.add_argument(
         "--by",
-        choices=("cell", "kernel", "user", "cluster"),
+        choices=("cell", "kernel", "user", "job", "cluster"),
         help="what a row is about (default: user; with --csv, --json or --since: cell)",
     )
     accounting.add_argument(

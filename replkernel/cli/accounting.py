@@ -22,12 +22,13 @@ WIDTH_MAX = 36
 COLUMNS = {
     "cell": ("ended", "user", "kernel_id", "host", "gpus", "queued_s", "busy_s", "gpu_hours"),
     "kernel": ("kernel_id", "user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours"),
-    "user": ("user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours"),
+    "user": ("user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours", "job_gpu_hours"),
+    "job": ("job", "user", "state", "host", "starts", "gpu_hours"),
     "cluster": ("currency", "cost", "charged", "margin"),
 }
 
 
-LISTS = {"cell": "cells", "kernel": "sums", "user": "sums", "cluster": "cluster"}
+LISTS = {"cell": "cells", "kernel": "sums", "user": "sums", "job": "jobs", "cluster": "cluster"}
 
 
 def run_accounting(form: str, by: str | None, since: str) -> int:

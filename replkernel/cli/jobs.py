@@ -22,6 +22,7 @@ from replkernel.jobs.submitting import Wanted, asked, have_scheduler, new_name, 
 from replkernel.leasing.finding import URL
 
 FOLLOW_S = 1.0
+CHANGES_SHOWN = 10
 
 
 class HostShown(msgspec.Struct):
@@ -141,12 +142,24 @@ def _show(name: str, *, as_json: bool) -> int:
         "starts": str(job.starts),
         "epoch": _epoch(job),
         "loss": "-" if job.loss is None else f"{job.loss:.6g}",
-        "ends in": "-" if job.ends_in_s is None else f"about {_duration(job.ends_in_s)}",
+        "ends in": _ends_in(job),
         "GPU-hours": f"{job.gpu_hours:.3f}",
     }
     for what, said in lines.items():
         print(f"{what:<10} {said}")
+    for change in job.reshapes[-CHANGES_SHOWN:]:
+        had = "none" if not change.gpus else f"{change.gpus} GPU{'' if change.gpus == 1 else 's'}"
+        print(f"{'':<10} {_duration(change.ago_s)} ago: {had}, because {change.why}")
     return 0
+
+
+def _ends_in(job: JobAnswer) -> str:
+    """Write `about 40 min on 2 GPUs, 25 min on 4`."""
+    if not job.ends_in:
+        return "-" if job.ends_in_s is None else f"about {_duration(job.ends_in_s)}"
+    first, *others = job.ends_in
+    parts = [f"{_duration(first.seconds)} on {first.gpus} GPU{'' if first.gpus == 1 else 's'}"]
+    return "about " + ", ".join([*parts, *(f"{_duration(each.seconds)} on {each.gpus}" for each in others)])
 
 
 def _logs(name: str, *, follow: bool) -> int:

@@ -28,6 +28,7 @@ LEASE_WORDS = {
     "idle": "free",
     "active": "leased",
     "lingering": "kept between cells",
+    "job": "used by a job",
     "reclaiming": "asked back",
 }
 

@@ -5,11 +5,27 @@ from __future__ import annotations
 import msgspec
 
 
+class EndsIn(msgspec.Struct, frozen=True):
+    """When a job would be done with so many GPUs all along."""
+
+    gpus: int
+    seconds: float
+
+
+class Reshape(msgspec.Struct, frozen=True):
+    """For `ago_s` seconds a job has had so many GPUs; `why` is a clause."""
+
+    ago_s: float
+    gpus: int
+    why: str
+
+
 class JobAnswer(msgspec.Struct):
     """A job: waiting, starting, running, stopping, held, or over as done, failed or stopped.
 
     `gpus` are those that it runs with, `shapes` the numbers that it can run with; `starts` is how often it
-    was started. `said` is a clause about how it stands. `ends_in_s` is a guess, null where there is none.
+    was started. `said` is a clause about how it stands. `ends_in_s` is a guess, null where there is none,
+    and so is `ends_in` for each number of GPUs. `reshapes` are the last changes of its GPUs, oldest first.
     """
 
     job: str
@@ -27,6 +43,8 @@ class JobAnswer(msgspec.Struct):
     ends_in_s: float | None
     gpu_hours: float
     said: str
+    ends_in: list[EndsIn] = []
+    reshapes: list[Reshape] = []
 
 
 class JobsAnswer(msgspec.Struct):

@@ -37,7 +37,7 @@ class GpuStatus(Section, frozen=True):
     """How much it computes, 0 to 1; None where nobody tells."""
     memory_used_bytes: int | None = None
     state: str = ""
-    """As the scheduler has it: `idle`, `active`, `lingering`, `reclaiming`; empty when it was not asked."""
+    """As the scheduler has it: `idle`, `active`, `lingering`, `job`, `reclaiming`; or empty, not asked."""
     lease: str = ""
     """The lease that holds it, if the asker may see whose that is."""
     processes: tuple[GpuProcess, ...] = ()

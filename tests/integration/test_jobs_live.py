@@ -154,12 +154,21 @@ def test_a_job_leaves_gpus_that_a_cell_wants_and_ends_as_if_it_had_not(world: Wo
     assert granted
     shrunk = world.trains(name, 5)
     assert len(shrunk["gpus"]) == 1
+    reshapes = [(change["gpus"], change["why"]) for change in shrunk["reshapes"]]
+    assert reshapes == [(2, "GPUs were idle"), (0, "a notebook wanted its GPUs"), (1, "GPUs were idle")]
+    assert "none, because a notebook wanted its GPUs" in world.said("show", name)
     lease = world.service.rest.call("POST", "leases", wish)[1]["lease"]
     assert set(lease["gpus"]).isdisjoint(shrunk["gpus"])
     world.service.rest.call("DELETE", f"leases/{lease['lease']}?fence={lease['fence']}")
     assert world.ended(name)["state"] == "done"
     (_, first, _), (saved, second, _) = world.begun(name)
     assert (first, second) == (2, 1) and saved >= 3
+    accounts = [sys.executable, "-m", "replkernel.cli", "accounting", "--by"]
+    told = subprocess.run([*accounts, "job"], capture_output=True, text=True, timeout=60, check=True).stdout
+    (row,) = [line for line in told.splitlines() if line.startswith(name)]
+    assert " done " in row and float(row.split()[-1]) > 0
+    told = subprocess.run([*accounts, "user"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "JOB_GPU_HOURS" in told
     assert world.log(name).strip().splitlines()[-1] == loss
     assert world.said("logs", name).strip().splitlines()[-1] == loss
     assert world.leases() == []

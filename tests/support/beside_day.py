@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from jupyter_client import BlockingKernelClient
 from replkernel_scheduler.effects import UsageRecorded
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
@@ -27,7 +28,7 @@ from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.recovery import make_beside
 
-from tests.support.live import Live
+from tests.support.live import reply_to
 
 HOST_GPUS = 4
 SHAPES = (1, 2, 4, 2, 0, 1)
@@ -45,12 +46,14 @@ class Recorded(NamedTuple):
 
 
 DAY = (
-    Recorded(-BEFORE_S, "a", 1, 48.0 + BEFORE_S),
-    Recorded(-BEFORE_S, "b", 2, 100.0 + BEFORE_S),
-    Recorded(130.0, "c", 2, 24.0),
-    Recorded(140.0, "a", 2, 40.0),
-    Recorded(148.0, "b", 1, 30.0),
+    Recorded(-BEFORE_S, "a", 1, 45.0 + BEFORE_S),
+    Recorded(-BEFORE_S, "b", 2, 50.0 + BEFORE_S),
+    Recorded(48.0, "a", 0, 0.0),
+    Recorded(215.0, "c", 2, 45.0),
+    Recorded(240.0, "a", 2, 45.0),
+    Recorded(250.0, "b", 1, 40.0),
 )
+"""Of no GPUs: the notebook gives back what it holds. The other keeps its own until a job asks them back."""
 
 
 class Played(NamedTuple):
@@ -62,10 +65,10 @@ class Played(NamedTuple):
 
 
 class Notebooks:
-    """Plays the day on kernels by their names; `begin` runs the first cells, `play` all others."""
+    """Plays the day on kernels' clients by their names; `begin` runs the first cells, `play` all others."""
 
-    def __init__(self, kernels: Mapping[str, Live]) -> None:
-        self._kernels = kernels
+    def __init__(self, clients: Mapping[str, BlockingKernelClient]) -> None:
+        self._clients = clients
         self._began = time.monotonic() + BEFORE_S
         self._sent: list[tuple[Recorded, str]] = []
 
@@ -79,9 +82,9 @@ class Notebooks:
         self._run_until(float("inf"))
         played = []
         for cell, sent in self._sent:
-            reply = self._kernels[cell.notebook].reply(sent, cell.lasts_s + 60.0)
+            reply = reply_to(self._clients[cell.notebook], sent, cell.lasts_s + 60.0)
             said = reply["metadata"]["replkernel"]
-            played.append(Played(cell, reply["content"]["status"], float(said["queued_s"])))
+            played.append(Played(cell, reply["content"]["status"], float(said.get("queued_s", 0.0))))
         return played
 
     def _run_until(self, end: float) -> None:
@@ -90,7 +93,8 @@ class Notebooks:
                 break
             time.sleep(max(0.0, self._began + cell.at - time.monotonic()))
             code = f"%%gpu {cell.gpus}\nimport time\ntime.sleep({cell.lasts_s})"
-            self._sent.append((cell, str(self._kernels[cell.notebook].client.execute(code))))
+            code = code if cell.gpus else "%gpu release"
+            self._sent.append((cell, str(self._clients[cell.notebook].execute(code))))
 
 
 def trained(log: str, epochs: int) -> int:

@@ -113,6 +113,7 @@ const GPU_WORDS: Record<string, string> = {
   idle: 'free',
   active: 'leased',
   lingering: 'kept between cells',
+  job: 'used by a job',
   reclaiming: 'asked back'
 };
 

@@ -13,7 +13,7 @@ import { GpuGrid } from './gpuGrid';
 import { StateIcon } from './icons';
 
 const QUEUE_SHOWN_MAX = 20;
-const LEGEND: GpuUse[] = ['used', 'kept', 'asked', 'away'];
+const LEGEND: GpuUse[] = ['used', 'kept', 'job', 'asked', 'away'];
 
 function Queue(props: {
   store: LiveStore;

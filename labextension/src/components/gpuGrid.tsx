@@ -26,7 +26,7 @@ function gpuTitle(host: IHost, gpu: IGpu, holder: IHolder | null, trans: ITransl
   const parts = [`${gpu.model || trans('GPU')} ${gpu.uuid}`, useInWords(use, trans)];
   if (holder !== null) {
     parts.push(holder.yours ? trans('yours: %1', holder.name) : holder.name);
-  } else if (gpu.lease === '' && (use === 'used' || use === 'kept' || use === 'asked')) {
+  } else if (gpu.lease === '' && (use === 'used' || use === 'kept' || use === 'job' || use === 'asked')) {
     parts.push(trans('another user’s'));
   }
   if (gpu.utilisation !== null) {

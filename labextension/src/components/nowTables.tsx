@@ -1,13 +1,17 @@
 // The dashboard's tables: who holds GPUs now, and which cells wait for some.
 import * as React from 'react';
 
+import type { IJob } from '../generated/live';
 import type { NameKernel } from '../models/cluster';
 import { formatHours } from '../models/facts';
+import { endOfJob, gpusOfJob, isOver, progressOfJob, stateInWords } from '../models/jobs';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
 import { heldNow, waitsNow } from '../models/usage';
+import { Allocation } from './jobsSection';
 
 const ROWS_MAX = 100;
+const CHANGES_MAX = 12;
 const DAY_S = 24 * 3600;
 
 /** Write a Unix time: the time of day, with its date where that is not of the last day. */
@@ -24,7 +28,7 @@ function Table(props: {
   /** Said where there is no row. */
   none: string;
   heads: string[];
-  rows: { key: string; cells: string[] }[];
+  rows: { key: string; cells: React.ReactNode[] }[];
   trans: ITranslate;
 }): React.JSX.Element {
   const { title, none, heads, rows, trans } = props;
@@ -61,7 +65,67 @@ function Table(props: {
   );
 }
 
-/** Both tables at the server's Unix time `now`. */
+/** Jobs beside notebooks: how each stands, and why their GPUs changed, the newest first. */
+function JobTables(props: { jobs: readonly IJob[]; now: number; trans: ITranslate }): React.JSX.Element {
+  const { jobs, now, trans } = props;
+  const rows = jobs.map(job => ({
+    key: job.job,
+    cells: [
+      job.yours ? job.job : trans('%1 of %2', job.job, job.user),
+      stateInWords(job, trans),
+      gpusOfJob(job, trans),
+      job.host === '' ? '–' : job.host,
+      progressOfJob(job, trans) || '–',
+      (isOver(job) ? '' : endOfJob(job, trans)) || '–',
+      formatHours(job.gpu_hours),
+      isOver(job) ? '–' : <Allocation job={job} now={now} trans={trans} />
+    ]
+  }));
+  const changes = jobs
+    .flatMap(job =>
+      job.reshapes.map((change, at) => ({
+        job: job.job,
+        change,
+        at,
+        key: `${job.job}/${at}`
+      }))
+    )
+    .sort((a, b) => b.change.at - a.change.at || b.at - a.at)
+    .map(({ job, change, key }) => ({
+      key,
+      cells: [clock(change.at, now), job, change.gpus === 0 ? trans('none') : change.gpus, change.why]
+    }));
+  const [name, gpus] = [trans('Job'), trans('GPUs')];
+  return (
+    <>
+      <Table
+        title={trans('Jobs beside notebooks')}
+        none=""
+        heads={[
+          name,
+          trans('State'),
+          gpus,
+          trans('Host'),
+          trans('Progress'),
+          trans('Ends in about'),
+          trans('GPU-hours'),
+          trans('GPUs over time')
+        ]}
+        rows={rows}
+        trans={trans}
+      />
+      <Table
+        title={trans('Why jobs’ GPUs changed')}
+        none={trans('No job has had GPUs yet.')}
+        heads={[trans('Since'), name, gpus, trans('Why')]}
+        rows={changes.slice(0, CHANGES_MAX)}
+        trans={trans}
+      />
+    </>
+  );
+}
+
+/** All tables at the server's Unix time `now`. */
 export function NowTables(props: {
   store: LiveStore;
   now: number;
@@ -100,6 +164,7 @@ export function NowTables(props: {
         rows={waits}
         trans={trans}
       />
+      {store.jobs.length > 0 && <JobTables jobs={store.jobs} now={now} trans={trans} />}
     </>
   );
 }

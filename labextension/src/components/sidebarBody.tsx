@@ -7,6 +7,7 @@ import type { NameKernel } from '../models/cluster';
 import { AccountSection, ClusterSection } from './clusterSection';
 import type { IHistoryPart } from './historySection';
 import type { IActiveCell, INotebookActions } from './notebookSection';
+import { JobsSection } from './jobsSection';
 import { NotebookSection } from './notebookSection';
 
 /** The notebook in front, if it runs on a replicated kernel. */
@@ -69,6 +70,7 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
         name={nameKernel}
         trans={trans}
       />
+      <JobsSection jobs={store.jobs} now={now} trans={trans} />
       {store.account !== null && <AccountSection account={store.account} trans={trans} />}
     </>
   );

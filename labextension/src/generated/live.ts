@@ -35,6 +35,7 @@ export interface IChanges {
   queue?: IWaiting[] | null;
   scheduler?: IScheduler | null;
   account?: IAccount | null;
+  jobs?: IJob[] | null;
 }
 
 /** Variables that differ between two points; `more` counts those that are not listed. */
@@ -162,6 +163,38 @@ export interface IHost {
   why?: string;
 }
 
+/** A job that this user may see; `gpus` is how many it runs with, `said` a clause about how it stands. */
+export interface IJob {
+  job: string;
+  state: string;
+  user: string;
+  yours: boolean;
+  host: string;
+  gpus: number;
+  shapes: number[];
+  epoch: number | null;
+  epochs: number | null;
+  loss: number | null;
+  ends_in_s: number | null;
+  ends_in: IJobEnd[];
+  gpu_hours: number;
+  said: string;
+  reshapes: IJobReshape[];
+}
+
+/** In how many seconds a job would be done with so many GPUs all along. */
+export interface IJobEnd {
+  gpus: number;
+  seconds: number;
+}
+
+/** From the Unix time `at` on a job has had so many GPUs; `why` is a clause. */
+export interface IJobReshape {
+  at: number;
+  gpus: number;
+  why: string;
+}
+
 /** One replicated kernel. `answers` is false while its router does not. */
 export interface IKernel {
   kernel_id: string;
@@ -275,6 +308,7 @@ export interface ISnapshot {
   queue: IWaiting[];
   scheduler: IScheduler;
   account: IAccount | null;
+  jobs?: IJob[];
 }
 
 /** One request that waits, and that this user may see; of a `position` or `since` of 0 nothing is told. */

@@ -55,7 +55,7 @@ export function nowOf(store: LiveStore): INow | null {
   const gpus = Object.values(uses).reduce((sum, some) => sum + some, 0);
   return {
     gpus,
-    used: uses.used + uses.asked,
+    used: uses.used + uses.job + uses.asked,
     kept: uses.kept,
     waiting: Math.max(scheduler.waiting, queue.length)
   };

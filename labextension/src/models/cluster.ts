@@ -5,10 +5,17 @@ import type { ITranslate } from './line';
 import type { LiveStore } from './live';
 
 /** What a GPU does, for people. */
-export type GpuUse = 'free' | 'used' | 'kept' | 'asked' | 'away';
+export type GpuUse = 'free' | 'used' | 'kept' | 'job' | 'asked' | 'away';
 
 /** The letter in a GPU's box; a free one has none. */
-export const LETTERS: Record<GpuUse, string> = { free: '', used: 'U', kept: 'K', asked: 'R', away: '×' };
+export const LETTERS: Record<GpuUse, string> = {
+  free: '',
+  used: 'U',
+  kept: 'K',
+  job: 'J',
+  asked: 'R',
+  away: '×'
+};
 
 /** Tell what a GPU of a host does. */
 export function useOf(host: IHost, gpu: IGpu): GpuUse {
@@ -21,6 +28,8 @@ export function useOf(host: IHost, gpu: IGpu): GpuUse {
       return 'free';
     case 'lingering':
       return 'kept';
+    case 'job':
+      return 'job';
     case 'reclaiming':
       return 'asked';
     default:
@@ -37,6 +46,8 @@ export function useInWords(use: GpuUse, trans: ITranslate): string {
       return trans('in use');
     case 'kept':
       return trans('kept between cells');
+    case 'job':
+      return trans('used by a job');
     case 'asked':
       return trans('asked back');
     case 'away':
@@ -47,10 +58,22 @@ export function useInWords(use: GpuUse, trans: ITranslate): string {
 /** Names a kernel for people: its notebook, if that is open here; else nothing. */
 export type NameKernel = (kernelId: string) => string;
 
+const OF_JOBS = /^job\.(.+)\.\d+$/;
+
+/** The job whose a lease is, by what stands in the place of its kernel; empty for a kernel's. */
+export function jobOf(kernelId: string): string {
+  return OF_JOBS.exec(kernelId)?.[1] ?? '';
+}
+
 /** Name whose a lease or a request is: the notebook, and the user where that is another. */
 export function whose(one: ILease | IWaiting, name: NameKernel, trans: ITranslate): string {
+  const job = jobOf(one.kernel_id);
   const open = one.yours ? name(one.kernel_id) : '';
-  const known = open || (one.notebook.split('/').pop() ?? '') || trans('another notebook');
+  const known =
+    (job === '' ? '' : trans('job %1', job)) ||
+    open ||
+    (one.notebook.split('/').pop() ?? '') ||
+    trans('another notebook');
   return one.yours || one.user === '' ? known : trans('%1 of %2', known, one.user);
 }
 
@@ -71,7 +94,7 @@ export function holder(store: LiveStore, kernelId: string, name: NameKernel, tra
 
 /** Tell whether a GPU is held by somebody of whom one may see nothing. */
 export function isStrangers(host: IHost, gpu: IGpu): boolean {
-  return gpu.lease === '' && ['used', 'kept', 'asked'].includes(useOf(host, gpu));
+  return gpu.lease === '' && ['used', 'kept', 'job', 'asked'].includes(useOf(host, gpu));
 }
 
 const GPUS_USUAL = 8;
@@ -132,7 +155,14 @@ export type Counts = Record<GpuUse, number>;
 
 /** Count the GPUs of hosts by what they do. */
 export function count(hosts: readonly IHost[]): Counts {
-  const counts: Counts = { free: 0, used: 0, kept: 0, asked: 0, away: 0 };
+  const counts: Counts = {
+    free: 0,
+    used: 0,
+    kept: 0,
+    job: 0,
+    asked: 0,
+    away: 0
+  };
   for (const host of hosts) {
     for (const gpu of host.gpus) {
       counts[useOf(host, gpu)] += 1;

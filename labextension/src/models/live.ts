@@ -5,6 +5,7 @@ import type {
   IChanges,
   IExecution,
   IHost,
+  IJob,
   IKernel,
   ILease,
   IScheduler,
@@ -43,6 +44,7 @@ export class LiveStore {
   private _queue: readonly IWaiting[] = [];
   private _scheduler: IScheduler = { url: '', trouble: '', waiting: null, subscription_ratio: null };
   private _account: IAccount | null = null;
+  private _jobs: readonly IJob[] = [];
 
   /** Whether a snapshot has come and no change was missed since. */
   get current(): boolean {
@@ -72,6 +74,11 @@ export class LiveStore {
 
   get scheduler(): IScheduler {
     return this._scheduler;
+  }
+
+  /** One's own jobs, an administrator's everybody's: those that are over last. */
+  get jobs(): readonly IJob[] {
+    return this._jobs;
   }
 
   get account(): IAccount | null {
@@ -189,7 +196,8 @@ export class LiveStore {
     this._queue = message.queue ?? this._queue;
     this._scheduler = message.scheduler ?? this._scheduler;
     this._account = message.account ?? this._account;
-    const parts = [message.leases, message.queue, message.scheduler, message.account];
+    this._jobs = message.jobs ?? this._jobs;
+    const parts = [message.leases, message.queue, message.scheduler, message.account, message.jobs];
     return hosts.length + gone.length > 0 || parts.some(part => part !== undefined && part !== null);
   }
 

@@ -6,12 +6,23 @@ not there after all. The GPUs of a user's jobs together stay within his `gpu_quo
 
 from __future__ import annotations
 
-from replkernel_scheduler.events import LeaseAsked, LeaseLingered, LeaseWithdrawn
+from collections.abc import Iterable
+
+from replkernel_scheduler.elastic.types import SIDECAR
+from replkernel_scheduler.events import (
+    GpusAwaited,
+    GpusWanted,
+    LeaseAsked,
+    LeaseLingered,
+    LeaseWithdrawn,
+)
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing, Place
 from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
 
 LEASE_S = 86_400.0
+RESTED_S = 120.0
+"""What has lingered for so long is asked back for a job, where its owner's agents are known."""
 JOBS_REQUEST = "job."
 """All requests of jobs begin so, and nobody else's may."""
 
@@ -24,6 +35,8 @@ class Asking:
         self._leasing, self._jobs = leasing, jobs
         self._request: RequestId | None = None
         self._asker: JobRecord | None = None
+        self.asked_back = 0
+        """How many leases of kernels were ever asked back, for jobs or for cells."""
 
     def who(self, request: RequestId) -> JobRecord | None:
         """Return the job that asks by this request now."""
@@ -62,6 +75,19 @@ class Asking:
                 )
             fit = within
         return sorted(fit, reverse=True)
+
+    def gains(self, job: JobRecord, now: float) -> list[int]:
+        """Return the larger numbers of GPUs with which a job ends sooner by more than growing takes."""
+        kind, left, has = job.spec.type, job.left_at(now), len(job.gpus)
+        ends_s = kind.run_s(left, has)
+        larger = self.sizes(job, has, max(kind.iteration_s))
+        return [gpus for gpus in larger if SIDECAR.up_s + kind.run_s(left, gpus) < ends_s]
+
+    def ask_back(self, awaited: Iterable[GpusAwaited], now: float) -> bool:
+        """Have notebooks' GPUs that have rested come free for these; say whether any do."""
+        before, own = self.asked_back, tuple(self._jobs.of_lease)
+        self._leasing.feed(GpusWanted(tuple(awaited), own, now - RESTED_S), now)
+        return self.asked_back > before
 
     def ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:
         """Ask for what is missing on a host, then for less, as long as that is refused."""

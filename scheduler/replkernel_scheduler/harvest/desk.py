@@ -12,10 +12,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from replkernel_scheduler.effects import EndReason
-from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import (
     GpusAwaited,
-    GpusWanted,
     LeaseReleased,
     LeaseRenewed,
 )
@@ -24,6 +22,7 @@ from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing, Pace, problem
 from replkernel_scheduler.harvest.past import PastJobs
 from replkernel_scheduler.harvest.types import (
+    ChangeWhy,
     HostJobs,
     JobEnd,
     JobEnded,
@@ -54,8 +53,8 @@ from replkernel_scheduler.types import (
 )
 
 LOOK_EVERY_S = 60.0
-RESTED_S = 120.0
-"""What has lingered for so long is asked back for a job that waits, where its owner's agents are known."""
+BACK_S = 2.0
+"""What was asked back for a job that grows is looked for after so long."""
 MISSED_MAX = 64
 
 
@@ -114,7 +113,7 @@ class Desk:
             job.pause(now)
             job.left = job.left if event.left is None else event.left
             job.tells(event.epoch, event.loss)
-            self._is_off(job, now)
+            self._is_off(job, now, job.why)
 
     def ended(self, event: JobEnded, now: float) -> None:
         """Take note that a job is over, also one that was given up where it ran and waits since."""
@@ -167,7 +166,7 @@ class Desk:
             mine = event.owner in (None, job.spec.owner)
             if mine and (job.spec.job, job.attempt) not in there:
                 job.pause(now)
-                self._is_off(job, now)
+                self._is_off(job, now, "lost")
 
     # -- what the core says -------------------------------------------------------------------------
 
@@ -205,6 +204,7 @@ class Desk:
         """Stop the job whose GPUs a cell wants; say whether it was a job's."""
         job = self.jobs.of_lease.get(lease.lease)
         if job is None:
+            self.asking.asked_back += 1
             return False
         job.back.setdefault(lease.lease, until)
         if job.state in ("starting", "running"):
@@ -223,7 +223,7 @@ class Desk:
             elif job.ending is not None:
                 self._over(job, job.ending, now)
             else:
-                self._rest(job, now)
+                self._rest(job, now, "lease over")
 
     # -- when it looks ------------------------------------------------------------------------------
 
@@ -281,8 +281,7 @@ class Desk:
         else:
             self.looked_until = None
         if missed:
-            own = tuple(self.jobs.of_lease)
-            self._leasing.feed(GpusWanted(tuple(missed), own, now - RESTED_S), now)
+            self.asking.ask_back(missed, now)
 
     def _starts(self, job: JobRecord, missed: list[GpusAwaited], now: float) -> bool:
         """Start a job that waits, or add what it misses; say whether it has GPUs."""
@@ -291,7 +290,7 @@ class Desk:
         hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
         place = self.asking.best(job, 0, hosts)
         if place is not None and self.asking.ask(job, place, self.asking.sizes(job, 0, place.gpus), now):
-            self._is_off(job, now)
+            self._is_off(job, now, "idle")
             return True
         if reach is not None and not job.refused and len(missed) < MISSED_MAX:
             missed.append(
@@ -300,52 +299,63 @@ class Desk:
         return False
 
     def _grow(self, job: JobRecord, now: float) -> None:
+        """Give a job that trains more GPUs, if it gains by that; first ask back what has rested beside it."""
         if job.state != "running" or job.host is None:
             return
         if job.host not in self.reach.get(job.spec.owner, (job.host,)):
             return
-        place = self.asking.best(job, len(job.gpus), [job.host])
-        if place is None:
+        place, gains = self.asking.best(job, len(job.gpus), [job.host]), self.asking.gains(job, now)
+        there = 0 if place is None else place.gpus
+        if job.spec.owner in self.reach and self._has_asked_back(job, there, gains, now):
+            self.look_at = now + BACK_S
             return
-        kind, left = job.spec.type, job.left_at(now)
-        gains = [
-            gpus
-            for gpus in self.asking.sizes(job, len(job.gpus), place.gpus)
-            if SIDECAR.up_s + kind.run_s(left, gpus) < kind.run_s(left, len(job.gpus))
-        ]
-        if place.gpus not in gains:
+        if place is None or there not in gains:
             return
-        if place.gpus > job.held() and not self.asking.ask(job, place, gains, now):
+        sizes = [gpus for gpus in gains if gpus <= there]
+        if there > job.held() and not self.asking.ask(job, place, sizes, now):
             return
         if job.state == "running":
             job.pause(now)
-            self._begin(job, ReshapeJob)
+            self._begin(job, ReshapeJob, now, "more idle")
 
-    def _is_off(self, job: JobRecord, now: float) -> None:
-        """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest."""
+    def _has_asked_back(self, job: JobRecord, there: int, gains: list[int], now: float) -> bool:
+        """Ask back what a job misses for the largest size that it gains by; say whether anything comes."""
+        assert job.host is not None
+        return any(
+            self.asking.ask_back(
+                [GpusAwaited((job.host,), size - job.held(), 1, job.model, job.spec.vram_gb)], now
+            )
+            for size in gains
+            if size > max(there, job.held())
+        )
+
+    def _is_off(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
+        """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest.
+
+        It waits where that is too little, or nobody starts it.
+        """
         if job.ending is not None:
             self._over(job, job.ending, now)
             return
         self._give_back(job, list(job.back), now)
-        self._go_on(job, now)
-
-    def _go_on(self, job: JobRecord, now: float) -> None:
-        """Start with the GPUs that there are, or wait, also where nobody starts it."""
         reach = self.reach.get(job.spec.owner)
         there = reach is None or job.host in reach
         if there and job.spec.type.least <= len(job.usable()) and not job.on_hold:
-            self._begin(job, StartJob)
+            self._begin(job, StartJob, now, why)
         else:
             self._give_back(job, list(job.leases), now)
-            self._rest(job, now)
+            self._rest(job, now, why)
 
-    def _begin(self, job: JobRecord, how: type[StartJob] | type[ReshapeJob]) -> None:
+    def _begin(
+        self, job: JobRecord, how: type[StartJob] | type[ReshapeJob], now: float, why: ChangeWhy
+    ) -> None:
         """Start another attempt, with the most GPUs that it can use of its own."""
         usable, host = job.usable(), job.host
         assert host is not None
         gpus = usable[: max([size for size in job.spec.type.iteration_s if size <= len(usable)])]
         job.attempt += 1
         job.state, job.gpus, job.ran_on = "starting", gpus, host
+        job.changed(len(gpus), why, now)
         if how is StartJob:
             self._tell(StartJob(job.spec, job.attempt, host, gpus))
         else:
@@ -362,12 +372,13 @@ class Desk:
     ) -> None:
         assert job.host is not None
         job.pause(now)
-        job.state = "stopping"
+        job.state, job.why = "stopping", why
         self._tell(StopJob(job.spec.job, job.attempt, job.host, until, why, saves))
 
-    def _rest(self, job: JobRecord, now: float) -> None:
+    def _rest(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Let a job without GPUs wait."""
         job.pause(now)
+        job.changed(0, why, now)
         job.state, job.gpus, job.host, job.model = "waiting", (), None, ""
 
     def _over(self, job: JobRecord, why: JobEnd, now: float, said: str = "") -> None:

@@ -32,6 +32,7 @@ class JobsImage(msgspec.Struct, frozen=True):
     past: tuple[PastJob, ...] = ()
     looked_at: float | None = None
     looked_until: JobName | None = None
+    past_gpu_s: tuple[tuple[UserName, float], ...] = ()
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -55,6 +56,7 @@ def take(desk: Desk, now: float) -> JobsImage:
         tuple(desk.past),
         desk.looked_at,
         desk.looked_until,
+        tuple(desk.past.gpu_s.items()),
     )
 
 
@@ -67,7 +69,7 @@ def restore(kept: JobsImage, desk: Desk) -> None:
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
     desk.reach = dict(kept.reach)
     desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
-    desk.past.restore(kept.past)
+    desk.past.restore(kept.past, kept.past_gpu_s)
 
 
 def _apart(job: JobRecord) -> JobRecord:

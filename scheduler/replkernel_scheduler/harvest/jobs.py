@@ -9,8 +9,20 @@ from collections.abc import Iterator
 
 import msgspec
 
-from replkernel_scheduler.harvest.types import JobEnd, JobName, JobSpec, JobState, JobView, PastJob
+from replkernel_scheduler.harvest.types import (
+    ChangeWhy,
+    JobChange,
+    JobEnd,
+    JobName,
+    JobSpec,
+    JobState,
+    JobView,
+    PastJob,
+)
 from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId, UserName
+
+CHANGES_MAX = 50
+"""So many of a job are remembered."""
 
 
 class JobRecord(msgspec.Struct):
@@ -19,6 +31,7 @@ class JobRecord(msgspec.Struct):
     `left` is as of `since` while it runs, `trained` what it did before that. `ending`: it ends once it is
     stopped. `on_hold`: it waits then. `ran_on` is where it was started last. `refused`: why
     it was not given the GPUs that it asked for last. `epoch`, `loss`: what its program told at its last end.
+    `changes` are the last ones, `why` the reason of the next: processes that end unasked are lost.
     """
 
     spec: JobSpec
@@ -41,6 +54,8 @@ class JobRecord(msgspec.Struct):
     refused: str = ""
     epoch: float | None = None
     loss: float | None = None
+    changes: tuple[JobChange, ...] = ()
+    why: ChangeWhy = "lost"
 
     def held(self) -> int:
         """Return how many GPUs it holds."""
@@ -69,6 +84,12 @@ class JobRecord(msgspec.Struct):
         """Add up what it had of GPUs; called before that changes."""
         self.gpu_s += self.held() * (now - self.counted_at)
         self.counted_at = now
+
+    def changed(self, gpus: int, why: ChangeWhy, now: float) -> None:
+        """Take note that it has so many GPUs from now on."""
+        if gpus or (self.changes and self.changes[-1].gpus):
+            self.changes = (*self.changes[1 - CHANGES_MAX :], JobChange(now, gpus, why))
+        self.why = "lost"
 
     def tells(self, epoch: float | None, loss: float | None) -> None:
         """Keep what its program told last, if it did."""

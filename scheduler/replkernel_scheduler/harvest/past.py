@@ -21,6 +21,8 @@ class PastJobs:
     def __init__(self) -> None:
         """Start with none."""
         self._jobs: list[PastJob] = []
+        self.gpu_s: dict[UserName, float] = {}
+        """What the jobs of each user had of GPUs, also of those that are forgotten."""
 
     def __iter__(self) -> Iterator[PastJob]:
         """Yield them, the oldest first."""
@@ -30,13 +32,15 @@ class PastJobs:
         """Yield them, the newest first."""
         return reversed(self._jobs)
 
-    def restore(self, jobs: Iterable[PastJob]) -> None:
+    def restore(self, jobs: Iterable[PastJob], gpu_s: Iterable[tuple[UserName, float]]) -> None:
         """Go on with those that an image has."""
-        self._jobs = list(jobs)
+        self._jobs, self.gpu_s = list(jobs), dict(gpu_s)
 
     def add(self, job: PastJob) -> None:
         """Remember one more; forget an older one where there are too many."""
         self._jobs.append(job)
+        owner = job.spec.owner
+        self.gpu_s[owner] = self.gpu_s.get(owner, 0.0) + job.gpu_s
         of_user = Counter(each.spec.owner for each in self._jobs)
         if of_user[job.spec.owner] > OF_USER_MAX:
             self._forget(job.spec.owner)

@@ -28,6 +28,16 @@ JobEnd: TypeAlias = Literal["done", "failed", "stopped"]
 StopWhy: TypeAlias = Literal["wanted back", "asked", "lease over", "stale"]
 """wanted back: cells want its GPUs. asked: its owner. lease over: it no longer has them. stale: another
 attempt took its place."""
+ChangeWhy: TypeAlias = Literal["idle", "more idle", "wanted back", "asked", "lease over", "lost"]
+"""Why a job has other GPUs than before. lost: its processes, or their agent, were gone."""
+
+
+class JobChange(msgspec.Struct, frozen=True, gc=False):
+    """From `at` on a job has had so many GPUs."""
+
+    at: float
+    gpus: int
+    why: ChangeWhy
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):

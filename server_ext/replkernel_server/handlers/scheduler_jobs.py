@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.types import (
+    ChangeWhy,
     JobHoldAsked,
     JobName,
     JobRefused,
@@ -21,7 +22,7 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.types import HostName, UserName
 
-from replkernel.jobs.answers import JobAnswer, JobsAnswer, LogAnswer
+from replkernel.jobs.answers import EndsIn, JobAnswer, JobsAnswer, LogAnswer, Reshape
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest, NotKnown
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
@@ -36,7 +37,7 @@ from replkernel_server.scheduling.documents import (
     check_id,
 )
 from replkernel_server.scheduling.identity import NotYours, TooMuch
-from replkernel_server.scheduling.job_desk import JobDesk
+from replkernel_server.scheduling.job_desk import JobDesk, Told
 from replkernel_server.scheduling.settings import JOBS
 
 JOBS_OF_USER_MAX = 100
@@ -91,6 +92,8 @@ class JobsBase(SchedulerHandler):
             spec.job, spec.owner, _state(job), job.host or job.ran_on, tuple(gpus), shapes, command,
             spec.directory, job.attempt, job.epoch if told is None else told.epoch, spec.epochs,
             job.loss if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
+            [] if told is None else _ends_in(told, spec),
+            [Reshape(round(now - each.at, 1), each.gpus, WHY[each.why]) for each in job.changes],
         )  # fmt: skip
 
     def _said(self, job: JobRecord) -> str:
@@ -102,6 +105,21 @@ class JobsBase(SchedulerHandler):
         if job.state == "stopping":
             return "it is saved and stopped" if job.ending or job.on_hold else "notebooks want its GPUs"
         return "" if told is None or told.attempt != job.attempt else told.said
+
+
+WHY: dict[ChangeWhy, str] = {
+    "idle": "GPUs were idle",
+    "more idle": "more GPUs were idle",
+    "wanted back": "a notebook wanted its GPUs",
+    "asked": "its owner asked for that",
+    "lease over": "its GPUs, or their host, were lost",
+    "lost": "its processes, or their agent, were gone",
+}
+
+
+def _ends_in(told: Told, spec: JobSpec) -> list[EndsIn]:
+    found = told.ends_in(spec.type, spec.epochs)
+    return [EndsIn(gpus, round(seconds, 1)) for gpus, seconds in found.items()]
 
 
 def _clause(sentence: str) -> str:

@@ -23,11 +23,14 @@ from replkernel_server.scheduling.accounting import (
     SINCE_CHARS_MAX,
     CellRow,
     ClusterRow,
+    JobRow,
     SumRow,
     cell_row,
     cluster_rows,
     csv_head,
     csv_lines,
+    gpu_s_of_jobs,
+    job_rows,
     kernel_rows,
     parse_since,
     user_rows,
@@ -37,13 +40,14 @@ from replkernel_server.scheduling.past import Past
 
 FORMATS = ("json", "csv")
 PIECE_BYTES = 256 * 1024
-KINDS = ("cell", "kernel", "user", "cluster")
+KINDS = ("cell", "kernel", "user", "job", "cluster")
 
 
 TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "cell": ("cells", CellRow),
     "kernel": ("sums", SumRow),
     "user": ("sums", SumRow),
+    "job": ("jobs", JobRow),
     "cluster": ("cluster", ClusterRow),
 }
 """What each list is called, and what its rows are."""
@@ -55,6 +59,7 @@ class Rows(msgspec.Struct, frozen=True):
     cells: list[CellRow] = []
     sums: list[SumRow] = []
     cluster: list[ClusterRow] = []
+    jobs: list[JobRow] = []
 
 
 class MetricsHandler(SchedulerHandler):
@@ -107,13 +112,13 @@ class AccountingHandler(SchedulerHandler):
     operations: ClassVar = {
         "get": Operation(
             "One's own accounts (an admin: all): a row for each lease whose use is over, or the sums of "
-            "kernels or users. With format=csv the same as text/csv.",
+            "kernels, users or jobs. With format=csv the same as text/csv.",
             {200: (Rows, "text/csv")},
             query=(
                 Query("format", Literal["json", "csv"], "json (default) or csv."),
                 Query(
                     "by",
-                    Literal["cell", "kernel", "user", "cluster"],
+                    Literal["cell", "kernel", "user", "job", "cluster"],
                     "What a row is about; cell is the default. The money of the whole cluster is for admins.",
                 ),
                 Query(
@@ -163,10 +168,14 @@ class AccountingHandler(SchedulerHandler):
             after = (page[-1][0].number, page[-1][0].part)
 
     async def _stream_sums(self, table: Table, by: str) -> None:
+        beside, now = self.driver.beside.desk, self.driver.clock.now()
+        rows: Iterable[SumRow | JobRow]
         if by == "kernel":
             rows = kernel_rows(await self.driver.view("usage"))
+        elif by == "job":
+            rows = list(job_rows(beside, now))
         else:
-            rows = user_rows(await self.driver.view("users"))
+            rows = user_rows(await self.driver.view("users"), gpu_s_of_jobs(beside, now))
         async for piece in paced(row for row in rows if self._may_see(row.user)):
             self.write(table.lines(piece))
             await self.flush()

@@ -27,6 +27,7 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
 )
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import (
     Fence,
@@ -233,7 +234,7 @@ class StatusHandler(EffectHandler):
         for gpu in host.gpus:
             held, busy = holder.get(gpu.uuid), use.get(gpu.uuid)
             lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None
-            state = "idle" if held is None else held.phase
+            state = "idle" if held is None else _phase(held)
             told = (None, None) if busy is None else (busy.utilisation, busy.memory_used_gb)
             whose = {
                 entry.lease.kernel_id for entry in sharing.get(gpu.uuid, () if held is None else (held,))
@@ -249,6 +250,12 @@ def part_of(lease: Lease) -> tuple[float, float]:
     """Return which part of its GPU a lease has, and how many GiB of its memory."""
     share = lease.share
     return (0.0, 0.0) if share is UNSET else (share.milli / 1000, share.vram_mib / 1024)
+
+
+def _phase(held: LeaseView) -> str:
+    """Return what a lease's GPUs do: a job's linger for the core, so that cells get them, and are used."""
+    is_job = held.phase == "lingering" and held.lease.request.startswith(JOBS_REQUEST)
+    return "job" if is_job else held.phase
 
 
 def _keeps(reasons: dict[str, int]) -> str:

@@ -17,6 +17,10 @@ GPUS_MAX = 64
 QUEUE_MAX = 500
 LEASES_MAX = 2_000
 PINS_MAX = 100
+JOBS_MAX = 100
+RESHAPES_MAX = 20
+JOBS_OVER_MAX = 20
+"""So many of the last ones that are over."""
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -206,6 +210,41 @@ class Account(msgspec.Struct, frozen=True):
     currency: str
 
 
+class JobEnd(msgspec.Struct, frozen=True):
+    """In how many seconds a job would be done with so many GPUs all along."""
+
+    gpus: int
+    seconds: float
+
+
+class JobReshape(msgspec.Struct, frozen=True):
+    """From the Unix time `at` on a job has had so many GPUs; `why` is a clause."""
+
+    at: float
+    gpus: int
+    why: str
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job that this user may see; `gpus` is how many it runs with, `said` a clause about how it stands."""
+
+    job: str
+    state: str
+    user: str
+    yours: bool
+    host: str
+    gpus: int
+    shapes: list[int]
+    epoch: float | None
+    epochs: float | None
+    loss: float | None
+    ends_in_s: float | None
+    ends_in: list[JobEnd]
+    gpu_hours: float
+    said: str
+    reshapes: list[JobReshape]
+
+
 class Snapshot(msgspec.Struct, frozen=True, tag_field="type", tag="snapshot"):
     """Everything, as of `seq`."""
 
@@ -218,6 +257,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag_field="type", tag="snapshot"):
     queue: list[Waiting]
     scheduler: Scheduler
     account: Account | None
+    jobs: list[Job] = []
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -241,6 +281,7 @@ class Changes(msgspec.Struct, frozen=True, tag_field="type", tag="changes", omit
     queue: list[Waiting] | None = None
     scheduler: Scheduler | None = None
     account: Account | None = None
+    jobs: list[Job] | None = None
 
 
 Message = Snapshot | Changes

@@ -19,6 +19,7 @@ from replkernel.protocol.progress import ProgressAnswer
 from replkernel.protocol.status import StatusDocument
 from replkernel_server.live.account import ask_account
 from replkernel_server.live.documents import KERNELS_MAX, Account, Message, Snapshot
+from replkernel_server.live.jobs import ask_jobs, jobs_of
 from replkernel_server.live.kernel_line import KernelLine
 from replkernel_server.live.state import LiveState
 from replkernel_server.sessions import replicated
@@ -215,6 +216,10 @@ class Feed:
             self._state.agents_told(document, self._served(), time.time())
             self._agents_at = time.monotonic()
             refused = document.scheduler is not None and document.scheduler.refused
+            if not refused:
+                answers = await asyncio.to_thread(ask_jobs, self._env)
+                if answers is not None:
+                    self._state.jobs_told(jobs_of(answers, self._state.jobs, time.time(), self._env))
             if self._agents_at >= self._account_at + ACCOUNT_S and not refused:
                 account: Account | None = await asyncio.to_thread(ask_account, self._env)
                 self._state.account_told(account)

@@ -71,7 +71,7 @@ class LiveState:
         self._kernels: Shelf[told.Kernel] = Shelf()
         self._executions: Shelf[told.Execution] = Shelf()
         self._hosts: Shelf[told.Host] = Shelf()
-        self._single: dict[str, Any] = {"leases": [], "queue": [], "account": None}
+        self._single: dict[str, Any] = {"leases": [], "queue": [], "jobs": [], "account": None}
         self._single["scheduler"] = NO_SCHEDULER
         self._dirty: set[str] = set()
         self._statuses: dict[str, KernelStatus] = {}
@@ -147,6 +147,15 @@ class LiveState:
         if kernel_id not in self._mute:
             self._mute.add(kernel_id)
             self._show(kernel_id)
+
+    @property
+    def jobs(self) -> list[told.Job]:
+        """Return the jobs as they are told."""
+        return list(self._single["jobs"])
+
+    def jobs_told(self, jobs: list[told.Job]) -> None:
+        """Take this user's jobs."""
+        self._set("jobs", jobs)
 
     def account_told(self, account: told.Account | None) -> None:
         """Take what this user has used; while nobody tells, it stays as it was."""

@@ -1,4 +1,4 @@
-"""The accounts as rows of a table: one a lease from the journal, or one a kernel or user from the view.
+"""The accounts as rows of a table: one a lease from the journal, else one a kernel, user or job.
 
 Law: it reads only. Times are UTC, durations seconds, sums GPU-hours; `saved` is what holding the GPUs all
 along would have cost on top.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from replkernel_scheduler.types import CellUsage, Usage
+from replkernel_scheduler.harvest.desk import Desk
+from replkernel_scheduler.harvest.jobs import JobRecord
+from replkernel_scheduler.types import CellUsage, Usage, UserName
 from replkernel_scheduler.view import ClusterView
 
 from replkernel_server.errors import BadRequest
@@ -57,6 +59,19 @@ class SumRow(msgspec.Struct, frozen=True):
     saved_gpu_hours: float
     cost: float | None = None
     """What a kernel's cells cost, or all that a user was charged, standbys too; where there are prices."""
+    job_gpu_hours: float = 0.0
+    """What a user's jobs had of GPUs that nobody needed; it is in no other column."""
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """What a job had of GPUs; of those that are over the last ones are there."""
+
+    user: str
+    job: str
+    state: str
+    host: str
+    starts: int
+    gpu_hours: float
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
@@ -92,12 +107,36 @@ def kernel_rows(view: ClusterView) -> Iterator[SumRow]:
         yield _sum_row(kernel.user, kernel.kernel_id, kernel.usage, kernel.usage.cost)
 
 
-def user_rows(view: ClusterView) -> Iterator[SumRow]:
-    """Yield one row a user."""
+def job_rows(desk: Desk, now: float) -> Iterator[JobRow]:
+    """Yield one row a job, the oldest first of those that are over, then the others."""
+    for past in desk.past:
+        hours, host = round(past.gpu_s / HOUR_S, 9), past.ran_on or ""
+        yield JobRow(past.spec.owner, past.spec.job, past.why, host, past.attempt, hours)
+    for job in desk.jobs.by_name.values():
+        hours, host = round(_gpu_s(job, now) / HOUR_S, 9), job.ran_on or ""
+        yield JobRow(job.spec.owner, job.spec.job, job.state, host, job.attempt, hours)
+
+
+def _gpu_s(job: JobRecord, now: float) -> float:
+    return job.gpu_s + job.held() * (now - job.counted_at)
+
+
+def gpu_s_of_jobs(desk: Desk, now: float) -> dict[UserName, float]:
+    """Return the GPU-seconds that the jobs of each user have had."""
+    found = dict(desk.past.gpu_s)
+    for job in desk.jobs.by_name.values():
+        owner = job.spec.owner
+        found[owner] = found.get(owner, 0.0) + _gpu_s(job, now)
+    return found
+
+
+def user_rows(view: ClusterView, of_jobs: Mapping[UserName, float] | None = None) -> Iterator[SumRow]:
+    """Yield one row a user; `of_jobs` are GPU-seconds of jobs."""
+    by_jobs = of_jobs or {}
     for user in view.users:
         if not user.user and not user.usage.cells:
             continue  # whose requests nobody could serve
-        yield _sum_row(user.user, "", user.usage, user.spent)
+        yield _sum_row(user.user, "", user.usage, user.spent, by_jobs.get(UserName(user.user), 0.0))
 
 
 def cluster_rows(view: ClusterView) -> Iterator[ClusterRow]:
@@ -108,7 +147,9 @@ def cluster_rows(view: ClusterView) -> Iterator[ClusterRow]:
         yield ClusterRow(money.prices.currency, round(money.cost, 6), round(money.charged, 6), margin)
 
 
-def _sum_row(user: str, kernel_id: str, usage: Usage, cost: float | UnsetType) -> SumRow:
+def _sum_row(
+    user: str, kernel_id: str, usage: Usage, cost: float | UnsetType, job_gpu_s: float = 0.0
+) -> SumRow:
     return SumRow(
         user,
         kernel_id,
@@ -120,6 +161,7 @@ def _sum_row(user: str, kernel_id: str, usage: Usage, cost: float | UnsetType) -
         round(usage.reserved_gpu_s / HOUR_S, 9),
         round(usage.saved_gpu_s / HOUR_S, 9),
         _money(cost),
+        round(job_gpu_s / HOUR_S, 9),
     )
 
 

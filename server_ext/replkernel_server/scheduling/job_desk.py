@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 import msgspec
+from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.types import (
@@ -42,6 +43,8 @@ LEFT_EVERY_S = 20.0
 ENDS = ("done", "failed")
 """They count also of a job that was given up where it ran, and waits: nothing newer has begun."""
 TOLD_MAX = 10_000
+SEEN_S_MIN = 5.0
+"""Nothing is guessed from less than this of an attempt's epochs."""
 LEFT_S_MAX = 1e12
 """A guess that is longer, or that is no number, is none."""
 
@@ -66,10 +69,35 @@ class Told(msgspec.Struct):
     first: float = 0.0
     first_at: float = 0.0
     left_at: float = 0.0
+    speeds: dict[int, float] = {}
+    """Epochs a second with each number of GPUs, as seen in its attempts."""
+
+    def ran_with(self, gpus: int) -> None:
+        """Take note of how fast the attempt is with its GPUs."""
+        if self.epoch is not None and self.epoch > self.first and self.at >= self.first_at + SEEN_S_MIN:
+            self.speeds[gpus] = (self.epoch - self.first) / (self.at - self.first_at)
+
+    def ends_in(self, kind: JobType, epochs: float | None) -> dict[int, float]:
+        """Return how long the epochs that are left take with each number of GPUs.
+
+        A number that was not seen is thought to be as fast as the type says, beside the nearest that was.
+        """
+        if epochs is None or self.epoch is None or not self.speeds:
+            return {}
+        left, found = max(0.0, epochs - self.epoch), {}
+        for gpus in sorted(kind.iteration_s):
+            seen = min(self.speeds, key=lambda seen: (abs(seen - gpus), seen))
+            share = kind.rate(gpus) / kind.rate(seen) if seen in kind.iteration_s else 1.0
+            left_s = left / (self.speeds[seen] * share)
+            if left_s <= LEFT_S_MAX:
+                found[gpus] = left_s
+        return found
 
     def left_s(self, epochs: float | None) -> float | None:
         """Return how long the epochs that are left take with the GPUs of this attempt, as far as known."""
         if epochs is None or self.epoch is None or self.epoch <= self.first:
+            return None
+        if self.at < self.first_at + SEEN_S_MIN:  # Words that come together tell no speed.
             return None
         left_s = max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
         return left_s if left_s <= LEFT_S_MAX else None
@@ -199,13 +227,15 @@ class JobDesk:
             before = told or Told(0)
             while len(self.told_of) >= TOLD_MAX:
                 del self.told_of[next(iter(self.told_of))]
-            told = Told(said.attempt, epoch=before.epoch, loss=before.loss)
+            told = Told(said.attempt, epoch=before.epoch, loss=before.loss, speeds=before.speeds)
             self.told_of[job.spec.job] = told
         told.said = said.said
         if said.epoch is not None:
             if not told.first_at:
                 told.first, told.first_at = said.epoch, now
             told.epoch, told.loss, told.at = said.epoch, said.loss, now
+            if job.state == "running":
+                told.ran_with(len(job.gpus))
         return told
 
     def _event(self, job: JobRecord, said: wire.JobSaid, told: Told, now: float) -> HarvestEvent | None:

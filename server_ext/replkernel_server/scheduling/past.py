@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 from replkernel_scheduler.effects import MigrationFailed, ReplicaMoved, UsageRecorded
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.view import ClusterView, gpu_phases
 
@@ -116,7 +117,10 @@ class PastKeeper:
         self, view: ClusterView, wall: float, uses: Mapping[str, Mapping[str, GpuUse]] | None = None
     ) -> Sample:
         """Take note of the cluster as it is now, with how busy each host's GPUs are; return it to be kept."""
-        phases: Counter[str] = Counter(gpu_phases(view.leases).values())
+        jobs = [entry for entry in view.leases if entry.lease.request.startswith(JOBS_REQUEST)]
+        cells = [entry for entry in view.leases if not entry.lease.request.startswith(JOBS_REQUEST)]
+        phases: Counter[str] = Counter(gpu_phases(cells).values())
+        phases["job"] = sum(len(entry.lease.gpus) for entry in jobs)
         provisioned = sum(len(host.gpus) for host in view.hosts)
         lingering = phases.pop("lingering", 0)
         waiting = len(view.waiting)

@@ -9,7 +9,9 @@ import pytest
 from replkernel_server.live import feed as driver
 from replkernel_server.live.documents import Changes, Message, Snapshot
 from replkernel_server.live.feed import LISTENERS_MAX, Feed
+from replkernel_server.live.jobs import jobs_of
 
+from replkernel.jobs.answers import EndsIn, JobAnswer, Reshape
 from replkernel.leasing import standing
 from replkernel.leasing.standing import UNTOLD, Standing
 from replkernel.protocol.status import HostStatus, SchedulerStatus, StatusDocument
@@ -38,6 +40,8 @@ class World:
         monkeypatch.setattr(driver, "ask_agents", self._agents)
         monkeypatch.setattr(standing, "ask_scheduler", self._scheduler)
         monkeypatch.setattr(driver, "ask_account", self._account)
+        monkeypatch.setattr(driver, "ask_jobs", lambda env: self.jobs)
+        self.jobs: list[JobAnswer] | None = []
         monkeypatch.setattr(driver, "ACCOUNT_S", 0.0)
         self.scheduler: SchedulerStatus | None = None
         self.scheduler_asked = self.account_asked = 0
@@ -155,3 +159,43 @@ async def test_no_more_listen_than_the_bound(world: World) -> None:
     taken = [world.feed.add(Listener()) for _ in range(LISTENERS_MAX + 1)]
     assert taken.count(False) == 1
     await world.feed.close()
+
+
+def answered(**said: Any) -> JobAnswer:
+    given: dict[str, Any] = {
+        "job": "train-1", "user": "ann", "state": "running", "host": "h1", "gpus": ("g",), "shapes": [1, 2],
+        "command": ["x"], "directory": "/w", "starts": 1, "epoch": 2.0, "epochs": 8.0, "loss": 0.123456,
+        "ends_in_s": 60.4, "gpu_hours": 0.25, "said": "", "ends_in": [EndsIn(1, 60.4), EndsIn(2, 33.0)],
+        "reshapes": [Reshape(30.0, 1, "GPUs were idle")],
+    }  # fmt: skip
+    return JobAnswer(**given | said)
+
+
+async def test_jobs_are_told_and_again_only_when_they_change(world: World) -> None:
+    listener = Listener()
+    world.feed.add(listener)
+    world.jobs = [answered()]
+    await world.turns()
+    first = listener.told[0]
+    assert isinstance(first, Snapshot)
+    (job,) = first.jobs
+    assert (job.gpus, job.loss, job.ends_in_s, job.yours) == (1, 0.1235, 60, True)
+    assert [(end.gpus, end.seconds) for end in job.ends_in] == [(1, 60), (2, 33)]
+    world.jobs = [answered(reshapes=[Reshape(31.5, 1, "GPUs were idle")])]
+    await world.turns()
+    assert len(listener.told) == 1, "it is the change that was told"
+    world.jobs = None
+    await world.turns()
+    assert len(listener.told) == 1, "nobody tells: what is known stays"
+    world.jobs = [answered(state="done", gpus=(), reshapes=[])]
+    await world.turns()
+    last = listener.told[-1]
+    assert isinstance(last, Changes) and last.jobs is not None and last.jobs[0].state == "done"
+    await world.feed.close()
+
+
+def test_of_a_hub_another_users_job_is_not_ones_own() -> None:
+    jobs = [answered(), answered(job="train-2", user="bob")]
+    told = jobs_of(jobs, [], 1000.0, {"JUPYTERHUB_USER": "ann"})
+    assert [(job.job, job.yours) for job in told] == [("train-1", True), ("train-2", False)]
+    assert told[0].reshapes[0].at == 970

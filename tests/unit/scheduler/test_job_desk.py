@@ -209,6 +209,27 @@ def test_epochs_tell_when_a_job_is_thought_to_end() -> None:
     assert room.job("j").left == pytest.approx(180.0 * 1.8)  # type: ignore[union-attr]
 
 
+def test_words_that_come_together_tell_no_speed_and_speeds_of_other_shapes_are_remembered() -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 2), room.line("a")
+    room.beats(agent, 2)
+    room.submit("j", ALICE, 1, 2, epochs=100.0)
+    room.say(line, wire.JobSaid("j", 1, "runs"), wire.JobSaid("j", 1, "progress", epoch=10.0))
+    room.say(line, wire.JobSaid("j", 1, "progress", epoch=11.0))
+    assert room.desk.jobs is not None
+    assert room.desk.jobs.told_of[JobName("j")].left_s(100.0) is None
+    assert room.job("j").left is None  # type: ignore[union-attr]
+    room.beats(agent, 10)
+    room.say(line, wire.JobSaid("j", 1, "progress", epoch=20.0))
+    told, kind = room.desk.jobs.told_of[JobName("j")], room.job("j").spec.type  # type: ignore[union-attr]
+    assert told.ends_in(kind, 100.0) == {1: pytest.approx(144.0), 2: pytest.approx(80.0)}
+    assert told.ends_in(kind, None) == {}
+    room.say(room.router("k"), wire.LeaseWish("r", 1))
+    room.say(line, wire.JobSaid("j", 1, "stopped"), wire.JobSaid("j", 2, "runs"))
+    room.say(line, wire.JobSaid("j", 2, "progress", epoch=20.0))
+    assert room.desk.jobs.told_of[JobName("j")].ends_in(kind, 100.0)[2] == pytest.approx(80.0)
+
+
 @pytest.mark.parametrize("number", [nan, inf, -inf])
 @pytest.mark.parametrize("field", ["epoch", "loss"])
 def test_what_is_no_finite_number_is_no_progress(field: str, number: float) -> None:

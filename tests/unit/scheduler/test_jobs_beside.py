@@ -10,8 +10,9 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecorded
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased, PricesSet, QuotaSet
+from replkernel_scheduler.harvest.asking import LEASE_S, RESTED_S
 from replkernel_scheduler.harvest.core import HarvestCore
-from replkernel_scheduler.harvest.desk import LEASE_S, LOOK_EVERY_S, RESTED_S
+from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
 from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.past import IN_ALL_MAX, OF_USER_MAX, PastJobs
 from replkernel_scheduler.harvest.types import (
@@ -38,6 +39,7 @@ from replkernel_scheduler.harvest.types import (
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence, HostName, Prices, RequestId, UserName, UserQuota
+from replkernel_server.scheduling.accounting import gpu_s_of_jobs, job_rows, user_rows
 
 from tests.unit.scheduler.beside import Beside, of
 
@@ -357,6 +359,39 @@ def test_what_a_notebook_left_two_minutes_ago_is_asked_back_for_a_job_that_waits
     assert world.job("second").state == "starting"
 
 
+def test_a_job_grows_into_what_a_notebook_left_two_minutes_ago(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("rests", 2)
+    world.cell("busy", 1)
+    world.submit("train", 1, 2, 4, samples=1e6)
+    world.runs("train")
+    world.over("rests", lingers=True)
+    before = len(world.journal)
+    world.until(world.now + RESTED_S - 1.0)
+    said = [effect for _, _, effects in world.journal[before:] for effect in effects]
+    assert not of(ReclaimLease, said), "it may still be used"
+    world.until(world.now + LOOK_EVERY_S + 1.0)
+    said = [effect for _, _, effects in world.journal[before:] for effect in effects]
+    (asked,) = of(ReclaimLease, said)
+    assert asked.lease.request == "rests" and not of(ReshapeJob, said)
+    world.feed(LeaseReleased(asked.lease.lease, asked.lease.fence))
+    world.until(world.now + 5.0)
+    assert world.job("train").held == 2, "one more of the two that came is of no use to it"
+    changes = [(change.gpus, change.why) for change in world.core.desk.jobs.by_name[JobName("train")].changes]
+    assert changes == [(1, "idle"), (2, "more idle")]
+
+
+def test_nothing_is_asked_back_for_a_job_that_would_not_gain_by_growing(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("rests", 3)
+    world.submit("train", 1, 2, 4, samples=150.0)
+    world.runs("train")
+    world.over("rests", lingers=True)
+    before = len(world.journal)
+    world.until(world.now + 450.0)
+    assert not of(ReclaimLease, [effect for _, _, effects in world.journal[before:] for effect in effects])
+
+
 def test_a_notebook_that_goes_on_in_time_keeps_its_gpus_from_jobs(world: Beside) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
     world.cell("c0", 4, kernel="k")
@@ -497,3 +532,40 @@ def test_of_too_many_past_jobs_in_all_those_of_who_has_the_most_go() -> None:
         past.add(PastJob(spec, "done", "", 0.0, None, 0.0))
     kept = [job.spec.job for job in past]
     assert len(kept) == IN_ALL_MAX and kept[0] == "10" and kept[-1] == "new-19"
+
+
+def test_what_jobs_had_of_idle_gpus_is_their_owners_also_once_they_are_forgotten(world: Beside) -> None:
+    world.submit("first", 2)
+    world.runs("first")
+    world.until(world.now + 1800.0)
+    world.ended("first")
+    world.submit("second", 1)
+    world.runs("second")
+    world.until(world.now + 3600.0)
+    world.restart()
+    desk, now = world.core.desk, world.now
+    rows = [(row.job, row.user, row.state, row.gpu_hours) for row in job_rows(desk, now)]
+    assert rows == [("first", "ann", "done", 1.0), ("second", "ann", "running", 1.0)]
+    desk.past.restore((), tuple(desk.past.gpu_s.items()))
+    assert gpu_s_of_jobs(desk, now) == {"ann": 7200.0}
+    (row,) = [row for row in user_rows(world.core.core.view(), gpu_s_of_jobs(desk, now)) if row.user == "ann"]
+    assert (row.job_gpu_hours, row.gpu_hours) == (2.0, 0.0)
+
+
+def test_each_change_of_a_jobs_gpus_is_remembered_with_its_reason(world: Beside) -> None:
+    world.cell("half", 2)
+    world.submit("train", 1, 2, 4, samples=LONG)
+    world.runs("train")
+    world.over("half")
+    world.until(world.now + LOOK_EVERY_S)
+    world.runs("train")
+    world.cell("other half", 2)
+    world.stopped("train")
+    world.runs("train")
+    world.cell("all", 2)
+    world.stopped("train")
+    world.restart()
+    changes = world.core.desk.jobs.by_name[JobName("train")].changes
+    assert [(change.gpus, change.why) for change in changes] == [
+        (2, "idle"), (4, "more idle"), (2, "wanted back"), (0, "wanted back"),
+    ]  # fmt: skip
