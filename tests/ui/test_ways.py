@@ -125,6 +125,8 @@ def test_chooser_line_panel_and_dashboard_are_whole_at_200_percent(desk: tuple[L
     browser.do("keys", "z", keys=["Escape"])
     browser.do("command", "z", id="replkernel:show-panel", text="Replicated kernel: show GPUs")
     browser.wait("z", lambda: "in sync" in " ".join(browser.do("text", "z", query=PANEL)))
+    browser.wait("z", lambda: "x = 41" in " ".join(browser.do("text", "z", query=PANEL)))
+    assert browser.do("scrolled", "z", query=PANEL) == 0  # GPUs come first, however long the history is.
     at_200_percent(browser, "panel")
     browser.do("press", "z", query='.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]')
     browser.do("command", "z", id="replkernel:show-dashboard", text="GPU cluster")
