@@ -71,9 +71,23 @@ def load() -> ModuleType:
             sys.modules[NAME] = stand_in
             raise
         vars(ipykernel)["debugger"] = module
+        _describe_only_to_readers()
         if _KEPT in vars(stand_in):
             setattr(module, _KEPT, vars(stand_in)[_KEPT])
         return module
+
+
+def _describe_only_to_readers() -> None:
+    """Have debugpy name the versions of all packages, for a second, only where a log of its own takes them."""
+    with contextlib.suppress(ImportError, AttributeError):
+        log: Any = importlib.import_module("debugpy.common.log")
+        describe, _ = log.describe_environment, log._levels
+
+        def describe_environment(header: str) -> None:
+            if "info" in log._levels:
+                describe(header)
+
+        log.describe_environment = describe_environment
 
 
 @contextlib.contextmanager

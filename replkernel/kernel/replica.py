@@ -345,7 +345,7 @@ class Replica:
         except (ReplkernelError, FetchRefused) as fault:
             why = fault.error if isinstance(fault, FetchRefused) else fault
             self.travel.stayed(why)
-            self.tell(f"Nothing was taken back: {why}")
+            self.tell(f"Nothing was undone: {why}")
 
     def _gone_to(self, execution: Execution, envelope: Envelope) -> str:
         link, travel, mark = self.link, self.travel, self.state.mark
@@ -362,7 +362,7 @@ class Replica:
         self._arrivals.go_to(way)
         self._reporter.propose(self._captures.of_travel(envelope, way))
         if not self.await_log(way.mark, DURABLE_TIMEOUT_S):
-            self.tell("What was taken back is not durable yet; it is tried again.")
+            self.tell("This step in the history is not durable yet; it is tried again.")
         travel.went(to)
         return travel.said(timeline.point(to), way, self.held_pins())
 

@@ -126,7 +126,7 @@ class Travel:
         self.outcome = {"point": address(to)}
 
     def stayed(self, why: Exception) -> None:
-        """Note that nothing was taken back, and why."""
+        """Note that nothing was undone, and why."""
         lost = list(why.lost.items())[:LOST_MAX] if isinstance(why, CannotComeBack) else []
         told = [{"name": name, "type": kind} for name, kind in lost]
         self.outcome = {"why": str(why), "lost": told, "moved": isinstance(why, MovedOn)}
@@ -148,7 +148,7 @@ class Travel:
         told = f"; rebuilt: {', '.join(names[:NAMES_MAX])}{more}" if names else ""
         stays = sorted({pin.name: pin.type_name for pin in held}.items())
         kept = ", ".join(f"`{name}` ({kind})" for name, kind in stays[:NAMES_MAX])
-        unlike = f" Not taken back, for they cannot be copied: {kept}." if kept else ""
+        unlike = f" Not undone, for they cannot be copied: {kept}." if kept else ""
         now = f"The notebook is as after cell [{point.number}]{told}. Files and what others have seen stay."
         return now + unlike
 

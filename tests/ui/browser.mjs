@@ -195,6 +195,10 @@ const commands = {
     const found = pages.get(name).page.locator(query).filter({ visible: true });
     return (await found.allInnerTexts()).map(text => text.replace(/\s+/g, ' ').trim());
   },
+  /** How far a part of the page is scrolled down. */
+  async scrolled({ page: name, query }) {
+    return pages.get(name).page.locator(query).first().evaluate(node => node.scrollTop);
+  },
   async press({ page: name, query, text }) {
     const { page } = pages.get(name);
     await page

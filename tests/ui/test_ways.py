@@ -1,4 +1,4 @@
-"""Other ways to read a notebook: Notebook 7, one document, right to left, by a screen reader."""
+"""Other ways to read a notebook: Notebook 7, one document, right to left, at 200 %, by a screen reader."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ pytestmark = IN_BROWSER
 REPLICATED = "Python 3 (replicated)"
 CELL = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell"
 LINE = f"{CELL} .jp-replkernel-line"
+CHOOSER = ".jp-replkernel-chooser"
+DASHBOARD = ".jp-replkernel-dashboard"
 NAMED = ("button", "combobox", "heading", "link", "region", "spinbutton", "textbox")
 """Roles that a screen reader calls by a name."""
 
@@ -96,3 +98,38 @@ def test_a_notebook_is_read_in_other_ways(desk: tuple[Lab, Browser]) -> None:
     line_and_panel_are_whole_from_right_to_left(lab, browser)
     single_document_mode_has_line_and_panel(lab, browser)
     notebook_7_has_line_and_panel(lab, browser)
+
+
+def at_200_percent(browser: Browser, name: str) -> None:
+    browser.do("screenshot", "z", path=str(SHOTS / f"200-percent-{name}.png"))
+    assert browser.do("clipped", "z") == []
+    assert browser.do("overlapping", "z") == []
+
+
+@pytest.mark.timeout(600)
+def test_chooser_line_panel_and_dashboard_are_whole_at_200_percent(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)", gpus=1)
+    url = lab.url("lab/tree/a.ipynb") + "&reset"
+    browser.do("open", "z", url=url, cells=1, height=800, zoom=2)
+    browser.do(
+        "press", "z", query='.lm-TabBar-tab[data-id="filebrowser"]'
+    )  # It would have half of the window.
+    browser.do("run", "z", cell=1, kernel=REPLICATED)
+    browser.wait("z", lambda: browser.line("z").endswith(" durable"))
+    at_200_percent(browser, "line")
+    if not browser.do("text", "z", query=CHOOSER):
+        browser.do("press", "z", query=".jp-NotebookPanel-toolbar .jp-Toolbar-responsive-opener")
+    browser.wait("z", lambda: browser.do("text", "z", query=CHOOSER) != [])
+    at_200_percent(browser, "chooser")
+    browser.do("keys", "z", keys=["Escape"])
+    browser.do("command", "z", id="replkernel:show-panel", text="Replicated kernel: show GPUs")
+    browser.wait("z", lambda: "in sync" in " ".join(browser.do("text", "z", query=PANEL)))
+    browser.wait("z", lambda: "x = 41" in " ".join(browser.do("text", "z", query=PANEL)))
+    assert browser.do("scrolled", "z", query=PANEL) == 0  # GPUs come first, however long the history is.
+    at_200_percent(browser, "panel")
+    browser.do("press", "z", query='.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]')
+    browser.do("command", "z", id="replkernel:show-dashboard", text="GPU cluster")
+    browser.wait("z", lambda: browser.do("text", "z", query=f"{DASHBOARD} .vega-embed:has(svg)") != [])
+    at_200_percent(browser, "dashboard")
+    assert browser.do("state", "z")["errors"] == []

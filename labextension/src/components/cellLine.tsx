@@ -37,7 +37,7 @@ export interface ILineSource {
   models(): ReadonlyMap<string, string>;
   /** Whether the cell holds the code that this execution ran: in a copy of the notebook it may not. */
   isCodeOf(execution: IExecution): boolean;
-  /** Whether what the execution changed was taken back. */
+  /** Whether what the execution changed was undone. */
   isUndone(execution: IExecution): boolean;
   /** The server's Unix time. */
   now(): number;

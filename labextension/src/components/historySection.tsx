@@ -35,6 +35,15 @@ export function rowAfter(key: string, at: number, count: number): number | null 
 
 const optionId = (row: IRow): string => `jp-replkernel-point-${row.point.replace('.', '-')}`;
 
+/** Scroll a row's list to it, and nothing around: the panel begins with its GPUs. */
+function keepInSight(row: HTMLElement): void {
+  const list = row.parentElement;
+  if (list !== null) {
+    const [seen, box] = [list.getBoundingClientRect(), row.getBoundingClientRect()];
+    list.scrollTop += Math.min(0, box.top - seen.top) + Math.max(0, box.bottom - seen.bottom);
+  }
+}
+
 function Row(props: {
   row: IRow;
   chosen: boolean;
@@ -44,8 +53,8 @@ function Row(props: {
   const { row, chosen, trans } = props;
   const self = React.useRef<HTMLLIElement>(null);
   React.useEffect(() => {
-    if (chosen) {
-      self.current?.scrollIntoView({ block: 'nearest' });
+    if (chosen && self.current !== null) {
+      keepInSight(self.current);
     }
   }, [chosen]);
   return (

@@ -28,7 +28,7 @@ JupyterLab drops a completion that takes a second, and people notice half of one
 A short cell keeps the order of replies that a stock kernel gives; a long one never blocks completion or help.
 """
 
-LONG_S = 2.0
+LONG_S = 1.0
 """A cell that has run for so long is long: a standby gets ready for questions that may come meanwhile.
 
 Getting ready imports what the notebook has imported and has jedi parse types: seconds of a core, the first

@@ -15,7 +15,7 @@ from tests.e2e.state.play import Kernel, Pair
 from tests.e2e.state.sequence import Sequence
 
 GONE = "The notebook is as after cell"
-REFUSED = "Nothing was taken back: "
+REFUSED = "Nothing was undone: "
 
 
 class Forth(msgspec.Struct):

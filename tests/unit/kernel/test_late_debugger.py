@@ -60,6 +60,22 @@ def test_its_import_writes_nothing_and_leaves_the_environment() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+def test_it_names_all_packages_only_where_a_log_takes_them() -> None:
+    """That takes a second, and comes before the first variables; in a process of its own, for it has one log."""
+    program = (
+        "from replkernel.kernel import late_debugger; late_debugger.put_off(); late_debugger.load()\n"
+        "from debugpy.common import log\n"
+        "from debugpy.server import api\n"
+        "described = []\n"
+        "log.get_environment_description = lambda header: described.append(header) or ''\n"
+        "api.ensure_logging(); assert not described\n"
+        "log.stderr.levels |= {'info'}; api.ensure_logging.ensured = False\n"
+        "api.ensure_logging(); assert described == ['Initial environment:'], described\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_whoever_imports_more_gets_ipykernels_own(stand_in: ModuleType) -> None:
     from ipykernel.debugger import Debugger
 

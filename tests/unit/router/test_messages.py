@@ -361,7 +361,7 @@ def _expecting(effects: list[events.Effect]) -> list[str]:
 def test_one_standby_is_told_to_expect_questions_once_a_cell_turns_out_to_be_long() -> None:
     world = World().up()
     world.begin("r1", world.execute())
-    assert _expecting(world.wait(1.9)) == []
+    assert _expecting(world.wait(0.9)) == []
     assert _expecting(world.wait(0.2)) == ["r2"]
     assert _expecting(world.wait(60.0)) == []
     question = world.request("complete_request")
