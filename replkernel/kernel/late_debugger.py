@@ -78,7 +78,7 @@ def load() -> ModuleType:
 
 
 def _describe_only_to_readers() -> None:
-    """Have debugpy name the versions of all packages, for a second, only where a log of its own takes them."""
+    """Have debugpy name the versions of all packages, which takes a second, only where a log takes them."""
     with contextlib.suppress(ImportError, AttributeError):
         log: Any = importlib.import_module("debugpy.common.log")
         describe, _ = log.describe_environment, log._levels

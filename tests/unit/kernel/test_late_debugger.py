@@ -61,7 +61,7 @@ def test_its_import_writes_nothing_and_leaves_the_environment() -> None:
 
 
 def test_it_names_all_packages_only_where_a_log_takes_them() -> None:
-    """That takes a second, and comes before the first variables; in a process of its own, for it has one log."""
+    """That takes a second, and comes before the first variables; a process has one log."""
     program = (
         "from replkernel.kernel import late_debugger; late_debugger.put_off(); late_debugger.load()\n"
         "from debugpy.common import log\n"
