@@ -136,9 +136,7 @@ def play(lab: Lab, browser: Browser, camera: Camera) -> None:
     run(browser, BUTTON)
     camera.frame(1.5)
     browser.do("press", "a", query=".jp-Notebook button", text="Kill the executor")
-    browser.wait(
-        "a", lambda: "died. Its variables are safe" in " ".join(browser.do("text", "a", query=TOAST))
-    )
+    browser.wait("a", lambda: "Its variables are safe" in " ".join(browser.do("text", "a", query=TOAST)))
     camera.frame(3)
     run(browser, NEXT)
     camera.frame(4)

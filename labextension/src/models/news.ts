@@ -152,7 +152,7 @@ export class News {
         ? trans('Run the cells marked “Changes lost” again')
         : trans('Its variables are safe: run the next cell');
       const message = trans(
-        '%1: the process that ran its cells died. %2 (%3).',
+        '%1: the process that ran its cells died: %3. %2.',
         this._name(id),
         kept,
         loss.why
