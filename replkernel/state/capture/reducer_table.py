@@ -9,6 +9,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from replkernel.state.capture import library_instances, refusals, registered, sentinels
@@ -139,6 +140,32 @@ def _take(part: Any) -> None:
     _natural.extend(getattr(part, "NATURAL", ()))
 
 
+def _take_foreign(part: Any, library: str) -> None:
+    """Take what another package's module has, once all of it has its shape; a test that fails says no."""
+
+    def guarded(test: Any) -> Callable[[type], bool]:
+        def answer(cls: type) -> bool:
+            try:
+                return bool(test(cls))
+            except Exception as error:
+                _unfit[library] = f"{type(error).__name__}: {error}"
+                return False
+
+        return answer
+
+    exact = dict(getattr(part, "EXACT", {}))
+    families = [(cls, reducer) for cls, reducer in getattr(part, "FAMILIES", ())]
+    tests = [(guarded(test), reducer) for test, reducer in getattr(part, "TESTS", ())]
+    natural = [(guarded(test), reducer) for test, reducer in getattr(part, "NATURAL", ())]
+    kinds = (*exact, *(cls for cls, _ in families))
+    reducers = (*exact.values(), *(reducer for _, reducer in (*families, *tests, *natural)))
+    if not all(isinstance(cls, type) for cls in kinds) or not all(map(callable, reducers)):
+        raise TypeError(f"{part.__name__} has no classes or no functions where its tables are to have such")
+    if taken := [cls.__name__ for cls in kinds if cls in _exact or module_of(cls) == "builtins"]:
+        raise TypeError(f"{part.__name__} has reducers for {', '.join(taken)}, which have some already")
+    _take(SimpleNamespace(EXACT=exact, FAMILIES=families, TESTS=tests, NATURAL=natural))
+
+
 for _part in _PARTS:
     _take(_part)
 
@@ -159,7 +186,11 @@ def _take_optional() -> None:
             continue
         _ready.add(library)
         try:
-            _take(importlib.import_module(place))
+            module = importlib.import_module(place)
+            if place.startswith("replkernel."):
+                _take(module)
+            else:
+                _take_foreign(module, library)
         except Exception as error:
             log.warning("The reducers for %s do not fit its release.", library, exc_info=True)
             _unfit[library] = f"{type(error).__name__}: {error}"

@@ -7,11 +7,10 @@ kernel process's birth, and anew where something was installed since.
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import logging
 import os
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from replkernel.state.libraries import (
     matplotlib,
@@ -29,7 +28,9 @@ from replkernel.state.libraries import (
     torch,
     xarray,
 )
+from replkernel.state.libraries.checks import faults
 from replkernel.state.library import Counter, Generator, Library
+from replkernel.state.process.part import Part
 
 GROUP = "replkernel.libraries"
 _HERE = "replkernel.state.libraries"
@@ -128,25 +129,27 @@ def installed() -> Installed:
     found = Installed({}, [])
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
-            found.records[entry.name] = _record(entry)
+            record = entry.load()
+            wrong = list(faults(record, (*BUILT_IN, *found.records.values())))
         except Exception as error:
-            found.faults.append(f"The record {entry.name!r} of a library is ignored: {error}.")
+            wrong = [f"{type(error).__name__}: {error}"]
+        if wrong:
+            told = "; ".join(wrong)
+            found.faults.append(f"The record {entry.name!r} of a library ({entry.value}) is ignored: {told}.")
+        else:
+            found.records[entry.name] = record
     return found
 
 
-def _record(entry: importlib.metadata.EntryPoint) -> Library:
-    """Return the record that an entry point names; raises ValueError, or what importing it raises."""
-    record = entry.load()
-    if not isinstance(record, Library):
-        raise ValueError(f"{entry.value} is no Library, but a {type(record).__name__}")
-    taken = topics(BUILT_IN) & set(record.loaders)
-    if taken:
-        raise ValueError(f"{entry.value} has loaders of {', '.join(sorted(taken))}, as replkernel has")
-    named = [*record.reducers.values(), *(module for homes in record.loaders.values() for module in homes)]
-    missing = [module for module in dict.fromkeys(named) if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ValueError(f"{entry.value} names {', '.join(missing)}, and there is no such module")
-    return record
+def foreign_parts(of: str) -> tuple[Part[Any], ...]:
+    """Make the `parts` or `random_parts` of installed records; one that cannot be made is left out."""
+    made: list[Part[Any]] = []
+    for part in (part for record in _installed for part in getattr(record, of)):
+        try:
+            made.append(part())
+        except Exception:
+            log.exception("The state of a library that %s describes does not travel.", part.__qualname__)
+    return tuple(made)
 
 
 def topics(records: tuple[Library, ...]) -> set[str]:

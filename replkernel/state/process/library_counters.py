@@ -51,9 +51,12 @@ class CountersPart(Part[dict[str, int]]):
 
 
 def _counters() -> Iterator[tuple[str, Any, str]]:
-    """Find the counters of the libraries that are imported."""
+    """Find the counters of the libraries that are imported; the first of a module goes by its name alone."""
+    met: set[str] = set()
     for counter in (counter for library in libraries() for counter in library.counters):
+        told = f"{counter.module}:{counter.owner}.{counter.name}" if counter.module in met else counter.module
+        met.add(counter.module)
         found: Any = sys.modules.get(counter.module, object)
         held = vars(found).get(counter.owner) if counter.owner else found
         if held is not None and counter.name in vars(held):
-            yield counter.module, held, counter.name
+            yield told, held, counter.name

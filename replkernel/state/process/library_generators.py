@@ -9,31 +9,39 @@ from importlib import import_module
 from typing import Any
 
 from replkernel.state.libraries.index import libraries
-from replkernel.state.library import Setting
+from replkernel.state.library import Generator, Setting
 
 
 def generators() -> Iterator[tuple[tuple[str, str], random.Random]]:
     """Find the generators of the libraries that are imported, by module and name."""
-    for module, name in _names().items():
-        held = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    for one in _known().values():
+        held = vars(sys.modules[one.module]).get(one.name) if one.module in sys.modules else None
         if type(held) is random.Random:
-            yield (module, name), held
+            yield (one.module, one.name), held
 
 
-def _names() -> dict[str, str]:
-    return {one.module: one.name for library in libraries() for one in library.generators}
+def _known() -> dict[str, Generator]:
+    """Return the generators by what they are told by: the first of a module by its name alone."""
+    found: dict[str, Generator] = {}
+    for one in (one for library in libraries() for one in library.generators):
+        found[f"{one.module}:{one.name}" if one.module in found else one.module] = one
+    return found
 
 
 def _states() -> dict[str, Any] | None:
-    found = {module: held.getstate() for (module, _), held in generators()}
-    return found or None
+    held = dict(generators())
+    found = {
+        told: held[one.module, one.name] for told, one in _known().items() if (one.module, one.name) in held
+    }
+    return {told: generator.getstate() for told, generator in found.items()} or None
 
 
 def _set_states(value: dict[str, Any]) -> None:
-    names = _names()
-    for module, (version, numbers, gauss_next) in value.items():
-        held = vars(import_module(module))[names[module]]
-        held.setstate((version, tuple(numbers), gauss_next))
+    known = _known()
+    for told, (version, numbers, gauss_next) in value.items():
+        if told in known:
+            held = vars(import_module(known[told].module))[known[told].name]
+            held.setstate((version, tuple(numbers), gauss_next))
 
 
 def setting() -> Setting:

@@ -118,14 +118,16 @@ def built_in_parts(shell: Any = None, names: Names | None = None) -> tuple[Part[
         LoggingPart(),
         SignalsPart(),
         DecimalPart(),
-        *(part() for library in index.libraries() for part in library.parts),
+        *(part() for library in index.BUILT_IN for part in library.parts),
+        *index.foreign_parts("parts"),
         CountersPart(),
         *figures,
         WarningsPart(),
     )
     generators: tuple[Part[Any], ...] = (
         RandomPart(),
-        *(part() for library in index.libraries() for part in library.random_parts),
+        *(part() for library in index.BUILT_IN for part in library.random_parts),
+        *index.foreign_parts("random_parts"),
     )
     return (*places, modules, *with_shell, *libraries, *changed, *generators, *last)
 

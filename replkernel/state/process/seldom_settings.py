@@ -96,6 +96,7 @@ class SeldomPart(OptionsPart):
         self._tied = False
         """Whether the last look found files that are open by number."""
         self._troubles: list[str] = []
+        self._unread: list[str] = []
         super().__init__()
 
     def expect(self, source: str) -> None:
@@ -115,7 +116,7 @@ class SeldomPart(OptionsPart):
         self._names_exits = self._names_exits or "atexit" in source
         for name, setting in self._settings.items():
             if name not in self._named and any(word in source for word in setting.words):
-                self._named[name] = setting.read()
+                self._named[name] = self._read(name)
 
     def meet(self, text: str, now: bool) -> None:
         """Look from now on at what a module of the user's names; with `now`, a cell has just imported it."""
@@ -138,9 +139,18 @@ class SeldomPart(OptionsPart):
         looks = self._named or self._exits is not None or self._traces or self._called
         if not looks and not descriptors and not self._tied:
             return {}
-        found = {name: self._settings[name].read() for name in self._named}
+        self._unread.clear()
+        found = {name: self._read(name) for name in self._named}
         self._tied = bool(descriptors)
-        return {**found, TIES: (*descriptors, *self._ties())}
+        return {**found, TIES: (*descriptors, *self._ties(), *self._unread)}
+
+    def _read(self, name: str) -> Any:
+        """Return a setting; None for one that fails to be read, which is told instead."""
+        try:
+            return self._settings[name].read()
+        except Exception as error:
+            self._unread.append(f"The notebook's {name} cannot be read ({type(error).__name__}: {error}).")
+            return None
 
     def pack(self, seen: dict[str, Any]) -> bytes | None:
         """Write the settings that differ, and note what ties the notebook to this process."""
@@ -162,7 +172,7 @@ class SeldomPart(OptionsPart):
             setting = self._settings.get(name)
             if setting is None:
                 continue
-            present = setting.read()
+            present = self._read(name)
             self._named.setdefault(name, present)
             try:
                 if present != value:

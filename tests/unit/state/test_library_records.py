@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from replkernel.cli.doctor import Finding, check_libraries
 from replkernel.state.capture import reducer_table
 from replkernel.state.libraries import index
 from replkernel.state.process.library_counters import CountersPart
+from replkernel.state.process.parts import built_in_parts
 from replkernel.state.process.seldom_settings import SeldomPart
 from tests.support.notebook import pair
 
@@ -29,12 +31,13 @@ class Table:
         raise TypeError("cannot pickle 'Table' object")  # As classes in C say.
 
 style = "plain"
-drawn = 0
+drawn = made = 0
 """
 
 RECORD = """
 import sys
 from replkernel.state.library import Counter, Library, Setting
+from replkernel.state.process.part import Part
 
 def read():
     library = sys.modules.get("tables_of_acme")
@@ -52,6 +55,31 @@ LIBRARY = Library(
     counters=(Counter("tables_of_acme", "", "drawn"),),
 )
 NOT_ONE = {"name": "acme"}
+
+def with_setting(name, *fields):
+    return Library(name="acme", settings={name: Setting(*fields)})
+
+PLAIN = Library(name="acme", settings={"style of acme": (("style",), read, put)})
+LETTERS = with_setting("style of acme", "style", read, put)
+NAMELESS = with_setting("umask", ("style",), read, put)
+PYTHONS = Library(name="regex", loaders={"regex": ("acme_replkernel.reducers",)})
+TORCHS = Library(name="acme", reducers={"torch": "acme_replkernel.reducers"})
+
+class Half(Part):
+    cid = "@acme"
+    def look(self): return 1
+
+HALF = Library(name="acme", parts=(Half,))
+
+class Broken(Half):
+    def __init__(self): raise OSError("no licence")
+    def pack(self, seen): return b""
+    def apply(self, data): pass
+
+BROKEN = Library(name="acme", parts=(Broken,))
+UNREADABLE = with_setting("style of acme", ("style",), lambda: 1 / 0, put)
+COUNTED = [Counter("tables_of_acme", "", name) for name in ("drawn", "made")]
+TWO = Library(name="acme", counters=tuple(COUNTED))
 ASTRAY = Library(name="acme", reducers={"tables_of_acme": "acme_replkernel.no"})
 TAKEN = Library(name="numpy", loaders={"numpy": ("acme_replkernel.reducers",)})
 """
@@ -95,7 +123,9 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         patch.setattr(index, "_installed", ())
         patch.setattr(index, "_looked_at", ())
         patch.setattr(reducer_table, "_ready", set(reducer_table._ready))
-        patch.setattr(reducer_table, "_exact", dict(reducer_table._exact))
+        for name, held in vars(reducer_table).items():
+            if name in ("_exact", "_families", "_tests", "_natural", "_unfit"):
+                patch.setattr(reducer_table, name, held.copy())
         index.look()
         yield SimpleNamespace(install=install, reducers=package / "reducers.py")
     for name in ("tables_of_acme", "acme_replkernel", "acme_replkernel.reducers"):
@@ -111,16 +141,31 @@ def test_an_installed_package_teaches_captures_a_library(acme: Any) -> None:
     assert two["both"][0] is two["both"][1] is two["a"]
 
 
-def test_a_fault_in_reducers_is_told_for_the_objects_of_their_library_alone(acme: Any) -> None:
-    acme.reducers.write_text("raise ValueError('no such release')")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("raise ValueError('no such release')", "ValueError: no such release"),
+        ("import tables_of_acme as t\nFAMILIES = [t.Table]", "TypeError: "),
+        (
+            "import tables_of_acme as t\nEXACT = {t.Table: 'reduce'}",
+            "TypeError: acme_replkernel.reducers has no",
+        ),
+        ("EXACT = {tuple: print}", "TypeError: acme_replkernel.reducers has reducers for tuple"),
+        ("TESTS = [(lambda cls: cls.__acme__, print)]", "AttributeError: "),
+    ],
+)
+def test_a_fault_in_reducers_is_told_for_the_objects_of_their_library_alone(
+    acme: Any, text: str, why: str
+) -> None:
+    acme.reducers.write_text(text)
     acme.install("acme_replkernel:LIBRARY")
     one, two = pair()
-    delta = one.run("import tables_of_acme as t\na = t.Table([1, 2]); b = 1", 1)
+    delta = one.run("import tables_of_acme as t\nclass Own: pass\nb = Own(); b.x = 1\na = t.Table([1, 2])", 1)
     (pin,) = [pin for record in delta.components for pin in record.pins]
     assert pin.name == "a"
-    assert "ValueError: no such release" in pin.reason
+    assert why in pin.reason
     two.take(delta)
-    assert two["b"] == 1
+    assert two["b"].x == 1
 
 
 def test_what_a_record_refuses_is_told_in_its_words(acme: Any) -> None:
@@ -156,21 +201,28 @@ def test_settings_and_counters_of_a_record_travel(acme: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("acme_replkernel:NOT_ONE", "acme_replkernel:NOT_ONE is no Library, but a dict"),
-        ("acme_replkernel:TAKEN", "acme_replkernel:TAKEN has loaders of numpy, as replkernel has"),
+        ("NOT_ONE", "it is no Library, but a dict"),
+        ("TAKEN", "its loaders have the topic 'numpy', which is taken: choose another one"),
+        ("PYTHONS", "its loaders have the topic 'regex', which is taken: choose another one"),
+        ("TORCHS", "its reducers are for torch, which has some already"),
+        ("PLAIN", "its settings have a tuple for 'style of acme', which is to be a Setting"),
         (
-            "acme_replkernel:ASTRAY",
-            "acme_replkernel:ASTRAY names acme_replkernel.no, and there is no such module",
+            "LETTERS",
+            "the words of its setting 'style of acme' are to be a tuple of texts of 3 letters or more",
         ),
-        ("acme_replkernel:GONE", "module 'acme_replkernel' has no attribute 'GONE'"),
+        ("NAMELESS", "its setting 'umask' is to have acme in its name"),
+        ("HALF", "Half lacks apply, pack"),
+        ("ASTRAY", "it names acme_replkernel.no, and there is no such module"),
+        ("GONE", "AttributeError: module 'acme_replkernel' has no attribute 'GONE'"),
     ],
 )
 def test_a_record_that_cannot_be_used_is_ignored_and_the_doctor_says_why(
     acme: Any, caplog: pytest.LogCaptureFixture, value: str, why: str
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        acme.install(value)
-    assert caplog.messages == [f"The record 'acme' of a library is ignored: {why}."]
+        acme.install(f"acme_replkernel:{value}")
+    ignored = f"The record 'acme' of a library (acme_replkernel:{value}) is ignored: {why}."
+    assert caplog.messages == [ignored]
     assert check_libraries({}) == Finding("wrong", caplog.messages[0])
     assert index.libraries() == index.BUILT_IN
 
@@ -185,3 +237,40 @@ def test_no_two_built_in_records_have_a_topic_or_a_module_in_common() -> None:
     modules = [module for record in index.BUILT_IN for module in record.reducers]
     assert len(topics) == len(set(topics))
     assert len(modules) == len(set(modules))
+
+
+def test_state_that_a_record_cannot_make_or_read_leaves_the_rest_alone(
+    acme: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    acme.install("acme_replkernel:BROKEN")
+    with caplog.at_level(logging.ERROR):
+        assert "@acme" not in [part.cid for part in built_in_parts()]
+    assert "no licence" in caplog.text
+
+
+def test_a_setting_that_cannot_be_read_is_told_and_the_others_travel(acme: Any) -> None:
+    acme.install("acme_replkernel:UNREADABLE")
+    seldom = SeldomPart({})
+    before = os.umask(0o022)
+    try:
+        seldom.expect("t.style = 1; os.umask(0o077)")
+        os.umask(0o077)
+        told = seldom.dump()
+        assert told is not None and b"umask" in told
+        assert [why for why in seldom.stuck if "acme" in why] == [
+            "The notebook's style of acme cannot be read (ZeroDivisionError: division by zero)."
+        ]
+    finally:
+        os.umask(before)
+
+
+def test_two_counters_of_one_module_go_on_each_by_itself(acme: Any) -> None:
+    acme.install("acme_replkernel:TWO")
+    library: Any = importlib.import_module("tables_of_acme")
+    counters = CountersPart()
+    library.drawn, library.made = 100, 3
+    counted = counters.dump()
+    library.drawn, library.made = 0, 5
+    assert counted is not None
+    CountersPart().load(counted)
+    assert (library.drawn, library.made) == (100, 5)
