@@ -142,10 +142,10 @@ class Execution:
         """Whether nothing of it has begun and the router is to send it again: with a lease, or elsewhere."""
         return bool(self.declined) or bool(self.wants_gpus) or self.renews
 
-    def lease(self, gpus: tuple[str, ...]) -> None:
-        """Take note that it has got these GPUs while it runs."""
+    def lease(self, gpus: tuple[str, ...], part: float = 0.0, vram_gb: float = 0.0) -> None:
+        """Take note that it has got these GPUs while it runs, or so much of one."""
         assert self.envelope is not None
-        self.envelope = msgspec.structs.replace(self.envelope, gpus=gpus)
+        self.envelope = msgspec.structs.replace(self.envelope, gpus=gpus, part=part, vram_gb=vram_gb)
         self.leased = time.monotonic()
 
     def costs(self, price_hour: float, currency: str) -> None:

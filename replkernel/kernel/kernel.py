@@ -458,11 +458,11 @@ class ReplicatedKernel(AuditingKernel):
         envelope = None if self._execution is None else self._execution.envelope
         return envelope is not None and (envelope.leases or envelope.gpus is not None)
 
-    def leased_in_cell(self, gpus: tuple[str, ...], notice: str) -> None:
+    def leased_in_cell(self, answer: GpuAnswer, notice: str) -> None:
         """Take note that the cell which runs has got a lease."""
         assert self._execution is not None and self.replica is not None
-        self._execution.lease(gpus)
-        self.replica.state.devices.lend(gpus)
+        self._execution.lease(answer.gpus, answer.part, answer.vram_gb)
+        self.replica.state.devices.lend(answer.gpus)
         if notice:
             self.replica.tell(notice)
 

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from replkernel.errors import NoLease
-from replkernel.leasing.notebook import GpuQuestion
+from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 
 LOOK_S, LOOK_MAX_S = 0.01, 0.5
 """How soon the router is asked again: at first, and at last. It shows the place in the queue itself."""
@@ -20,16 +20,16 @@ ELSEWHERE = (
 )
 
 
-def lease_in_cell(kernel: Any, gpus: int) -> tuple[str, ...]:
-    """Return the GPUs that the running cell has a lease on, once it has; raises NoLease."""
+def lease_in_cell(kernel: Any, gpus: int) -> GpuAnswer:
+    """Return what says on which GPUs the running cell has a lease, once it has one; raises NoLease."""
     if threading.current_thread() is not threading.main_thread() or not kernel.in_leased_notebook():
         raise NoLease(ELSEWHERE)
     look_s = LOOK_S
     try:
         while True:
-            answer = kernel.ask_router(GpuQuestion("lease", gpus))
+            answer: GpuAnswer = kernel.ask_router(GpuQuestion("lease", gpus))
             if answer.gpus:
-                return tuple(answer.gpus)
+                return answer
             if answer.error and not answer.unheard:
                 raise NoLease(f"This cell uses a GPU and has no lease: {answer.error}")
             time.sleep(look_s)

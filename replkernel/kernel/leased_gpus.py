@@ -129,7 +129,7 @@ class LeasedGpus:
             wants = self._reached(texts)
             if wants:
                 return Beginning(wants=wants)
-        notice = " ".join(filter(None, [self._visible.lend(gpus), self._share.lend(part, vram_gb)]))
+        notice = self._shows(gpus, part, vram_gb)
         self._occupancy.cell_runs(runs=True)
         if gpus:
             self.bind_s = time.monotonic() - began
@@ -167,14 +167,21 @@ class LeasedGpus:
 
     def _get_lease(self, count: int) -> None:
         self.hand_over.over()
-        gpus, began = lease_in_cell(self._kernel, count), time.monotonic()
+        answer, began = lease_in_cell(self._kernel, count), time.monotonic()
+        gpus = answer.gpus
         trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL)
         if trouble is not None:
             raise trouble
-        self._unleased, notice = False, self._visible.lend(gpus)
+        self._unleased, notice = False, self._shows(gpus, answer.part, answer.vram_gb)
+        self._vram.set(int(answer.vram_gb * 2**30))
         self.bind_s = time.monotonic() - began
-        self._kernel.leased_in_cell(gpus, notice)
+        self._kernel.leased_in_cell(answer, notice)
         self._asks.cell(gpus, self._asks_at())
+
+    def _shows(self, gpus: tuple[str, ...] | None, part: float, vram_gb: float) -> str:
+        """Have the cell see its GPUs, held to its part of one; return what its user must know."""
+        held = self._share.lend(part, vram_gb) if gpus else ""
+        return " ".join(filter(None, [self._visible.lend(gpus), held]))
 
     def _asks_at(self) -> str:
         """Return where processes that the notebook starts ask for a lease, in its own directory."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
+
+from replkernel.kernel.visible_gpus import cuda_has_started
 
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -18,6 +20,10 @@ DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 DIRECTORY_DEFAULT = "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's daemon has its pipes there by default.
 CONTROL = "control"
 """The pipe at which the daemon listens."""
+KEEPS = (
+    "replkernel: CUDA was started in this process with another part of a GPU, or a whole one, and keeps to "
+    "that until the kernel is restarted."
+)
 
 
 def mps_runs(env: MutableMapping[str, str] = os.environ) -> bool:
@@ -26,23 +32,36 @@ def mps_runs(env: MutableMapping[str, str] = os.environ) -> bool:
 
 
 class SharedCard:
-    """One process's."""
+    """One process's. `started` tells whether CUDA has started, which reads the variables once."""
 
-    def __init__(self, env: MutableMapping[str, str] = os.environ) -> None:
-        self._env = env
+    def __init__(
+        self, env: MutableMapping[str, str] = os.environ, started: Callable[[], bool] = cuda_has_started
+    ) -> None:
+        self._env, self._started = env, started
         self._own: dict[str, str | None] = {}
         """What the variables were before they were set here."""
-        self._told = False
+        self._set_to: tuple[str | None, str | None] = (None, None)
+        self._told: set[str] = set()
 
     def lend(self, part: float, vram_gb: float) -> str:
         """Have a cell held to a `part` of its GPU (0: it has all) and to so many GiB; return what to tell."""
         runs = bool(part) and mps_runs(self._env)
-        self._set(THREADS, str(math.ceil(part * 100)) if runs else None)
-        self._set(MEMORY, f"0={round(vram_gb * 1024)}M" if runs and vram_gb else None)
-        if not part or runs or self._told:
+        threads = str(math.ceil(part * 100)) if runs else None
+        wanted = (threads, f"0={round(vram_gb * 1024)}M" if runs and vram_gb else None)
+        if wanted != self._set_to and self._started():
+            return self._once(KEEPS)
+        self._set_to = wanted
+        self._set(THREADS, wanted[0])
+        self._set(MEMORY, wanted[1])
+        return self._once(unheld(vram_gb)) if part and not runs else ""
+
+    def _once(self, text: str) -> str:
+        """Return a text of which nothing of its kind has been told."""
+        kind = KEEPS if text is KEEPS else ""
+        if kind in self._told:
             return ""
-        self._told = True
-        return unheld(vram_gb)
+        self._told.add(kind)
+        return text
 
     def _set(self, name: str, value: str | None) -> None:
         if value is None and name not in self._own:

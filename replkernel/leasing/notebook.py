@@ -41,6 +41,7 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in
     time, and may when it is asked again. The lease costs `price_hour` of `currency`; 0: nothing is charged.
+    It may be of a `part` of the one GPU, with `vram_gb` GiB of its memory.
     """
 
     text: str = ""
@@ -49,3 +50,5 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     unheard: bool = False
     price_hour: float = 0.0
     currency: str = ""
+    part: float = 0.0
+    vram_gb: float = 0.0

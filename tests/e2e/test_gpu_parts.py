@@ -76,12 +76,15 @@ def test_a_third_half_goes_to_another_card_and_a_whole_gpu_to_none_that_is_share
 
 
 def test_a_bound_of_memory_that_one_hits_leaves_the_other_alone(tmp_path: Path) -> None:
-    with two_notebooks(tmp_path) as (one, two):
+    with two_notebooks(tmp_path, REPLKERNEL_UNLEASED_GPUS="none") as (one, two):
         ran = one.run(FILL.format(count=5_000_000))
         assert "out of memory" in ran.out
         assert any("shares its GPU with others" in str(content) for _, content in ran.messages)
         assert "took it" in two.run(FILL.format(count=100_000)).out
         ran = one.run("%%gpu 0.5 --vram 0.01\nprint(x.sum().item())")
         assert ran.out.strip() == "1000.0"
+        plain = one.run("z = put(torch.ones(5_000_000))")
+        assert "out of memory" in plain.error, "a cell that asks for nothing has the same part again"
+        assert (plain.said["part"], plain.said["gpus"]) == (0.5, [GPU])
         assert not any("shares its GPU with others" in str(content) for _, content in ran.messages), "once"
         assert "½ GPU with 0.00976562 GiB on host" in two.value("%gpu status")

@@ -6,6 +6,8 @@ waits, or why it never comes; only GPUs of the host where the cell runs are aske
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest, declines_gpus
 from replkernel.leasing.wire import GrantedLease
@@ -83,6 +85,7 @@ class MidCell:
 
 
 def _of(lease: GrantedLease) -> GpuAnswer:
-    if not lease.price_hour:
-        return GpuAnswer(gpus=lease.gpus)
-    return GpuAnswer(gpus=lease.gpus, price_hour=lease.price_hour, currency=lease.currency)
+    answer = GpuAnswer(gpus=lease.gpus)
+    if lease.price_hour:
+        answer = replace(answer, price_hour=lease.price_hour, currency=lease.currency)
+    return replace(answer, part=lease.part, vram_gb=lease.vram_gb) if lease.part else answer

@@ -46,3 +46,16 @@ def test_without_a_daemon_nothing_is_set_and_that_is_told_once(tmp_path: Path) -
 def test_of_a_card_whose_memory_nobody_knows_that_is_told(tmp_path: Path) -> None:
     said = SharedCard({DIRECTORY: str(tmp_path)}).lend(0.5, 0.0)
     assert "how much memory it has is not known" in said
+
+
+def test_a_process_in_which_cuda_has_started_keeps_its_part_which_is_told_once(
+    env: dict[str, str],
+) -> None:
+    started = [False]
+    card = SharedCard(env, lambda: started[0])
+    assert card.lend(0.5, 8.0) == ""
+    started[0] = True
+    assert card.lend(0.5, 8.0) == "", "it has what it started with"
+    assert "keeps to that until the kernel is restarted" in card.lend(0.25, 8.0)
+    assert card.lend(0.0, 0.0) == ""
+    assert (env[MEMORY], env[THREADS]) == ("0=8192M", "50")
