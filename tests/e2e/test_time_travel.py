@@ -214,7 +214,7 @@ def test_what_a_thread_changes_is_taken_back_with_the_next_cell_and_it_goes_on(
     assert live.value("print(counts)") == "[]"
     let_it_go(2)
     assert live.value("print(counts)") == "[2]", "what it holds itself is not the notebook's any more"
-    live.run("mine = 1")
+    live.run("mine = 1\n%replkernel sync")
     let_it_go(3)
     live.run("mine = 2")
     live.value("%replkernel undo")
