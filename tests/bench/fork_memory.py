@@ -43,7 +43,7 @@ def own():
     return sum(int(line.split()[1]) for line in lines if line.startswith('Private_Dirty'))
 before = own(); del big, used; gc.collect(); print(before - own())
 """
-"""Prints how many KiB a process has for itself because of them. polars keeps what is freed: it is left out."""
+"""Prints how many KiB a process has for itself because of them. polars keeps what is freed: left out."""
 
 
 def measure() -> Result:
