@@ -25,7 +25,7 @@ from tests.e2e.state.going_back import go_forth
 from tests.e2e.state.play import Pair, Players
 from tests.e2e.state.sequence import Sequence, collect
 
-SAMPLE = 5
+SAMPLE = 10
 """One of so many sequences is played, unless all are."""
 AT_ONCE = 6
 """So many are played by us, then by Kishu, and written down."""
@@ -57,7 +57,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 def measure() -> Result:
-    """Play a fifth."""
+    """Play a tenth."""
     return _measure("sequences_back", _travelling()[::SAMPLE])
 
 
@@ -83,7 +83,7 @@ def _measure(name: str, sequences: Many[Sequence]) -> Result:
         with book.open("ab") as file:
             file.writelines(msgspec.json.encode(both) + b"\n" for both in rows.values())
         done |= rows
-        print(f"{len(done)} of {len(sequences)} sequences", flush=True)
+        print(f"{len(left) - first - len(some)} of {len(sequences)} sequences are left", flush=True)
     found = [done[one.name] for one in sequences]
     by = {OURS: [both.ours for both in found], THEIRS: [both.theirs for both in found]}
     both_right = [both.ours.outcome == both.theirs.outcome == "right" for both in found]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+from replkernel.client.by_record import known_record
+from replkernel.client.cells import is_over, look, send
+from replkernel.launch.kernel_record import router_lives
+from replkernel.protocol.sent_cells import Bounds, NewCell
+from tests.support.live import eventually
 from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, panel, write_notebook
 
 pytestmark = IN_BROWSER
@@ -90,6 +97,7 @@ def test_back_and_forth_by_keyboard(desk: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: "now" in rows(browser)[1])
 
     show(browser)
+    hit(browser, "ArrowUp")
     to(browser, "input")
     browser.do("keys", "a", text="trial")
     to(browser, "Branch")
@@ -103,4 +111,47 @@ def test_back_and_forth_by_keyboard(desk: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: browser.do("focused", "a")[1] == "Stay here")  # Its end has the socket.
     hit(browser, "Tab", "Enter")
     browser.wait("a", lambda: "On branch main" in panel(browser))
+    assert browser.do("state", "a")["errors"] == []
+
+
+def kernels_beside(lab: Lab, known: str) -> list[str]:
+    """Return the kernels that the server tells pages of, but for one."""
+    told = lab.call("GET", "replkernel/api/live")["kernels"]
+    return [one["kernel_id"] for one in told if one["kernel_id"] != known]
+
+
+def test_a_branch_and_a_fork_begin_at_the_point_that_is_chosen(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = [1]", "later = 1", "print(x)")
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=3, width=780, height=1000)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("run", "a", cell=2)
+    show(browser)
+    browser.wait("a", lambda: len(rows(browser)) == 2 and "now" in rows(browser)[0])
+    (kernel,) = lab.call("GET", "api/kernels")
+
+    hit(browser, "ArrowDown")
+    to(browser, "Fork from [1]")
+    shoot(browser, "history-fork")
+    hit(browser, "Enter")
+    browser.wait("a", lambda: "A new kernel has this state" in panel(browser))
+    assert "now" in rows(browser)[0], "the notebook stays where it is"
+    listed: list[str] = eventually(lambda: kernels_beside(lab, kernel["id"]), "the fork in the list")
+    (fork,) = listed
+    lab.call("POST", f"replkernel/api/kernels/{fork}")
+    eventually(lambda: router_lives(known_record(fork, os.environ)), "the fork's router")
+    cell = send(fork, os.environ, NewCell("print(x, 'later' in globals())")).cell
+    eventually(lambda: is_over(fork, os.environ, cell), "the end of the fork's cell")
+    assert [one.text for one in look(fork, os.environ, cell, Bounds()).outputs] == ["[1] False\n"]
+
+    show(browser)
+    to(browser, "input")
+    browser.do("keys", "a", text="trial")
+    to(browser, "Branch from [1]")
+    hit(browser, "Enter")
+    browser.wait("a", lambda: "On branch trial" in panel(browser) and "now" in rows(browser)[1])
+    browser.wait("a", lambda: GONE in browser.line("a", 2))
+    assert browser.do("focused", "a")[1] == "Branch", "the button keeps the focus, under its new label"
+    shoot(browser, "history-branch")
     assert browser.do("state", "a")["errors"] == []

@@ -15,8 +15,8 @@ export interface IHistoryActions {
   unmark(name: string): Promise<void>;
   branch(name: string): Promise<void>;
   compare(one: string, other: string): Promise<IComparisonDocument>;
-  /** Make a kernel with this state; resolves with its id. */
-  fork(): Promise<string>;
+  /** Make a kernel with the state of a point; resolves with its id. */
+  fork(point: string): Promise<string>;
 }
 
 /** What the section shows. */
@@ -139,13 +139,13 @@ interface IPress {
   press: () => void;
 }
 
-/** Buttons keep the focus when they cannot work; they say why. */
+/** Buttons keep the focus when they cannot work, where they say why, and when their labels change. */
 function Presses({ buttons, busy }: { buttons: IPress[]; busy: boolean }): React.JSX.Element {
   return (
     <div className="jp-replkernel-buttons">
-      {buttons.map(({ label, why = '', title = '', press }) => (
+      {buttons.map(({ label, why = '', title = '', press }, place) => (
         <button
-          key={label}
+          key={place}
           type="button"
           className="jp-Button jp-mod-styled jp-mod-minimal"
           aria-disabled={busy || why !== ''}
@@ -182,6 +182,13 @@ function Naming(props: {
       setName('');
       return said;
     });
+  const begin = async (): Promise<string> => {
+    if (!row.here && !(await part.actions.travel('goto', row.point))) {
+      return trans('Nothing was undone.');
+    }
+    const said = trans('From now on, cells go to branch %1.', name.trim());
+    return named(part.actions.branch(name.trim()), said);
+  };
   return (
     <>
       <label className="jp-replkernel-naming" htmlFor={field}>
@@ -208,12 +215,13 @@ function Naming(props: {
             }
           },
           {
-            label: trans('Branch'),
+            label: row.here ? trans('Branch') : trans('Branch from %1', row.cell),
             why,
-            title: trans('Start a branch with the name above from the current state'),
+            title: row.here
+              ? trans('Start a branch with the name above from the current state')
+              : trans('Go back to %1, and start a branch with the name above there', row.cell),
             press: () => {
-              const said = trans('From now on, cells go to branch %1.', name.trim());
-              act(() => named(part.actions.branch(name.trim()), said));
+              act(begin);
             }
           },
           ...marksOf(props.document, row.point).map(mark => ({
@@ -304,11 +312,13 @@ function Steps(props: {
           }
         },
         {
-          label: trans('Fork'),
-          title: trans('Make another kernel with the current state'),
+          label: row.here ? trans('Fork') : trans('Fork from %1', row.cell),
+          title: row.here
+            ? trans('Make another kernel with the current state')
+            : trans('Make another kernel with the state after cell %1', row.cell),
           press: () => {
             act(async () => {
-              await actions.fork();
+              await actions.fork(row.here ? '' : row.point);
               return trans(
                 'A new kernel has this state: resume it in the Running panel, under Hibernated Kernels.'
               );

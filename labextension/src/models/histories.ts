@@ -122,9 +122,9 @@ export class Histories {
     return (await checked(answer)).json() as Promise<IComparisonDocument>;
   }
 
-  /** Make a kernel that hibernates with the state of this one; return its id. */
-  async fork(kernelId: string): Promise<string> {
-    const answer = await this._ask(kernelId, 'POST', 'forks', { count: 1 });
+  /** Make a kernel that hibernates with the state of a point of this one; return its id. */
+  async fork(kernelId: string, point: string): Promise<string> {
+    const answer = await this._ask(kernelId, 'POST', 'forks', { count: 1, at: point });
     const made = (await (await checked(answer)).json()) as { ids: string[] };
     return made.ids[0] ?? '';
   }

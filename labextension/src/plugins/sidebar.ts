@@ -33,7 +33,7 @@ function historyOf(kernelId: string, histories: IHistories): IHistoryPart {
       unmark: name => histories.unmark(kernelId, name),
       branch: name => histories.branch(kernelId, name),
       compare: (one, other) => histories.compare(kernelId, one, other),
-      fork: () => histories.fork(kernelId)
+      fork: point => histories.fork(kernelId, point)
     }
   };
 }
