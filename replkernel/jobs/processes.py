@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -26,8 +27,9 @@ GPUS = "{gpus}"
 TORCHRUN = "torchrun"
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 TORCHRUN_WITHIN = 6
-"""Behind `env NAME=VALUE python -m` it is the sixth word."""
+"""It is one of so many words, those of `env` aside: in `nice -n 9 python -m` it is the sixth."""
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _NOT_FOR_JOBS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
 
@@ -68,7 +70,10 @@ def command_with(command: tuple[str, ...], gpus: int) -> list[str]:
 
 def _torchrun(words: list[str]) -> int | None:
     """Return where torchrun's own arguments begin, less one; None: it is not torchrun."""
-    for number, word in enumerate(words[:TORCHRUN_WITHIN]):
+    first = 0
+    while first < len(words) and (os.path.basename(words[first]) == "env" or _ASSIGNED.match(words[first])):
+        first += 1
+    for number, word in enumerate(words[: first + TORCHRUN_WITHIN]):
         if os.path.basename(word) == TORCHRUN:
             return number
         if word in TORCHRUN_MODULES and number and words[number - 1] == "-m":

@@ -166,7 +166,7 @@ class Desk:
             mine = event.owner in (None, job.spec.owner)
             if mine and (job.spec.job, job.attempt) not in there:
                 job.pause(now)
-                self._is_off(job, now, "lost")
+                self._is_off(job, now, job.why if job.state == "stopping" else "lost")
 
     # -- what the core says -------------------------------------------------------------------------
 

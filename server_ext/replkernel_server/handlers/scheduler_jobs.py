@@ -92,7 +92,7 @@ class JobsBase(SchedulerHandler):
             spec.job, spec.owner, _state(job), job.host or job.ran_on, tuple(gpus), shapes, command,
             spec.directory, job.attempt, job.epoch if told is None else told.epoch, spec.epochs,
             job.loss if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
-            [] if told is None else _ends_in(told, spec),
+            [] if told is None else _ends_in(told, job, now),
             [Reshape(round(now - each.at, 1), each.gpus, WHY[each.why]) for each in job.changes],
         )  # fmt: skip
 
@@ -117,8 +117,9 @@ WHY: dict[ChangeWhy, str] = {
 }
 
 
-def _ends_in(told: Told, spec: JobSpec) -> list[EndsIn]:
-    found = told.ends_in(spec.type, spec.epochs)
+def _ends_in(told: Told, job: JobRecord, now: float) -> list[EndsIn]:
+    done = told.done_since(len(job.gpus), now) if job.state == "running" else 0.0
+    found = told.ends_in(job.spec.type, job.spec.epochs, done)
     return [EndsIn(gpus, round(seconds, 1)) for gpus, seconds in found.items()]
 
 

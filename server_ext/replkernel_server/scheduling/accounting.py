@@ -134,9 +134,10 @@ def user_rows(view: ClusterView, of_jobs: Mapping[UserName, float] | None = None
     """Yield one row a user; `of_jobs` are GPU-seconds of jobs."""
     by_jobs = of_jobs or {}
     for user in view.users:
-        if not user.user and not user.usage.cells:
+        job_gpu_s = by_jobs.get(UserName(user.user), 0.0)
+        if not user.user and not user.usage.cells and not job_gpu_s:
             continue  # whose requests nobody could serve
-        yield _sum_row(user.user, "", user.usage, user.spent, by_jobs.get(UserName(user.user), 0.0))
+        yield _sum_row(user.user, "", user.usage, user.spent, job_gpu_s)
 
 
 def cluster_rows(view: ClusterView) -> Iterator[ClusterRow]:

@@ -75,22 +75,28 @@ class Told(msgspec.Struct):
     def ran_with(self, gpus: int) -> None:
         """Take note of how fast the attempt is with its GPUs."""
         if self.epoch is not None and self.epoch > self.first and self.at >= self.first_at + SEEN_S_MIN:
-            self.speeds[gpus] = (self.epoch - self.first) / (self.at - self.first_at)
+            speed = (self.epoch - self.first) / (self.at - self.first_at)
+            if 0.0 < speed < inf:  # The smallest epochs of all, by their time, are none.
+                self.speeds[gpus] = speed
 
-    def ends_in(self, kind: JobType, epochs: float | None) -> dict[int, float]:
-        """Return how long the epochs that are left take with each number of GPUs.
+    def done_since(self, gpus: int, now: float) -> float:
+        """Return how many epochs an attempt that runs with its GPUs is thought to have done since it told."""
+        return self.speeds.get(gpus, 0.0) * (now - self.at) if self.first_at else 0.0
+
+    def ends_in(self, kind: JobType, epochs: float | None, done: float = 0.0) -> dict[int, float]:
+        """Return how long the epochs that are left take with each number of GPUs; `done` more are over.
 
         A number that was not seen is thought to be as fast as the type says, beside the nearest that was.
         """
         if epochs is None or self.epoch is None or not self.speeds:
             return {}
-        left, found = max(0.0, epochs - self.epoch), {}
+        left, found = max(0.0, epochs - self.epoch - done), {}
         for gpus in sorted(kind.iteration_s):
             seen = min(self.speeds, key=lambda seen: (abs(seen - gpus), seen))
             share = kind.rate(gpus) / kind.rate(seen) if seen in kind.iteration_s else 1.0
-            left_s = left / (self.speeds[seen] * share)
-            if left_s <= LEFT_S_MAX:
-                found[gpus] = left_s
+            speed = self.speeds[seen] * share
+            if speed > 0.0 and left / speed <= LEFT_S_MAX:
+                found[gpus] = left / speed
         return found
 
     def left_s(self, epochs: float | None) -> float | None:

@@ -147,6 +147,8 @@ def test_a_command_learns_how_many_gpus_it_has() -> None:
     assert command_with(module, 3) == [*module[:3], "--nproc-per-node=3", "t.py"]
     behind = ("env", "PYTHONPATH=/work", "python", "-m", "torch.distributed.run", "t.py")
     assert command_with(behind, 4) == [*behind[:5], "--nproc-per-node=4", "t.py"]
+    cell = ("/usr/bin/env", "PYTHONPATH=/work", "/usr/bin/env", "OMP_NUM_THREADS=4", "A=b", *module)
+    assert command_with(cell, 4) == [*cell[:8], "--nproc-per-node=4", "t.py"]
     assert command_with(("python", "torchrun.py"), 2) == ["python", "torchrun.py"]
 
 

@@ -224,6 +224,11 @@ def test_words_that_come_together_tell_no_speed_and_speeds_of_other_shapes_are_r
     told, kind = room.desk.jobs.told_of[JobName("j")], room.job("j").spec.type  # type: ignore[union-attr]
     assert told.ends_in(kind, 100.0) == {1: pytest.approx(144.0), 2: pytest.approx(80.0)}
     assert told.ends_in(kind, None) == {}
+    room.beats(agent, 36)
+    assert told.done_since(1, room.now) == 0.0, "nothing is known of one GPU"
+    done = told.done_since(2, room.now)
+    assert told.ends_in(kind, 100.0, done) == {1: pytest.approx(79.2), 2: pytest.approx(44.0)}
+    assert told.ends_in(kind, 100.0, 1e9) == {1: 0.0, 2: 0.0}
     room.say(room.router("k"), wire.LeaseWish("r", 1))
     room.say(line, wire.JobSaid("j", 1, "stopped"), wire.JobSaid("j", 2, "runs"))
     room.say(line, wire.JobSaid("j", 2, "progress", epoch=20.0))
@@ -249,8 +254,11 @@ def test_a_guess_beyond_all_numbers_is_none() -> None:
         room.say(line, wire.JobSaid("j", 1, "progress", epoch=epoch))
         room.wait(30.0)
     assert room.desk.jobs is not None
-    assert room.desk.jobs.told_of[JobName("j")].left_s(10.0) is None
+    told, kind = room.desk.jobs.told_of[JobName("j")], type_of_shapes("j", (1, 64))
+    assert told.left_s(10.0) is None and told.ends_in(kind, 10.0) == {}
     assert room.job("j").left is None  # type: ignore[union-attr]
+    told.speeds[64] = 5e-324
+    assert told.ends_in(kind, 10.0) == {}, "slower still with one GPU"
 
 
 def test_that_a_job_is_over_is_said_to_its_owners_agents_alone() -> None:

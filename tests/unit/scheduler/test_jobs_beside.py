@@ -186,6 +186,16 @@ def test_a_job_that_its_agent_lost_is_started_again(world: Beside) -> None:
     assert start.attempt == 2
 
 
+def test_a_job_on_hold_that_ended_while_its_agent_was_away_was_stopped_by_its_owner(world: Beside) -> None:
+    world.submit("train", 2)
+    world.runs("train")
+    world.feed(JobHoldAsked(JobName("train"), held=True))
+    world.processes.clear()
+    world.feed(HostJobs(HostName("a"), ()))
+    assert world.job("train").state == "waiting"
+    assert world.core.desk.jobs.by_name[JobName("train")].changes[-1].why == "asked"
+
+
 def test_an_agent_that_missed_it_is_told_again_to_stop(world: Beside) -> None:
     world.submit("train", 4)
     world.runs("train")
@@ -550,6 +560,17 @@ def test_what_jobs_had_of_idle_gpus_is_their_owners_also_once_they_are_forgotten
     assert gpu_s_of_jobs(desk, now) == {"ann": 7200.0}
     (row,) = [row for row in user_rows(world.core.core.view(), gpu_s_of_jobs(desk, now)) if row.user == "ann"]
     assert (row.job_gpu_hours, row.gpu_hours) == (2.0, 0.0)
+
+
+def test_jobs_on_ones_own_machine_have_a_row_as_well_where_no_user_has_a_name(world: Beside) -> None:
+    assert not list(user_rows(world.core.core.view(), {}))
+    spec = JobSpec(job=JobName("train"), type=type_of_shapes("train", (2,)))
+    world.feed(JobSubmitted(spec))
+    world.until(world.now)
+    world.runs("train")
+    world.until(world.now + 1800.0)
+    (row,) = user_rows(world.core.core.view(), gpu_s_of_jobs(world.core.desk, world.now))
+    assert (row.user, row.cells, row.job_gpu_hours) == ("", 0, pytest.approx(1.0, rel=1e-2))
 
 
 def test_each_change_of_a_jobs_gpus_is_remembered_with_its_reason(world: Beside) -> None:
