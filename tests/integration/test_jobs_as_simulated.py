@@ -75,7 +75,7 @@ class Decision(NamedTuple):
 
 
 def decisions(decided: list[Decided]) -> list[Decision]:
-    """Return what was decided about jobs, and which cells were leased which GPUs."""
+    """Return what was decided about jobs, and which cells were leased which GPUs; at one time by name."""
     found: list[Decision] = []
     for at, _, effects in decided:
         for effect in effects:
@@ -92,7 +92,7 @@ def decisions(decided: list[Decided]) -> list[Decision]:
                     found.append(Decision(at, "lease", lease.request, lease.host, lease.gpus))
                 case LeaseEnded(lease, why):
                     found.append(Decision(at, f"lease over: {why}", lease.request, lease.host, lease.gpus))
-    return found
+    return sorted(found, key=lambda each: (round(each.at, 3), each[1:]))
 
 
 def drawn(seed: int) -> list[Record]:

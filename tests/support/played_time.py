@@ -13,8 +13,11 @@ from typing import Any
 
 from replkernel_server.scheduling.clock import CoreClock
 
-LATE_S = 1e-6
-"""Timers ring so much late: a difference of two times, added again, may lie before the one that was meant."""
+
+class _Left(float):
+    """Seconds until a time, which is remembered: a difference that is added again may miss it by a bit."""
+
+    until: float
 
 
 class _Jumping(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
@@ -49,6 +52,13 @@ class PlayedTime(asyncio.SelectorEventLoop):
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         self.at = max(self.at, timers[0].when())
 
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Have something done when the delay is over, exactly."""
+        when = max(self.at, delay.until) if isinstance(delay, _Left) else self.at + delay
+        return self.call_at(when, callback, *args, context=context)
+
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
@@ -69,5 +79,7 @@ class PlayedClock(CoreClock):
         super().__init__(0.0, loop.time)
 
     def left_s(self, at: float) -> float:
-        """Return the seconds until `at` is over."""
-        return super().left_s(at) + LATE_S
+        """Return the seconds until `at`."""
+        left = _Left(super().left_s(at))
+        left.until = at
+        return left
