@@ -46,16 +46,18 @@ def measure() -> Result:
 
 def _day(*, with_job: bool) -> tuple[list[float], beside_day.JobHistory | None]:
     settings = {"REPLKERNEL_FAKE_GPUS": str(beside_day.HOST_GPUS), "REPLKERNEL_REPLICAS": "1"}
-    with place(**settings) as here, scheduler(here), contextlib.ExitStack() as kernels:
-        clients = {name: kernels.enter_context(kernel(OURS, here)).client for name in "abc"}
-        notebooks = beside_day.Notebooks(clients)
-        notebooks.begin()
-        job = _submitted(here.env, here.root) if with_job else None
-        waits = [played.waited_s for played in notebooks.play() if played.cell.gpus]
+    with place(**settings) as here:
+        with scheduler(here), contextlib.ExitStack() as kernels:
+            clients = {name: kernels.enter_context(kernel(OURS, here)).client for name in "abc"}
+            notebooks = beside_day.Notebooks(clients)
+            notebooks.begin()
+            job = _submitted(here.env, here.root) if with_job else None
+            waits = [played.waited_s for played in notebooks.play() if played.cell.gpus]
+            if job is not None:
+                command = [sys.executable, "-m", "replkernel.cli", "job", "stop", job]
+                subprocess.run(command, env=here.env, check=True, stdout=subprocess.DEVNULL)
         if job is None:
             return waits, None
-        command = [sys.executable, "-m", "replkernel.cli", "job", "stop", job]
-        subprocess.run(command, env=here.env, check=True, stdout=subprocess.DEVNULL)
         path = Path(here.env["JUPYTER_DATA_DIR"]) / "replkernel" / "scheduler" / "journal.sqlite"
         return waits, beside_day.history_of(beside_day.journal_of(path), JobName(job))
 

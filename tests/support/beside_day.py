@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import msgspec
@@ -122,13 +123,13 @@ class Decided(NamedTuple):
     effects: list[HarvestEffect]
 
 
-def journal_of(path: Path) -> list[Decided]:
-    """Return all that a scheduler has decided, as its journal makes it again."""
+def journal_of(path: Path, dice: Random | None = None) -> list[Decided]:
+    """Return all that a scheduler has decided, as its journal makes it again; `dice`: not by its own."""
     journal = Journal(JournalPlace(f"sqlite:///{path}"))
     try:
         head = journal.head()
         assert head is not None
-        core, told = make_beside(head), []
+        core, told = make_beside(head, dice), []
         for entry in journal.entries():
             event = msgspec.json.decode(entry.event, type=HarvestEvent)
             told.append(Decided(entry.at, event, core.handle(event, entry.at)))

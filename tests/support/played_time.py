@@ -6,6 +6,7 @@ Law: time stands still while anything is to be done, threads of executors includ
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -13,8 +14,21 @@ from typing import Any
 
 from replkernel_server.scheduling.clock import CoreClock
 
-LATE_S = 1e-6
-"""Timers ring so much late: a difference of two times, added again, may lie before the one that was meant."""
+
+class _Left(float):
+    """Seconds until a time, which is remembered: a difference that is added again may miss it by a bit."""
+
+    until: float
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer; of those of one time the first that was set is the first."""
+
+    number: int
+
+    def __lt__(self, other: object) -> bool:
+        assert isinstance(other, _Timer)
+        return (self.when(), self.number) < (other.when(), other.number)
 
 
 class _Jumping(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
@@ -35,7 +49,7 @@ class PlayedTime(asyncio.SelectorEventLoop):
     """The loop; `time()` begins at 0."""
 
     def __init__(self) -> None:
-        self.at, self.busy = 0.0, 0
+        self.at, self.busy, self._numbers = 0.0, 0, 0
         selector = _Jumping()
         selector.loop = self
         super().__init__(selector)
@@ -48,6 +62,24 @@ class PlayedTime(asyncio.SelectorEventLoop):
         """Let it be the next timer's time."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         self.at = max(self.at, timers[0].when())
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Have something done at a time."""
+        timer = _Timer(when, callback, args, self, context)
+        self._numbers += 1
+        timer.number = self._numbers
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Have something done when the delay is over, exactly."""
+        when = max(self.at, delay.until) if isinstance(delay, _Left) else self.at + delay
+        return self.call_at(when, callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
@@ -69,5 +101,7 @@ class PlayedClock(CoreClock):
         super().__init__(0.0, loop.time)
 
     def left_s(self, at: float) -> float:
-        """Return the seconds until `at` is over."""
-        return super().left_s(at) + LATE_S
+        """Return the seconds until `at`."""
+        left = _Left(super().left_s(at))
+        left.until = at
+        return left

@@ -18,7 +18,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing, Place
-from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
+from replkernel_scheduler.types import HostName, KernelId, LeaseId, LeaseRequest, RequestId
 
 LEASE_S = 86_400.0
 RESTED_S = 120.0
@@ -83,10 +83,10 @@ class Asking:
         larger = self.sizes(job, has, max(kind.iteration_s))
         return [gpus for gpus in larger if SIDECAR.up_s + kind.run_s(left, gpus) < ends_s]
 
-    def ask_back(self, awaited: Iterable[GpusAwaited], now: float) -> bool:
-        """Have notebooks' GPUs that have rested come free for these; say whether any do."""
-        before, own = self.asked_back, tuple(self._jobs.of_lease)
-        self._leasing.feed(GpusWanted(tuple(awaited), own, now - RESTED_S), now)
+    def ask_back(self, awaited: Iterable[GpusAwaited], jobs: Iterable[LeaseId], now: float) -> bool:
+        """Have GPUs that rest come free, none of these leases of jobs; say whether any do."""
+        before = self.asked_back
+        self._leasing.feed(GpusWanted(tuple(awaited), tuple(jobs), now - RESTED_S), now)
         return self.asked_back > before
 
     def ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:

@@ -247,8 +247,9 @@ class Desk:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
             if all(job.leases or job.on_hold for job in jobs):
+                there = self.jobs.leases_by_host()
                 for job in jobs:
-                    self._grow(job, now)
+                    self._grow(job, there, now)
             if jobs:
                 self._look_soon(now)
 
@@ -281,7 +282,7 @@ class Desk:
         else:
             self.looked_until = None
         if missed:
-            self.asking.ask_back(missed, now)
+            self.asking.ask_back(missed, self.jobs.of_lease, now)
 
     def _starts(self, job: JobRecord, missed: list[GpusAwaited], now: float) -> bool:
         """Start a job that waits, or add what it misses; say whether it has GPUs."""
@@ -298,7 +299,7 @@ class Desk:
             )
         return False
 
-    def _grow(self, job: JobRecord, now: float) -> None:
+    def _grow(self, job: JobRecord, of_jobs: dict[HostName, list[LeaseId]], now: float) -> None:
         """Give a job that trains more GPUs, if it gains by that; first ask back what has rested beside it."""
         if job.state != "running" or job.host is None:
             return
@@ -306,7 +307,8 @@ class Desk:
             return
         place, gains = self.asking.best(job, len(job.gpus), [job.host]), self.asking.gains(job, now)
         there = 0 if place is None else place.gpus
-        if job.spec.owner in self.reach and self._has_asked_back(job, there, gains, now):
+        larger = [size - job.held() for size in gains if size > max(there, job.held())]
+        if job.spec.owner in self.reach and self._has_asked_back(job, larger, of_jobs[job.host], now):
             self.look_at = now + BACK_S
             return
         if place is None or there not in gains:
@@ -318,16 +320,13 @@ class Desk:
             job.pause(now)
             self._begin(job, ReshapeJob, now, "more idle")
 
-    def _has_asked_back(self, job: JobRecord, there: int, gains: list[int], now: float) -> bool:
-        """Ask back what a job misses for the largest size that it gains by; say whether anything comes."""
+    def _has_asked_back(self, job: JobRecord, missing: list[int], of_jobs: list[LeaseId], now: float) -> bool:
+        """Ask back what a job misses, the most first, until anything comes; say whether it does."""
         assert job.host is not None
-        return any(
-            self.asking.ask_back(
-                [GpusAwaited((job.host,), size - job.held(), 1, job.model, job.spec.vram_gb)], now
-            )
-            for size in gains
-            if size > max(there, job.held())
-        )
+        wants = [
+            GpusAwaited((job.host,), gpus, gpu_model=job.model, vram_gb=job.spec.vram_gb) for gpus in missing
+        ]
+        return any(self.asking.ask_back([want], of_jobs, now) for want in wants)
 
     def _is_off(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest.

@@ -163,6 +163,13 @@ class Jobs:
         """Return how many GPUs the jobs of a user hold."""
         return sum([job.held() for job in self.by_name.values() if job.spec.owner == owner])
 
+    def leases_by_host(self) -> dict[HostName, list[LeaseId]]:
+        """Return the leases of all jobs by their hosts."""
+        found: dict[HostName, list[LeaseId]] = {}
+        for name, job in self.of_lease.items():
+            found.setdefault(job.leases[name].host, []).append(name)
+        return found
+
     def waiting(self) -> list[JobRecord]:
         """Return who waits for GPUs, the first ones first."""
         return sorted(
