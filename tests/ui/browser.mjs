@@ -197,7 +197,11 @@ const commands = {
   },
   /** How far a part of the page is scrolled down. */
   async scrolled({ page: name, query }) {
-    return pages.get(name).page.locator(query).first().evaluate(node => node.scrollTop);
+    return pages
+      .get(name)
+      .page.locator(query)
+      .first()
+      .evaluate(node => node.scrollTop);
   },
   async press({ page: name, query, text }) {
     const { page } = pages.get(name);
