@@ -45,9 +45,9 @@ test('each chart says in words what it shows', () => {
 });
 
 test('demand is told in GPUs, and a queue that took no time is not called one of 0 ms', () => {
-  assert.equal(of('ratio', past()).sentence, 'Demand: 4 of 8 GPUs requested for every cell of a notebook');
+  assert.equal(of('ratio', past()).sentence, 'Demand: 4 of 8 GPUs requested');
   const none = past({ points: [point(1, { provisioned: 2, ratio: 0 })] });
-  assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested for every cell of a notebook');
+  assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested');
   assert.match(
     of('waits', past({ delays: [0, 0.0004] })).sentence,
     /for at most 10 ms, 95 % for at most 10 ms/

@@ -115,7 +115,7 @@ class StateFile:
             self._zip = zipfile.ZipFile(self._file)
             entries = self._zip.infolist()
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, struct.error) as error:
-            raise NotAState(f"{self.path.name} is no state of a kernel: {error}.") from error
+            raise NotAState(f"{self.path.name} does not hold a kernel's state: {error}.") from error
         self._entries = {entry.filename: entry for entry in entries}
         if len(self._entries) != len(entries):
             raise self._bad("two entries have one name")
@@ -142,7 +142,7 @@ class StateFile:
             raise self._bad(f"{entry.filename} is packed, encrypted or too long")
 
     def _bad(self, why: str) -> NotAState:
-        return NotAState(f"{self.path.name} is no state of a kernel, or was changed: {why}.")
+        return NotAState(f"{self.path.name} does not hold a kernel's state, or was changed: {why}.")
 
     def _read(self, name: str) -> bytes:
         entry = self._entries.get(name)
@@ -201,7 +201,9 @@ class StateFile:
 
 def _check_contents(file: IO[bytes], size: int) -> None:
     """Look how long the table of contents says it is, before anybody reads it as a whole."""
-    refused = NotAState("The file is no state of a kernel: its table of contents is missing, or too long.")
+    refused = NotAState(
+        "The file does not hold a kernel's state: its table of contents is missing, or too long."
+    )
     if size < _END.size:
         raise refused
     file.seek(size - _END.size)

@@ -93,7 +93,7 @@ def _load(keyfile: Path, *, private: bool) -> Ed25519PrivateKey | Ed25519PublicK
     except OSError as error:
         raise BadSignature(f"The key {keyfile} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise BadSignature(f"{keyfile} is no {kind} key that can be used: {fix}.") from error
+        raise BadSignature(f"{keyfile} is not a usable {kind} key: {fix}.") from error
     if not isinstance(key, Ed25519PrivateKey if private else Ed25519PublicKey):
         raise BadSignature(f"{keyfile} is no Ed25519 {kind} key: {fix}.")
     return key

@@ -126,7 +126,7 @@ def unname(kernel_id: str, env: Mapping[str, str], word: str) -> HistoryDocument
 
 def _point(word: str) -> str:
     if not _POINT.fullmatch(word):
-        raise NoName(f"`{word[:64]}` is no point: a cell's number, a point's address, a mark or a branch.")
+        raise NoName(f"`{word[:64]}` is not a point: a cell's number, a point's address, a mark or a branch.")
     return word
 
 

@@ -317,7 +317,7 @@ def _count(word: str, gpus_max: int) -> tuple[int, float]:
     if point and (whole + rest).isascii() and (whole + rest).isdecimal() and len(word) <= 9:
         return _part(float(word))
     if not (word.isascii() and word.isdecimal()):
-        _refuse(f"`{word[:40]}` is no number of GPUs")
+        _refuse(f"`{word[:40]}` is not a number of GPUs")
     if len(word) > 9 or int(word) > gpus_max:
         raise BadGpuRequest(f"{word[:40]} GPUs are more than the {gpus_max} that can be asked for here.")
     return int(word), 0.0
@@ -362,14 +362,14 @@ def _number(text: str) -> float:
 def _gigabytes(text: str) -> float:
     value = _number(text.lower().removesuffix("b").removesuffix("i").removesuffix("g").strip())
     if not 0.0 <= value <= VRAM_GB_MAX:
-        _refuse(f"`--vram {text[:40]}` is no number of GiB")
+        _refuse(f"`--vram {text[:40]}` is not a number of GiB")
     return value
 
 
 def _cores(text: str) -> float:
     value = _number(text)
     if not 0.0 <= value <= CPU_MAX:
-        _refuse(f"`--cpu {text[:40]}` is no number of cores from 0 to {CPU_MAX:.0f}")
+        _refuse(f"`--cpu {text[:40]}` is not a number of cores from 0 to {CPU_MAX:.0f}")
     return value
 
 
@@ -380,7 +380,7 @@ def _gibibytes(text: str) -> float:
     unit = next((unit for unit in units if plain.endswith(unit)), "")
     value = _number(plain.removesuffix(unit)) * units.get(unit, 1.0)
     if not 0.0 <= value <= MEMORY_GIB_MAX:
-        _refuse(f"`--memory {text[:40]}` is no number of GiB from 0 to {MEMORY_GIB_MAX:.0f}")
+        _refuse(f"`--memory {text[:40]}` is not a number of GiB from 0 to {MEMORY_GIB_MAX:.0f}")
     return value
 
 

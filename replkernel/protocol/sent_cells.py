@@ -37,7 +37,7 @@ NOT_KNOWN = (
 )
 CHANGES_LOST = "It ended well, but its process was lost before what it changed was safe: run it again."
 NEVER_ANSWERED = (
-    "Its process ended without a word of how it came out: look at the variables, or run it again."
+    "Its process ended before it said how the cell came out: look at the variables, or run it again."
 )
 _LOSSES = frozenset({"ExecutorLost", "QuorumLost", "KernelTakenOver"})
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")

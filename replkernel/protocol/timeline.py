@@ -37,7 +37,7 @@ def check_name(word: str) -> str:
     """Return a word that may name a mark or a branch; raises NoName."""
     if not _NAME.fullmatch(word):
         raise NoName(
-            f"`{word[:64]}` is no name: a letter, then letters, digits, `_`, `.` and `-`, 64 at most."
+            f"`{word[:64]}` is not a valid name: a letter, then letters, digits, `_`, `.`, `-`, 64 at most."
         )
     return word
 
@@ -57,7 +57,7 @@ def check_free(kind: str, name: str, marks: Collection[str], branches: Collectio
     if kind == "mark" and name in branches:
         raise NotSo(f"`{name}` is a branch: give the point another name.")
     if kind == "branch" and name in marks:
-        raise NotSo(f"A point has the name `{name}` already: give the branch another one.")
+        raise NotSo(f"There is already a point named `{name}`: give the branch another name.")
     if kind == "branch" and name in branches:
         raise NotSo(f"There is a branch `{name}` already: `%replkernel switch {name}` goes there.")
 
@@ -65,7 +65,7 @@ def check_free(kind: str, name: str, marks: Collection[str], branches: Collectio
 def check_gone(name: str, marks: Collection[str], branches: Collection[str], on: str) -> None:
     """Raise NotSo where no name is to be taken away, or the branch that the notebook is `on`."""
     if name not in marks and name not in branches:
-        raise NotSo(f"No point and no branch has the name `{name}`.")
+        raise NotSo(f"There is no point or branch named `{name}`.")
     if name == on:
         raise NotSo(f"The notebook is on branch `{name}`: switch to another one first.")
 
@@ -73,7 +73,7 @@ def check_gone(name: str, marks: Collection[str], branches: Collection[str], on:
 def steps_of(verb: str, word: str) -> int:
     """Return how many changes are to be undone or redone; raises NotSo."""
     if not word.isdigit() or not 0 < int(word) <= STEPS_MAX:
-        raise NotSo(f"`{word}` is no number of changes: `%replkernel {verb} 2`.")
+        raise NotSo(f"`{word}` is not a number of changes: `%replkernel {verb} 2`.")
     return int(word)
 
 

@@ -218,7 +218,9 @@ def _check_address(address: str, *, plain_http: bool) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise HubConfigError(f"address={address!r} is no address to listen at: write address={ADDRESS!r}.")
+        raise HubConfigError(
+            f"address={address!r} is not an address to listen at: write address={ADDRESS!r}."
+        )
     why = why_not_plain(address) if parts.scheme == "http" and not plain_http else ""
     if why:
         raise HubConfigError(why)

@@ -87,7 +87,7 @@ class UserAgents:
         """Start a user's agents; return a sentence for each that could not be."""
         user = self.user.replace("{username}", username)
         if not _NAME.fullmatch(user):
-            return [f"No agent is started for {username!r}: {user!r} is no name of a Unix user."]
+            return [f"No agent is started for {username!r}: {user!r} is not the name of a Unix user."]
         outcomes = await asyncio.gather(*(self._start(user, host) for host in self.hosts))
         return [why for why in outcomes if why]
 

@@ -66,7 +66,7 @@ def read_place(env: Mapping[str, str]) -> Place:
         ip, port = "", 0
     if not ip or not port or parts.scheme not in ("http", "https"):
         raise ServiceSettingError(
-            f"{ADDRESS}={env[ADDRESS]!r} is no address to listen at: call setup_replkernel(c) with "
+            f"{ADDRESS}={env[ADDRESS]!r} is not an address to listen at: call setup_replkernel(c) with "
             "address='http://127.0.0.1:8797'."
         )
     tls = _certificate(env) if parts.scheme == "https" else None

@@ -98,7 +98,7 @@ def test_a_name_is_a_marks_or_a_branchs(live: Live) -> None:
     live.run("%replkernel branch named")
     assert "is a branch" in live.run("%replkernel mark named").err
     live.run("%replkernel mark spot")
-    assert "A point has the name" in live.run("%replkernel branch spot").err
+    assert "There is already a point named" in live.run("%replkernel branch spot").err
     assert "switch to another one" in live.run("%replkernel unmark named").err
     live.value("%replkernel switch main")
 

@@ -35,7 +35,7 @@ def test_a_gpu_cell_is_its_body(router: FakeRouter) -> None:
 def test_a_wrong_line_is_the_cells_error_and_nothing_runs(router: FakeRouter) -> None:
     reply, published = router.run("%%gpu two\nx = 1")
     assert reply["content"]["status"] == "error"
-    assert "`two` is no number of GPUs" in reply["content"]["evalue"] + text_of(published)
+    assert "`two` is not a number of GPUs" in reply["content"]["evalue"] + text_of(published)
     assert router.value("'x' in globals()", seq=2) is False
 
 

@@ -228,7 +228,7 @@ def test_a_journal_that_was_refused_is_set_aside_for_a_new_one(filled: Path, sta
     ("variable", "value", "expected"),
     [
         ("REPLKERNEL_SCHEDULER_DB", "mysql://u:secret@h/d", "neither a file of SQLite"),
-        ("REPLKERNEL_SCHEDULER_DB", "no url", "is no database URL"),
+        ("REPLKERNEL_SCHEDULER_DB", "no url", "is not a database URL"),
         ("REPLKERNEL_SCHEDULER_DB", "sqlite://", "neither a file of SQLite"),
         ("REPLKERNEL_SCHEDULER_DB", "postgresql+nodriver://u:secret@h/d", "not installed"),
         ("REPLKERNEL_SCHEDULER_DB", "sqlite:////proc/journal.sqlite", "cannot be used"),

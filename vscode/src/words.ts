@@ -132,7 +132,7 @@ function entry(label: string, detail: string, icon: string, below: Entry[] = [])
 
 const GPU_COUNT = /^([1-9]|[1-5][0-9]|6[0-4]|0|0?\.[0-9]{1,3})$/;
 
-/** Say why this is no number of GPUs; nothing if it is one. */
+/** Say why this is not a number of GPUs; nothing if it is one. */
 export function badCount(text: string): string | undefined {
   return GPU_COUNT.test(text.trim()) ? undefined : 'A whole number from 0 to 64, or a part of one GPU: 0.5';
 }

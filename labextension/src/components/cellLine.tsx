@@ -169,9 +169,9 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
       {!source.isCodeOf(execution) && (
         <span
           className="jp-replkernel-part"
-          title={trans('The cell was edited since, or another notebook of this kernel ran its own')}
+          title={trans('The cell was edited after it ran, or another notebook on this kernel ran its own')}
         >
-          {trans('other code than this')}
+          {trans('ran different code')}
         </span>
       )}
       {source.isUndone(execution) && (

@@ -132,7 +132,7 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
         <dd>{formatHours(account.gpu_hours)}</dd>
         <dt
           title={trans(
-            'GPU-hours that holding the GPUs from the first to the last cell would have cost on top'
+            'How many more GPU-hours it would have cost to hold the GPUs from the first cell to the last'
           )}
         >
           {trans('Saved compared with holding a GPU all session')}

@@ -281,7 +281,7 @@ function Steps(props: {
   const step = (way: Way) => () => {
     act(async () => ((await actions.travel(way)) ? '' : trans('Nothing was undone.')));
   };
-  const here = row.here ? trans('The notebook is there') : '';
+  const here = row.here ? trans('The notebook is already there') : '';
   return (
     <Presses
       busy={props.busy}

@@ -42,7 +42,7 @@ export function requestInWords(request: ICellRequest, written: string, trans: IT
     return written;
   }
   return Number.isNaN(request.gpus)
-    ? trans('GPUs: not understood')
+    ? trans('GPU request not understood')
     : gpusWanted(request.gpus, request.vramGb, trans);
 }
 

@@ -227,7 +227,7 @@ function ratio(past: IPast, last: IPoint, now: INow, ink: IInk, trans: ITranslat
     name: 'ratio',
     title: trans('Demand'),
     sentence: trans(
-      'Demand: %1 of %2 GPUs requested for every cell of a notebook',
+      'Demand: %1 of %2 GPUs requested',
       Math.round(last.ratio * Math.max(last.provisioned, now.gpus)),
       Math.max(last.provisioned, now.gpus)
     ),
@@ -303,7 +303,7 @@ function time(past: IPast): Spec {
   return {
     field: 'at',
     type: 'temporal',
-    axis: { title: null, format, tickCount: 5, labelOverlap: true }
+    axis: { title: null, format, tickCount: 5, labelOverlap: true, labelSeparation: 8 }
   };
 }
 

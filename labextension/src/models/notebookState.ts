@@ -38,7 +38,7 @@ export function notebookState(
     return { doing: 'hibernated', text: trans('Hibernated') };
   }
   if (!kernel.answers) {
-    return { doing: 'silent', text: trans('Its router does not answer') };
+    return { doing: 'silent', text: trans('The kernel does not answer') };
   }
   if (kernel.rest !== 'awake' && kernel.rest !== '') {
     return { doing: 'hibernating', text: trans('Hibernating') };

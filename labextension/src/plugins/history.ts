@@ -96,7 +96,7 @@ function addCommands(
   add('replkernel:mark', trans.__('Mark This State…'), (all, id) =>
     ask(trans.__('Name of the mark'), name => all.mark(id, name, ''))
   );
-  add('replkernel:branch', trans.__('Begin a Branch…'), (all, id) =>
+  add('replkernel:branch', trans.__('Start a Branch…'), (all, id) =>
     ask(trans.__('Name of the branch'), name => all.branch(id, name))
   );
 }

@@ -56,8 +56,7 @@ class KubernetesApi:
                     await config.load_kube_config(client_configuration=settings)
         except Exception as error:
             raise LauncherFailed(
-                f"This is no pod with a service account, and no kubeconfig can be read ({error}): set "
-                "KUBECONFIG."
+                f"This pod has no service account, and no kubeconfig can be read ({error}): set KUBECONFIG."
             ) from error
         self._client = client.ApiClient(settings)
         self._pods = client.CoreV1Api(self._client)

@@ -43,7 +43,7 @@ def agent_name(job: Mapping[str, str], prefix: str) -> str:
     name = prefix + job.get("SLURMD_NODENAME", "")
     if not job.get("SLURM_JOB_ID") or not is_host_name(name):
         raise JobError(
-            f"This is no Slurm job, or its node's name cannot name a host ({name!r}): run it by sbatch."
+            f"This is not a Slurm job, or its node's name cannot name a host ({name!r}): run it by sbatch."
         )
     return name
 

@@ -47,11 +47,11 @@ def _address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NoAccess(
-            f"There is no address of a Jupyter Server: set {URL} to one like http://127.0.0.1:8888/ "
+            f"No Jupyter Server is named: set {URL} to one like http://127.0.0.1:8888/ "
             "(`jupyter server list` shows yours)."
         )
     if parts.query or parts.username or parts.password:
-        raise NoAccess(f"The address holds more than where the server is: put its token into {TOKEN} alone.")
+        raise NoAccess(f"The address may only say where the server is: put its token into {TOKEN} alone.")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise NoAccess(f"The token would go to {parts.hostname} in the clear: use its https address.")
     path = parts.path if parts.path.endswith("/") else f"{parts.path}/"
@@ -76,7 +76,7 @@ def _token(env: Mapping[str, str], token_file: str) -> str:
             "file of mode 0600 with --token-file."
         )
     if not (token.isascii() and token.isprintable()):
-        raise NoAccess(f"What is given as a token is none: it has characters that no token of {TOKEN} has.")
+        raise NoAccess(f"This is not a token: it has characters that no token in {TOKEN} can have.")
     return token
 
 

@@ -38,7 +38,7 @@ class JournalPlace:
             self.url: URL = make_url(address)
         except ArgumentError as error:
             raise JournalRefused(
-                f"{DATABASE} is no database URL: write sqlite:////path/to/journal.sqlite or unset it."
+                f"{DATABASE} is not a database URL: write sqlite:////path/to/journal.sqlite or unset it."
             ) from error
         if self.url.drivername == "postgresql":
             self.url = self.url.set(drivername="postgresql+psycopg")

@@ -132,7 +132,7 @@ def as_text(event: HarvestEvent) -> bytes:
     """Return an event as the journal has it; raise BadRequest if it has a number that JSON has not."""
     text = msgspec.json.encode(event)
     if b"null" in text and not _is_finite(msgspec.to_builtins(event)):
-        raise BadRequest(f"{type(event).__name__} has a number that is infinite, or none: send a finite one.")
+        raise BadRequest(f"{type(event).__name__} holds an infinite number, or NaN: send a finite one.")
     return text
 
 

@@ -182,7 +182,7 @@ def test_a_file_that_is_no_key_is_told_in_our_words(tmp_path: Path) -> None:
     with pytest.raises(BadSignature) as told:
         sign(b"", tmp_path / "key")
     fix = "make one with `ssh-keygen -t ed25519 -N '' -f state-key`"
-    assert str(told.value) == f"{tmp_path / 'key'} is no private key that can be used: {fix}."
+    assert str(told.value) == f"{tmp_path / 'key'} is not a usable private key: {fix}."
 
 
 def test_a_table_of_contents_that_is_too_long_is_not_read(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_line_that_is_not_understood_asks_nobody_and_names_the_help(line: str)
 
 def test_a_cell_whose_line_is_wrong_does_not_run() -> None:
     magics = made(FakeKernel(GpuAnswer()))
-    with pytest.raises(UsageError, match="`two` is no number of GPUs"):
+    with pytest.raises(UsageError, match="`two` is not a number of GPUs"):
         magics.gpu("two", "raise AssertionError('ran')")
 
 

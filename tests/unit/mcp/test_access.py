@@ -27,12 +27,12 @@ def test_address_and_token_come_from_the_environment() -> None:
     ("env", "url", "why"),
     [
         ({URL: HOME}, "", "There is no token, so nothing is offered"),
-        ({TOKEN: "secret"}, "", "There is no address"),
-        (WITH_TOKEN, "file:///etc", "There is no address"),
-        (WITH_TOKEN, f"{HOME}/?token=secret", "holds more than where the server is"),
-        (WITH_TOKEN, "http://me:secret@127.0.0.1/", "holds more than where the server is"),
+        ({TOKEN: "secret"}, "", "No Jupyter Server is named"),
+        (WITH_TOKEN, "file:///etc", "No Jupyter Server is named"),
+        (WITH_TOKEN, f"{HOME}/?token=secret", "may only say where the server is"),
+        (WITH_TOKEN, "http://me:secret@127.0.0.1/", "may only say where the server is"),
         (WITH_TOKEN, "http://example.org/", "in the clear"),
-        ({URL: HOME, TOKEN: "a\nb: c"}, "", "as a token is none"),
+        ({URL: HOME, TOKEN: "a\nb: c"}, "", "This is not a token"),
         ({**WITH_TOKEN, KERNELS: "many"}, "", "is not a number from 1"),
     ],
 )
