@@ -142,7 +142,12 @@ const overlapping = page =>
       .filter(
         (node, at, all) => all.indexOf(node) === at && !node.closest('.jp-replkernel-spoken, svg, option')
       )
-      .filter(node => node.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
+      .filter(node =>
+        node.checkVisibility({
+          visibilityProperty: true,
+          opacityProperty: true
+        })
+      )
       .filter(node => /^(button|input|select)$/.test(node.localName) || says(node))
       .map(seen)
       .filter(box => box.right - box.left > 1 && box.bottom - box.top > 1);
@@ -168,7 +173,10 @@ const commands = {
   /** Have the same person open another tab at a JupyterHub, and start the server there if it is down. */
   async tab({ page: name, other, url }) {
     const page = await pages.get(name).page.context().newPage();
-    pages.set(other, { page, notes: { asked: [], errors: [], requests: 0, heard: 0 } });
+    pages.set(other, {
+      page,
+      notes: { asked: [], errors: [], requests: 0, heard: 0 }
+    });
     await page.goto(url);
     await serverStarted(page);
     await page.locator('#jp-main-statusbar').waitFor({ timeout: PATIENCE });
@@ -239,7 +247,10 @@ const commands = {
   /** Have the page take itself for hidden, or seen again. */
   async hide({ page: name, hidden }) {
     await pages.get(name).page.evaluate(now => {
-      Object.defineProperty(document, 'hidden', { value: now, configurable: true });
+      Object.defineProperty(document, 'hidden', {
+        value: now,
+        configurable: true
+      });
       Object.defineProperty(document, 'visibilityState', {
         value: now ? 'hidden' : 'visible',
         configurable: true
@@ -271,8 +282,13 @@ const commands = {
     const devtools = await page.context().newCDPSession(page);
     await devtools.send('Accessibility.enable');
     const { root } = await devtools.send('DOM.getDocument', { depth: 0 });
-    const { nodeId } = await devtools.send('DOM.querySelector', { nodeId: root.nodeId, selector: query });
-    const { nodes } = await devtools.send('Accessibility.queryAXTree', { nodeId });
+    const { nodeId } = await devtools.send('DOM.querySelector', {
+      nodeId: root.nodeId,
+      selector: query
+    });
+    const { nodes } = await devtools.send('Accessibility.queryAXTree', {
+      nodeId
+    });
     await devtools.detach();
     return nodes
       .filter(node => !node.ignored && !['generic', 'InlineTextBox'].includes(node.role?.value))
@@ -307,7 +323,9 @@ const commands = {
     const { page } = pages.get(name);
     await page.evaluate(axeSource);
     return page.evaluate(async selector => {
-      const { violations } = await window.axe.run(selector, { resultTypes: ['violations'] });
+      const { violations } = await window.axe.run(selector, {
+        resultTypes: ['violations']
+      });
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
     }, query);
   },
@@ -328,7 +346,9 @@ const commands = {
     }
     // JupyterLab says so when the server is gone; a person reads it and closes it.
     await page.addLocatorHandler(
-      page.locator('.jp-Dialog', { hasText: /Server Connection Error|Server unavailable/ }),
+      page.locator('.jp-Dialog', {
+        hasText: /Server Connection Error|Server unavailable/
+      }),
       async dialog => {
         await dialog.getByRole('button').last().click();
       }
@@ -377,7 +397,11 @@ const commands = {
     const { page } = pages.get(name);
     await cell(page, number).locator('.cm-content').click();
     await page.keyboard.press('Escape');
-    await commands.menu({ page: name, menu: 'Edit', id: 'editmenu:clear-current' });
+    await commands.menu({
+      page: name,
+      menu: 'Edit',
+      id: 'editmenu:clear-current'
+    });
   },
   /** Choose an entry of the menu bar. */
   async menu({ page: name, menu, id }) {
@@ -400,7 +424,10 @@ const commands = {
   },
   async state({ page: name }) {
     const { page, notes } = pages.get(name);
-    return { ...notes, dirty: (await page.locator('.lm-DockPanel-tabBar .jp-mod-dirty').count()) > 0 };
+    return {
+      ...notes,
+      dirty: (await page.locator('.lm-DockPanel-tabBar .jp-mod-dirty').count()) > 0
+    };
   },
   /** Take a picture of a page; `query`: of that part of it. */
   async screenshot({ page: name, path, query }) {

@@ -20,8 +20,8 @@ const browser = await chromium.launch({
 });
 const seen = { errors: [] };
 
-async function launch(page, kernel) {
-  await page.locator(`.jp-LauncherCard[title^="${kernel}"]`).first().click();
+async function launch(page, kernel, card = kernel) {
+  await page.locator('.jp-LauncherCard', { hasText: card }).first().click();
   const panel = page.locator('.jp-NotebookPanel:not(.lm-mod-hidden)');
   await panel.locator('.jp-Cell .cm-content').first().waitFor();
   // Before the session is there, JupyterLab drops what it is told to run.
@@ -47,7 +47,7 @@ try {
   seen.cards = await page.locator('.jp-LauncherCard-label').allInnerTexts();
   await page.screenshot({ path: `${shots}/launcher.png` });
 
-  const replicated = await launch(page, 'Python 3 (replicated)');
+  const replicated = await launch(page, 'Python 3 (replicated)', 'Notebook with GPUs');
   seen.first = await run(page, replicated, 1, 'values = [1, 2, 3]; print("sum", sum(values))');
   seen.second = await run(page, replicated, 2, 'values.append(4); values');
   await page.locator(STATUS, { hasText: 'r' }).waitFor({ timeout: 10000 });

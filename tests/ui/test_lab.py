@@ -18,7 +18,7 @@ def test_a_notebook_on_the_kernel_that_the_launcher_offers(desk: tuple[Lab, Brow
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert "failure" not in seen, f"{seen}\n{lab.log.read_text()[-4000:]}"
-    assert "Python 3 (replicated)" in seen["cards"]
+    assert {"Python 3 (replicated)", "Notebook with GPUs"} <= set(seen["cards"])
     assert seen["first"] == "sum 6"
     assert seen["second"] == "[1, 2, 3, 4]"
     assert seen["status"].startswith("Replica r")

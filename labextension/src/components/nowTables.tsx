@@ -152,7 +152,9 @@ export function NowTables(props: {
       {!store.current && <p>{trans('Reconnecting… showing the last known state')}</p>}
       <Table
         title={trans('Who holds GPUs now')}
-        none={trans('Nobody holds a GPU.')}
+        none={trans(
+          'Nobody holds a GPU. To get some, open a notebook with a Python 3 (replicated) kernel, and choose them in its toolbar.'
+        )}
         heads={[who, gpus, trans('Host'), trans('State'), trans('Since'), trans('GPU-hours')]}
         rows={held}
         trans={trans}

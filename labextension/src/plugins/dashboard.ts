@@ -1,4 +1,4 @@
-// The dashboard's tab: a command, an entry in the palette, a card in the launcher.
+// The dashboard's tab: a command, an entry in the palette, and the launcher's cards about GPUs.
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ILayoutRestorer } from '@jupyterlab/application';
 import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
@@ -9,10 +9,13 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Dashboard } from '../components/dashboard';
 import { gpuIcon } from '../components/panelIcon';
 import { nameBySession } from '../models/replicated';
+import { KERNEL_NAME } from '../models/watcher';
 import { ILive } from '../tokens';
 
 /** The command that shows the dashboard. */
 export const SHOW_DASHBOARD = 'replkernel:show-dashboard';
+/** The command that opens a new notebook on a replicated kernel, for who looks for GPUs. */
+const NEW_NOTEBOOK = 'replkernel:new-notebook';
 const NAMESPACE = 'replkernel-dashboard';
 const ID = 'jp-replkernel-dashboard';
 
@@ -64,7 +67,19 @@ function activate(
       app.shell.activateById(widget.id);
     }
   });
+  app.commands.addCommand(NEW_NOTEBOOK, {
+    label: trans.__('Notebook with GPUs'),
+    caption: trans.__('Open a notebook on a replicated kernel; its toolbar has the GPUs to choose from'),
+    icon: gpuIcon,
+    describedBy: { args: { type: 'object', properties: { cwd: { type: 'string' } } } },
+    execute: args =>
+      app.commands.execute('notebook:create-new', {
+        cwd: typeof args['cwd'] === 'string' ? args['cwd'] : '',
+        kernelName: KERNEL_NAME
+      })
+  });
   palette?.addItem({ command: SHOW_DASHBOARD, category: trans.__('Kernel Operations') });
+  launcher?.add({ command: NEW_NOTEBOOK, category: trans.__('GPUs'), rank: 0 });
   launcher?.add({ command: SHOW_DASHBOARD, category: trans.__('GPUs'), rank: 1 });
   themes?.themeChanged.connect(() => {
     tracker.forEach(widget => {
