@@ -9,6 +9,9 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+CONTEXT_BYTES = 2**30
+"""CUDA's own context may take so much of each GPU."""
+
 
 class Moved(msgspec.Struct, frozen=True):
     """The state was moved: so many bytes in so many seconds."""

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from replkernel.gpu import family, reached, seen, torch_state
-from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
+from replkernel.gpu.backend import CONTEXT_BYTES, Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.driver import DriverCheckpoint, bare
 from replkernel.gpu.host_memory import free_bytes
@@ -25,8 +25,6 @@ from replkernel.gpu.torch_library import torch
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 
 _cuda: Any = torch.cuda
-CONTEXT_BYTES = 2**30
-"""CUDA's own context may take so much of each GPU."""
 PINNED_SHARE = 1 / 8
 """Of the memory that the host has left, torch keeps so much pinned at most: nobody else can have it."""
 _UUIDS = ("GPU-", "MIG-")
@@ -113,12 +111,13 @@ class CudaBackend:
         if self._parking or not settled:
             return Kept("the driver takes nothing off before all that cells changed is captured")
         began = time.monotonic()
+        _cuda.empty_cache()
         size = max(_reserved(), sum((seen.bytes_by_gpu() or {}).values()))
         try:
             known = self._known()
         except (RuntimeError, MemoryError) as error:
             return Kept(f"what is on the GPU could not be looked at: {error}")
-        _cuda.empty_cache()
+        _cuda.empty_cache()  # Digests took some.
         random = torch_state.cuda_random()
         why = self._driver.off(size, self._gpus)
         if self._driver.is_off:

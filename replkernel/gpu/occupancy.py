@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from replkernel.gpu.backend import Backend, Kept, Moved, Outcome, bytes_in_words
+from replkernel.gpu.backend import CONTEXT_BYTES, Backend, Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.driver import DriverCheckpoint
 from replkernel.gpu.driver_only import DriverBackend, held_here
 
@@ -129,11 +129,22 @@ class Occupancy:
 
     # -- from lease to lease --------------------------------------------------------------------------
 
-    def lend(self, gpus: tuple[str, ...]) -> Outcome:
-        """Have the process's state on the GPUs of the lease of the cell that begins."""
+    def lend(self, gpus: tuple[str, ...], bytes_max: int = 0) -> Outcome:
+        """Have the process's state on the GPUs of the lease of the cell that begins.
+
+        Where others compute beside it, no more than `bytes_max` go there (0: all); more leave, or stay off.
+        """
         backend = self.backend()
         if backend is None:
             return Moved()
+        size = _own_bytes(backend)
+        if bytes_max and size > bytes_max:
+            if backend.bytes_held():
+                self.suspend()
+            return Kept(
+                f"{bytes_in_words(size)} of this notebook's state belong on the GPU, and its part of one has "
+                f"{bytes_in_words(bytes_max)}: ask for a larger part, or for a whole GPU (`%%gpu 1`)"
+            )
         if not backend.suspended:
             if not backend.bind(gpus):
                 self._rest()
@@ -201,6 +212,13 @@ class Occupancy:
             self._watch.in_cell = runs
             if self._watch.rests:
                 self._rest()
+
+
+def _own_bytes(backend: Backend) -> int:
+    """Return how much of a GPU's memory the state takes, or will; of what the driver tells, no context."""
+    held, off = backend.bytes_held(), backend.bytes_off()
+    by_driver = backend.locked or backend.name == DriverBackend.name
+    return max(0, held + off - CONTEXT_BYTES) if by_driver else held + off
 
 
 def resumed_in_words(moved: Moved, gpus: tuple[str, ...]) -> str:

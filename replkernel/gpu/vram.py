@@ -7,8 +7,12 @@ and CUDA never started from here; who was never limited keeps what the notebook 
 from __future__ import annotations
 
 import sys
+from math import ceil
 from typing import Any
 
+PROCESS_BYTES = 2**29
+"""So much of a card CUDA takes for each process, before anything is put there."""
+GIB = 2**30
 _pretended = [0]
 
 
@@ -22,13 +26,14 @@ class VramLimit:
 
     def __init__(self) -> None:
         self._bytes = 0
+        self._shared = False
         self._used = False
         """Whether there ever was one, so that it has to be kept, or taken away."""
         self._queued = False
 
-    def set(self, count: int) -> None:
-        """Allow so many bytes of each GPU from now on; 0: all of it."""
-        self._bytes, self._used = count, self._used or count > 0
+    def set(self, count: int, *, shared: bool = False) -> None:
+        """Allow so many bytes of each GPU from now on; 0: all of it. `shared`: the rest is others'."""
+        self._bytes, self._shared, self._used = count, shared, self._used or count > 0
         _pretended[0] = count
         fake = sys.modules.get("replkernel.gpu.fake")
         if fake is not None and self._used:
@@ -50,5 +55,17 @@ class VramLimit:
         cuda: Any = sys.modules["torch.cuda"]
         for index in range(cuda.device_count()):
             total = int(cuda.get_device_properties(index).total_memory)
-            fraction = min(1.0, self._bytes / total) if self._bytes else 1.0
+            bound = of_part(self._bytes, total) if self._shared else self._bytes
+            fraction = min(1.0, bound / total) if bound else 1.0
             cuda.set_per_process_memory_fraction(fraction, index)
+            if bound and cuda.memory_reserved(index) > bound:
+                cuda.empty_cache()  # What torch keeps for later would stay beside others.
+
+
+def of_part(count: int, total: int) -> int:
+    """Return what torch may take of a part of `count` bytes, on a card that has `total` in truth.
+
+    Parts are of the next whole number of GiB, as cards are offered; CUDA's own share comes off the part.
+    """
+    real = count * total // (ceil(total / GIB) * GIB)
+    return max(real - PROCESS_BYTES, real // 2)

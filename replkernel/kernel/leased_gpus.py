@@ -64,6 +64,17 @@ class Beginning(NamedTuple):
     renews: bool = False
 
 
+class _Bound(NamedTuple):
+    """So much of its GPUs a cell has: a `part` of one (0: all), and `vram_gb` GiB of each (0: all)."""
+
+    part: float
+    vram_gb: float
+
+    @property
+    def bytes(self) -> int:
+        return int(self.vram_gb * 2**30)
+
+
 class LeasedGpus:
     """One kernel process's."""
 
@@ -122,7 +133,7 @@ class LeasedGpus:
                 keeps = self._keeps(gpus, bound, what_keeps, show)
                 if not keeps:
                     return Beginning(renews=True)
-            trouble = self._bring(gpus, keeps, show)
+            trouble = self._bring(gpus, keeps, show, bound=_Bound(part, vram_gb))
             if trouble is not None:
                 return Beginning(trouble=trouble)
         elif not silent and (gpus is not None or self._occupancy.suspended):
@@ -136,7 +147,8 @@ class LeasedGpus:
         self._unleased = gpus == ()
         if not gpus and not silent and self._leaves_gpus_alone(gpus, texts):
             self.hand_over.begins()
-        self._vram.set(int(vram_gb * 2**30))
+        if gpus is None and not self._occupancy.locked and not self._occupancy.bytes_held():
+            self._vram.set(0)
         if self._unleased or vram_gb:
             first_use.watch(self._first_use, self._vram.keep)
         if self._asks.cell(gpus, self._asks_at()) and self._unleased:
@@ -169,11 +181,11 @@ class LeasedGpus:
         self.hand_over.over()
         answer, began = lease_in_cell(self._kernel, count), time.monotonic()
         gpus = answer.gpus
-        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL)
+        bound = _Bound(answer.part, answer.vram_gb)
+        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL, bound=bound)
         if trouble is not None:
             raise trouble
         self._unleased, notice = False, self._shows(gpus, answer.part, answer.vram_gb)
-        self._vram.set(int(answer.vram_gb * 2**30))
         self.bind_s = time.monotonic() - began
         self._kernel.leased_in_cell(answer, notice)
         self._asks.cell(gpus, self._asks_at())
@@ -204,17 +216,24 @@ class LeasedGpus:
             show.end()
         return keeps
 
-    def _bring(self, gpus: tuple[str, ...], keeps: str, show: _Line, said: str = NOT_RUN) -> StateKept | None:
+    def _bring(
+        self, gpus: tuple[str, ...], keeps: str, show: _Line, said: str = NOT_RUN, *, bound: _Bound
+    ) -> StateKept | None:
+        """Have the state on the GPUs of a lease, and no more than its `bound`; say why that is not."""
         occupancy = self._occupancy
-        suspended = occupancy.suspended
+        suspended, locked = occupancy.suspended, occupancy.locked
+        if not locked:  # Where the driver has the state, torch would wait for it.
+            self._vram.set(bound.bytes, shared=bool(bound.part))
         if suspended:
             size = bytes_in_words(occupancy.bytes_off())
             show(f"Resuming: {size} of the notebook's state go back to {', '.join(gpus)} …")
-        outcome = occupancy.lend(gpus)
+        outcome = occupancy.lend(gpus, bound.bytes if bound.part else 0)
         if isinstance(outcome, Kept):
             show.end()
             return StateKept((_lost if occupancy.stuck else _refusal)(said, outcome.why, keeps))
         self.resumed = outcome
+        if locked:
+            self._vram.set(bound.bytes, shared=bool(bound.part))
         if suspended:
             show(resumed_in_words(outcome, gpus))
         return None

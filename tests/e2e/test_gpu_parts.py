@@ -88,3 +88,13 @@ def test_a_bound_of_memory_that_one_hits_leaves_the_other_alone(tmp_path: Path) 
         assert (plain.said["part"], plain.said["gpus"]) == (0.5, [GPU])
         assert not any("shares its GPU with others" in str(content) for _, content in ran.messages), "once"
         assert "½ GPU with 0.00976562 GiB on host" in two.value("%gpu status")
+
+
+def test_state_that_is_larger_than_a_part_does_not_come_to_a_shared_card(tmp_path: Path) -> None:
+    with two_notebooks(tmp_path) as (one, two):
+        two.run("%%gpu 0.5 --vram 0.01\nhere = 1")
+        one.run("%%gpu 1\nimport torch\nfrom replkernel.gpu.fake import put\nx = put(torch.ones(5_000_000))")
+        refused = one.run("%%gpu 0.25 --vram 0.01\nran = 1")
+        assert "19.1 MiB of this notebook's state belong on the GPU" in refused.error
+        assert "its part of one has 10 MiB: ask for a larger part" in refused.error
+        assert one.run("%%gpu 1\nprint(x.sum().item(), 'ran' in globals())").out == "5000000.0 False\n"

@@ -76,6 +76,22 @@ def test_state_comes_back_for_the_next_lease_and_is_watched_meanwhile(occupancy:
     assert not torch.overrides._len_torch_function_stack()
 
 
+@pytest.mark.parametrize("off", [False, True])
+def test_state_that_is_larger_than_a_part_is_kept_off_a_card_that_others_use(
+    occupancy: Occupancy, backend: FakeBackend, off: bool
+) -> None:
+    x = put(torch.ones(10))
+    if off:
+        occupancy.suspend()
+    kept = occupancy.lend(THERE if off else HERE, 30)
+    assert isinstance(kept, Kept)
+    assert "40 bytes of this notebook's state belong on the GPU" in kept.why
+    assert "its part of one has 30 bytes: ask for a larger part, or for a whole GPU (`%%gpu 1`)" in kept.why
+    assert (backend.bytes_held(), occupancy.bytes_off()) == (0, 40)
+    assert isinstance(occupancy.lend(THERE, 40), Moved)
+    assert x.sum().item() == 10
+
+
 def test_a_lease_that_is_too_small_leaves_the_state_where_it_was(
     occupancy: Occupancy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

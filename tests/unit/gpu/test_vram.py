@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.gpu.vram import VramLimit
+from replkernel.gpu.vram import GIB, PROCESS_BYTES, VramLimit
 
 GB = 10**9
 
@@ -26,6 +26,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.set_per_process_memory_fraction = lambda fraction, index: module.fractions.update(
         {index: fraction}
     )
+    module.kept = {0: 0, 1: 0}
+    module.memory_reserved = lambda index: module.kept[index]
+    module.empty_cache = lambda: module.kept.update({0: 0, 1: 0})
     monkeypatch.setitem(sys.modules, "torch.cuda", module)
     return module
 
@@ -47,6 +50,26 @@ def test_later_it_is_changed_and_taken_away_at_once(cuda: Any) -> None:
     assert cuda.fractions == {0: 1.0, 1: 0.75}
     limit.set(0)
     assert cuda.fractions == {0: 1.0, 1: 1.0}
+
+
+def test_parts_that_come_to_a_card_leave_cuda_its_own_memory_of_what_the_card_really_has(cuda: Any) -> None:
+    total, offered = int(79.1 * GIB), 80 * GIB
+    cuda._initialized = True
+    cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=total)
+    for parts in (1, 2, 4, 50, 100):
+        VramLimit().set(offered // parts, shared=True)
+        may = cuda.fractions[0] * total
+        assert may > 0
+        assert parts * (may + (PROCESS_BYTES if parts <= 50 else 0)) <= total
+
+
+def test_what_torch_keeps_for_later_goes_where_it_is_more_than_the_limit(cuda: Any) -> None:
+    cuda._initialized, cuda.kept[0] = True, 20 * GB
+    limit = VramLimit()
+    limit.set(20 * GB)
+    assert cuda.kept[0] == 20 * GB
+    limit.set(10 * GB)
+    assert cuda.kept[0] == 0
 
 
 def test_who_was_never_limited_keeps_what_the_notebook_has_set(cuda: Any) -> None:
