@@ -19,7 +19,7 @@ from typing import NamedTuple
 from replkernel.agent.io.death import STARTED, start_time, stat_fields
 from replkernel.agent.io.start import JOB
 from replkernel.hosts.places import this_machine
-from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of
+from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of, make_jobs_dir
 from replkernel.launch.module_command import module_command
 
 SUPERVISOR = "replkernel.jobs.supervisor"
@@ -98,9 +98,8 @@ def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str,
 
 def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own; raises OSError, also where its directory is not there."""
-    own = checkpoint_of(order.directory, order.job).parent
-    for level in (own.parent, own):  # The directory of the job itself may be a disk that is not mounted.
-        level.mkdir(mode=0o700, exist_ok=True)
+    # The directory of the job itself may be a disk that is not mounted.
+    (make_jobs_dir(order.directory) / order.job).mkdir(mode=0o700, exist_ok=True)
     return subprocess.Popen(
         command_with(order.command, len(order.gpus)),
         cwd=order.directory,

@@ -26,6 +26,18 @@ NAME_CHARS = 40
 Shape = TypeVar("Shape")
 
 
+class Unanswered(ReplkernelError):
+    """The scheduler has not answered; `refused`: it will not do what was asked, and knows so."""
+
+    def __init__(self, told: str, *, refused: bool) -> None:
+        super().__init__(told)
+        self.refused = refused
+
+
+class MaybeSubmitted(ReplkernelError):
+    """A job may have been taken in: the answer got lost."""
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """What a job is to run with: `gpus` are the numbers of GPUs that it can use, one of them at a time."""
 
@@ -48,7 +60,7 @@ def new_name(wanted: Wanted, title: str) -> str:
 def submit(
     name: str, command: tuple[str, ...], directory: str, wanted: Wanted, env: Mapping[str, str]
 ) -> None:
-    """Submit a job; raises ReplkernelError where it is not taken in."""
+    """Submit a job; raises ReplkernelError where it is not taken in, MaybeSubmitted where nobody knows."""
     body = {
         "job": name,
         "command": command,
@@ -59,7 +71,14 @@ def submit(
         "vram_gb": wanted.vram_gb,
         "epochs": wanted.epochs,
     }
-    asked("/api/v1/jobs", "POST", msgspec.json.encode(body), env)
+    try:
+        asked("/api/v1/jobs", "POST", msgspec.json.encode(body), env)
+    except Unanswered as error:
+        if error.refused:
+            raise
+        raise MaybeSubmitted(
+            f"{error} Job {name} may have been submitted: `replkernel job list` tells."
+        ) from error
 
 
 def have_scheduler(env: Mapping[str, str]) -> str:
@@ -85,7 +104,8 @@ def asked(
         return ask(url, token_for(url, env), path, BOUNDS, method, body)
     except NoAnswer as error:
         told = error.said if error.code != 401 else ""
-        raise ReplkernelError(told or explained(url, env, error)) from error
+        refused = not error.sent or 400 <= error.code < 500
+        raise Unanswered(told or explained(url, env, error), refused=refused) from error
 
 
 def parsed(told: bytes, shape: type[Shape]) -> Shape:

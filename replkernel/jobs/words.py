@@ -32,6 +32,7 @@ LOG_BYTES_MAX = 4 * 1024 * 1024
 """A log is put aside (as `job.log.1`) when it has grown beyond this."""
 KEY_BYTES_MAX = 4096
 
+JOBS = "replkernel-jobs"
 PLACE, ORDER, RECORD, LOCK = "REPLKERNEL_JOB_DIR", "order.json", "record.json", "supervisor.lock"
 LOG, WAKE, GONE = "job.log", "wake", "gone"
 PROGRESS, ASKED, SAVED, LISTENS = "progress.json", "asked", "saved", "listens"
@@ -94,7 +95,39 @@ def is_job_name(name: str) -> bool:
 
 def checkpoint_of(directory: str, job: str) -> Path:
     """Return where a job keeps its checkpoint: below its working directory, which all of its hosts see."""
-    return Path(directory) / "replkernel-jobs" / job / "checkpoint"
+    return jobs_dir(directory) / job / "checkpoint"
+
+
+def jobs_dir(directory: str) -> Path:
+    """Return where this user's jobs keep their files in a directory, apart from other users'."""
+    usual, own = Path(directory, JOBS), Path(directory, f"{JOBS}-{os.geteuid()}")
+    if _is_own(own) or (os.path.lexists(usual) and not _is_own(usual)):
+        return own
+    return usual
+
+
+def make_jobs_dir(directory: str) -> Path:
+    """Return it once it is there; raises OSError, also where others could put something in its place."""
+    for _ in range(2):  # Another user may make his just now.
+        place = jobs_dir(directory)
+        with contextlib.suppress(FileExistsError):
+            place.mkdir(mode=0o700)
+        if _is_own(place):
+            return place
+    raise PermissionError(
+        f"{place} belongs to another user, or others can write to it: remove it, or run the job in a "
+        "directory of your own."
+    )
+
+
+def _is_own(place: Path) -> bool:
+    """Tell whether a directory is this user's; its group is not looked at, as in `read_own`."""
+    try:
+        status = place.lstat()
+    except OSError:
+        return False
+    mode = status.st_mode
+    return status.st_uid == os.geteuid() and stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
 
 
 def key_of(env: Mapping[str, str]) -> bytes:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -26,6 +26,9 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from replkernel.errors import ReplkernelError
 from replkernel.launch.module_command import module_command
 from replkernel.leasing.request import asks_for_help
+
+if TYPE_CHECKING:
+    from replkernel.jobs.submitting import Wanted
 
 HELP = """\
 %%job --gpus 1,2,4 --name resnet    at the top of a cell: its text runs as a job, on as many of 1, 2 or 4 GPUs
@@ -63,24 +66,23 @@ class JobMagics(Magics):
 
     def _submit(self, line: str, cell: str) -> None:
         from replkernel.cli.jobs import wanted_by
-        from replkernel.jobs.submitting import new_name, submit
-        from replkernel.jobs.words import checkpoint_of
+        from replkernel.jobs.submitting import new_name
+        from replkernel.jobs.words import make_jobs_dir
 
         said, separator, behind = f" {line} ".partition(" -- ")
         wanted = wanted_by(_options(said))
-        program = shlex.split(behind) if separator else [sys.executable]
+        program = _words(behind) if separator else [sys.executable]
         if not program:
             raise UsageError(f"%%job: name the program behind --. {BAD}")
         if not separator:
             self._check(cell)
-        directory = os.getcwd()
+        directory = _working_directory()
         try:
             name = new_name(wanted, "cell")
-            file = checkpoint_of(directory, name).with_name("cell.py")
-            command = _command(program, str(file), directory)
-            with _saved(file, f"# %%job {line.strip()}\n{cell}"), ThreadPoolExecutor(1) as apart:
-                # Here an event loop runs already.
-                apart.submit(submit, name, command, directory, wanted, os.environ).result()
+            runs = _runs(program, directory)
+            file = make_jobs_dir(directory) / name / "cell.py"
+            with _saved(file, f"# %%job {line.strip()}\n{cell}"):
+                _hand_in(name, (*runs, str(file)), directory, wanted)
         except (ReplkernelError, OSError) as error:
             raise UsageError(f"%%job: {error}") from None
         print(
@@ -107,10 +109,7 @@ class JobMagics(Magics):
 
     def _look(self, line: str) -> None:
         """Have `replkernel job` do the rest, and show what it says as it comes."""
-        try:
-            words = shlex.split(line)
-        except ValueError as error:
-            raise UsageError(f"%job cannot be read ({error}). {BAD}") from None
+        words = _words(line, "%job")
         if words[0] not in VERBS:
             raise UsageError(f"%job {words[0]}: unknown. {BAD}")
         command = module_command("replkernel.cli", "job", *words)
@@ -133,38 +132,77 @@ def _options(said: str) -> argparse.Namespace:
 
     parser = Parser("%%job", add_help=False, allow_abbrev=False)
     add_options(parser)
+    return parser.parse_args(_words(said, comments=True))
+
+
+def _words(said: str, magic: str = "%%job", *, comments: bool = False) -> list[str]:
     try:
-        return parser.parse_args(shlex.split(said, comments=True))
+        return shlex.split(said, comments=comments)
     except ValueError as error:
-        raise UsageError(f"%%job cannot be read ({error}). {BAD}") from None
+        raise UsageError(f"{magic} cannot be read ({error}). {BAD}") from None
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise UsageError(
+            "%%job: this notebook's working directory is gone. `%cd` into one that is there, then run the "
+            "cell again."
+        ) from None
 
 
 @contextlib.contextmanager
 def _saved(file: Path, text: str) -> Iterator[None]:
-    """Keep the cell beside the job's checkpoint, with the notebook's line numbers; not if it is refused."""
+    """Keep the cell beside the job's checkpoint, with the notebook's line numbers; not if it is refused.
+
+    It stays where nobody knows whether the job was taken in: its program would be gone.
+    """
     from replkernel.hosts.own_file import replace_own
+    from replkernel.jobs.submitting import MaybeSubmitted
 
     data = text.encode()
     if len(data) > CELL_BYTES_MAX:
         raise ReplkernelError("The cell is longer than 1 MiB: put what it needs into a file.")
-    file.parent.parent.mkdir(mode=0o700, exist_ok=True)
     file.parent.mkdir(mode=0o700)
     try:
         replace_own(file, data, lasting=True)
-        yield
     except BaseException:
-        file.unlink(missing_ok=True)
-        file.parent.rmdir()
+        _forget(file)
+        raise
+    try:
+        yield
+    except (ReplkernelError, OSError) as error:
+        if not isinstance(error, MaybeSubmitted):
+            _forget(file)
         raise
 
 
-def _command(program: list[str], file: str, directory: str) -> tuple[str, ...]:
-    """Return what runs the file, with the modules that this notebook's cells find."""
+def _forget(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.unlink(missing_ok=True)
+        file.parent.rmdir()
+
+
+def _hand_in(name: str, command: tuple[str, ...], directory: str, wanted: Wanted) -> None:
+    """Submit the job from a thread of its own, for here an event loop runs already."""
+    from replkernel.jobs.submitting import submit
+
+    try:
+        with ThreadPoolExecutor(1) as apart:
+            apart.submit(submit, name, command, directory, wanted, os.environ).result()
+    except KeyboardInterrupt:
+        print(f"Job {name} may have been submitted: `%job list` tells.")
+        raise
+
+
+def _runs(program: list[str], directory: str) -> tuple[str, ...]:
+    """Return what runs a file, with the modules that this notebook's cells find."""
     found, env = shutil.which(program[0]), shutil.which("env")
     if found is None or env is None:
         raise ReplkernelError(f"There is no program {program[0]!r} here: name one that can be run.")
     paths = [directory, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return (env, f"PYTHONPATH={os.pathsep.join(paths)}", os.path.abspath(found), *program[1:], file)
+    return (env, f"PYTHONPATH={os.pathsep.join(paths)}", os.path.abspath(found), *program[1:])
 
 
 def names_from_outside(source: str, known: Collection[str]) -> set[str]:

@@ -42,12 +42,12 @@ TROUBLE = Bounds(5.0, 5.0, 64 * 1024 * 1024)
 class NoAnswer(ReplkernelError):
     """The scheduler has not answered the question; `why` says what it did, `code` is its HTTP status if any.
 
-    `said` is its own sentence about that, empty if it has none.
+    `said` is its own sentence about that, empty if it has none. `sent`: it may have heard the question.
     """
 
-    def __init__(self, why: str, code: int = 0, said: str = "") -> None:
+    def __init__(self, why: str, code: int = 0, said: str = "", *, sent: bool = True) -> None:
         super().__init__(said or f"{why[:1].upper()}{why[1:]}.")
-        self.why, self.code, self.said = why, code, said
+        self.why, self.code, self.said, self.sent = why, code, said, sent
 
 
 def check_address(url: str) -> str:
@@ -98,7 +98,8 @@ def pieces(
     except (OSError, HTTPException, ValueError) as error:
         line.check()
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise NoAnswer(f"it does not answer ({' '.join(reason.split())})") from error
+        why = f"it does not answer ({' '.join(reason.split())})"
+        raise NoAnswer(why, sent=line.connected) from error
     finally:
         line.close()
 
@@ -111,7 +112,7 @@ class _Line:
 
         kind: Any = HTTPSConnection if tls else HTTPConnection
         self._connection: HTTPConnection = kind(host, port, timeout=bounds.silent_s)
-        self._bounds, self._late = bounds, False
+        self._bounds, self._late, self.connected = bounds, False, False
         self._timer: threading.Timer | None = None
 
     def ask(self, method: str, path: str, token: str, body: bytes | None) -> HTTPResponse:
@@ -120,6 +121,7 @@ class _Line:
 
         began, connection = time.monotonic(), self._connection
         connection.connect()
+        self.connected = True
         left_s = max(0.0, self._bounds.within_s - (time.monotonic() - began))
         self._timer = threading.Timer(left_s, self._cut, (connection.sock,))
         self._timer.daemon = True

@@ -6,6 +6,7 @@ The peer here is a server that is no scheduler and does what one must not be har
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -201,6 +202,19 @@ def test_a_setting_that_nobody_set_is_not_blamed(monkeypatch: pytest.MonkeyPatch
         "This user's own scheduler, http://127.0.0.1:9: it does not answer (Connection refused); "
         "start one with `replkernel scheduler`."
     )
+
+
+def test_a_question_that_may_have_been_heard_is_told_from_one_that_was_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        hears = threading.Thread(target=lambda: server.accept()[0].close())
+        hears.start()
+        with pytest.raises(NoAnswer) as heard:
+            ask(f"http://127.0.0.1:{port}", "t", "/api/v1/jobs", Bounds(20.0, 20.0, 1000), "POST", b"{}")
+        hears.join()
+    with pytest.raises(NoAnswer) as unheard:
+        ask(f"http://127.0.0.1:{port}", "t", "/api/v1/jobs", Bounds(20.0, 20.0, 1000), "POST", b"{}")
+    assert (heard.value.sent, unheard.value.sent) == (True, False)
 
 
 def test_an_answer_has_a_limit(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from replkernel.agent.io.death import start_time
 from replkernel.jobs import processes
 from replkernel.jobs.processes import First, first_of, members
-from replkernel.jobs.words import Order, Record
+from replkernel.jobs.words import Order, Record, checkpoint_of
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
 LEAVES = f"""
@@ -57,6 +57,21 @@ def test_what_a_process_of_the_job_starts_is_the_job_s_in_whatever_session(start
     program, place = starting(sys.executable, "-c", LEAVES)
     first, second = members(place)
     assert first == program.pid and os.getsid(second) == second
+
+
+def test_in_a_directory_of_the_team_a_job_s_checkpoint_is_its_user_s_alone(
+    starting: Starting, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "replkernel-jobs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    program, _ = starting(sys.executable, "-c", SLEEPS)
+    told = Path(f"/proc/{program.pid}/environ").read_bytes().split(b"\0")
+    own = tmp_path / f"replkernel-jobs-{os.geteuid()}" / "j"
+    assert f"REPLKERNEL_JOB_CHECKPOINT={own / 'checkpoint'}".encode() in told
+    assert own.is_dir() and own.parent.stat().st_mode & 0o777 == 0o700 and not list(theirs.iterdir())
+    theirs.rmdir()
+    assert checkpoint_of(str(tmp_path), "j") == own / "checkpoint", "it stays where it is"
 
 
 def test_a_pid_that_is_another_s_by_now_is_not_the_job_s(starting: Starting) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.jobs import submitting
 from replkernel.jobs.submitting import Wanted
 from replkernel.kernel.job_magics import VERBS, JobMagics, complete_job, names_from_outside
+from replkernel.leasing.asking import NoAnswer
 
 Submitted = tuple[str, tuple[str, ...], str, Wanted]
 NOTEBOOK = {"np": None, "model": None, "data": None, "job": None, "exit": None, "__name__": "__main__"}
@@ -76,6 +78,7 @@ def test_another_program_runs_the_file(submitted: list[Submitted]) -> None:
         ("--gpu 1", "1\n", "unrecognized arguments"),
         ("--name 'x", "1\n", "cannot be read"),
         ("-- ", "1\n", "name the program behind --"),
+        ("-- sh -c 'x", "1\n", "cannot be read"),
         ("-- no-such-program", "1\n", "There is no program 'no-such-program' here"),
     ],
 )
@@ -112,6 +115,81 @@ def test_a_job_that_is_refused_leaves_no_file(
     with pytest.raises(UsageError, match="100 jobs are there already"):
         magics().job("", "print(1)")
     assert not list((tmp_path / "replkernel-jobs").iterdir())
+
+
+def test_a_directory_that_is_gone_is_named(
+    submitted: list[Submitted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UsageError, match="this notebook's working directory is gone"):
+        magics().job("", "print(1)")
+    assert not submitted
+
+
+def test_an_interrupt_leaves_the_file_of_a_job_that_was_taken_in(
+    submitted: list[Submitted],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def take_in(name: str, *told: object) -> None:
+        submitted.append((name, (), "", Wanted()))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(submitting, "submit", take_in)
+    with pytest.raises(KeyboardInterrupt):
+        magics().job("", "print(1)")
+    ((name, *_),) = submitted
+    assert f"Job {name} may have been submitted: `%job list` tells." in capsys.readouterr().out
+    assert (tmp_path / "replkernel-jobs" / name / "cell.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (NoAnswer("it does not answer within 30 s"), True),
+        (NoAnswer("its answer breaks off"), True),
+        (NoAnswer("it answers 504", 504), True),
+        (NoAnswer("it answers 409", 409, "100 jobs are there already."), False),
+        (NoAnswer("it does not answer (Connection refused)", sent=False), False),
+    ],
+)
+def test_a_job_whose_answer_got_lost_keeps_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: NoAnswer, kept: bool
+) -> None:
+    def fail(*told: object) -> bytes:
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(submitting, "ask", fail)
+    with pytest.raises(UsageError) as told:
+        magics().job("--name lost", "print(1)")
+    left = [place.name for place in (tmp_path / "replkernel-jobs").iterdir()]
+    assert len(left) == kept
+    assert ("may have been submitted: `replkernel job list` tells" in str(told.value)) == kept
+    for name in left:
+        assert name in str(told.value) and (tmp_path / "replkernel-jobs" / name / "cell.py").exists()
+
+
+def test_a_directory_of_the_team_keeps_each_members_cells_apart(
+    submitted: list[Submitted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "replkernel-jobs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    magics().job("", "print(1)")
+    ((name, command, *_),) = submitted
+    own = tmp_path / f"replkernel-jobs-{os.geteuid()}"
+    assert command[-1] == str(own / name / "cell.py") and not list(theirs.iterdir())
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o777)
+    with pytest.raises(UsageError, match="remove it, or run the job in a directory of your own"):
+        magics().job("", "print(2)")
+    assert len(submitted) == 1
 
 
 @pytest.mark.parametrize(("line", "cell"), [("", None), ("--help", None), ("--help", "print(1)")])
