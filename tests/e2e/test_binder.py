@@ -62,6 +62,7 @@ def built(place: Path, directory: Path) -> Iterator[dict[str, str]]:
     venv.create(directory, with_pip=True)
     dropped = ("PYTHONPATH", "JUPYTER_PATH", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if name not in dropped}
+    env["JUPYTER_CONFIG_DIR"] = str(directory / "config")  # The image has nobody's own settings.
     env["PATH"] = os.pathsep.join((str(directory / "bin"), env["PATH"]))
     python = str(directory / "bin" / "python")
     try:
