@@ -51,7 +51,7 @@ test('a process that died is told once: what, that the state is safe, and why', 
   assert.deepEqual(tell(3), [
     [
       'executorLost',
-      'a.ipynb: the process that ran its cells died: killed by signal 9. Its variables are safe: run the next cell.'
+      'a.ipynb: the process that ran its cells died: killed by signal 9. The notebook’s variables are safe: run the next cell.'
     ]
   ]);
   assert.equal(news.deadline(), null);

@@ -145,11 +145,11 @@ class Travel:
         """Say where the notebook is now, what changed on the way, and what of the `held` stayed."""
         names = sorted({name for record in way.components for name in record.names})
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
-        told = f"; put back: {', '.join(names[:NAMES_MAX])}{more}" if names else ""
+        told = f"; restored: {', '.join(names[:NAMES_MAX])}{more}" if names else ""
         stays = sorted({pin.name: pin.type_name for pin in held}.items())
         kept = ", ".join(f"`{name}` ({kind})" for name, kind in stays[:NAMES_MAX])
-        unlike = f" Not undone, for they cannot be copied: {kept}." if kept else ""
-        now = f"The notebook is as after cell [{point.number}]{told}. Files and what others have seen stay."
+        unlike = f" Not undone, because they cannot be copied: {kept}." if kept else ""
+        now = f"The notebook is back at cell [{point.number}]{told}. Files and what others have seen stay."
         return now + unlike
 
 

@@ -23,13 +23,13 @@ def test_undo_and_redo_take_values_aliases_and_process_state_along(live: Live) -
     live.run("import os, random; a = [1]; b = a; random.seed(5); home = os.getcwd(); ran = 0")
     live.run("drawn = random.random()")
     live.run("a.append(2); c = 3; os.chdir('/'); os.environ['GONE'] = 'yes'; ran += 1")
-    assert "as after cell" in live.value("%replkernel undo")
+    assert "is back at cell" in live.value("%replkernel undo")
     assert live.value(
         "print(a, b is a, 'c' in globals(), os.getcwd() == home, 'GONE' in os.environ, ran)"
     ) == ("[1] True False True False 0")
     assert live.value("a.append(9); print(b)") == "[1, 9]"
     live.value("%replkernel undo")
-    assert "as after cell" in live.value("%replkernel undo")
+    assert "is back at cell" in live.value("%replkernel undo")
     assert live.value("print('drawn' in globals(), a)") == "False [1]"
     drawn = live.value("import random; print(random.random() == random.Random(5).random())")
     assert drawn == "True"

@@ -21,7 +21,7 @@ from tests.ui.driven import PANEL, ROOT, Browser, Lab, lab_in_browser, panel, wr
 INTO = ROOT / "docs" / "pictures"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 REPLICATED = "Python 3 (replicated)"
-TOAST = ".Toastify__toast"
+TOAST, SAFE = ".Toastify__toast", "The notebook’s variables are safe"
 WIDTH, HEIGHT = 1100, 900
 """Large enough for notifications to cover nothing, and for the whole panel."""
 
@@ -136,7 +136,7 @@ def play(lab: Lab, browser: Browser, camera: Camera) -> None:
     run(browser, BUTTON)
     camera.frame(1.5)
     browser.do("press", "a", query=".jp-Notebook button", text="Kill the executor")
-    browser.wait("a", lambda: "Its variables are safe" in " ".join(browser.do("text", "a", query=TOAST)))
+    browser.wait("a", lambda: SAFE in " ".join(browser.do("text", "a", query=TOAST)))
     camera.frame(3)
     run(browser, NEXT)
     camera.frame(4)

@@ -21,6 +21,7 @@ REPLICATED = "Python 3 (replicated)"
 STATE, BUTTON, AFTER, STATUS, EMPTIED, UNDO, UNDONE, ONE, BOTH, REST, BACK = range(1, 12)
 NARROW = 60
 """So many characters of output are beside each other in half a window."""
+SAFE = "The notebook’s variables are safe"
 RIVALS = BACK + 1
 """The cell of the notebook beside: the browser counts those of all that it shows."""
 
@@ -69,7 +70,7 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: "Executor killed." in browser.text("a", BUTTON))
     browser.wait(
         "a",
-        lambda: "Its variables are safe" in " ".join(browser.do("text", "a", query=".Toastify__toast")),
+        lambda: SAFE in " ".join(browser.do("text", "a", query=".Toastify__toast")),
     )
     assert run(browser, AFTER) == f"({mean}, 100000)"
     said = run(browser, STATUS)
@@ -79,7 +80,7 @@ def test_every_step_of_the_tour_works(tour: tuple[Lab, Browser]) -> None:
 
     run(browser, EMPTIED)
     browser.wait("a", lambda: browser.line("a", EMPTIED).endswith(" durable"))
-    assert "put back: mean, measurements" in run(browser, UNDO)
+    assert "restored: mean, measurements" in run(browser, UNDO)
     assert run(browser, UNDONE) == f"(100000, {mean})"
     browser.wait("a", lambda: "not in the current state" in browser.line("a", EMPTIED))
 

@@ -359,7 +359,7 @@ export function HistorySection(props: { part: IHistoryPart; trans: ITranslate })
     if (row !== undefined && !row.here && !busy) {
       act(async () =>
         (await part.actions.travel('goto', row.point))
-          ? trans('The notebook is as after cell %1. Files and what others have seen stay.', row.cell)
+          ? trans('The notebook is back at cell %1. Files and what others have seen stay.', row.cell)
           : trans('Nothing was undone.')
       );
     }

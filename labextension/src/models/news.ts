@@ -150,7 +150,7 @@ export class News {
       const cutShort = cells.some(one => one.ename === LOST && one.replica === loss.replica);
       const kept = cells.some(one => one.safety === 'lost')
         ? trans('Run the cells marked “Changes lost” again')
-        : trans('Its variables are safe: run the next cell');
+        : trans('The notebook’s variables are safe: run the next cell');
       const message = trans(
         '%1: the process that ran its cells died: %3. %2.',
         this._name(id),

@@ -378,7 +378,7 @@ class ReplicaGroup:
             return (
                 timeline,
                 None,
-                "This point is kept no more: `%replkernel history` lists those that are.",
+                "This point is no longer kept: `%replkernel history` lists those that are.",
             )
         if way is not None and delta_bytes(way) > WAY_BYTES_MAX:
             return timeline, None, "Too much differs to go there in one step: go to a point between."

@@ -69,9 +69,10 @@ class Asking:
             others = self._jobs.held_by(job.spec.owner) - job.held()
             within = [gpus for gpus in fit if others + gpus <= quota]
             if not within:
+                allowed = f"{quota} GPU{'' if quota == 1 else 's'}"
                 job.refused = (
-                    f"The quota gpu_quota of {job.spec.owner or 'this user'} is {quota} GPUs at once; "
-                    f"other jobs have {others}, {min(fit)} are wanted."
+                    f"Your other jobs hold {others} of the {allowed} that gpu_quota allows; "
+                    f"this one needs at least {min(fit)}."
                 )
             fit = within
         return sorted(fit, reverse=True)

@@ -109,9 +109,9 @@ class JobsBase(SchedulerHandler):
 
 WHY: dict[ChangeWhy, str] = {
     "idle": "GPUs were idle",
-    "more idle": "more GPUs were idle",
+    "more idle": "more GPUs became idle",
     "wanted back": "a notebook wanted its GPUs",
-    "asked": "its owner asked for that",
+    "asked": "its owner stopped or held it",
     "lease over": "its GPUs, or their host, were lost",
     "lost": "its processes, or their agent, were gone",
 }

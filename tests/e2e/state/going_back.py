@@ -14,7 +14,7 @@ from tests.e2e.state.cell_outputs import Played
 from tests.e2e.state.play import Kernel, Pair
 from tests.e2e.state.sequence import Sequence
 
-GONE = "The notebook is as after cell"
+GONE = "The notebook is back at cell"
 REFUSED = "Nothing was undone: "
 
 

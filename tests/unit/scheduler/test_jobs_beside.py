@@ -420,7 +420,10 @@ def test_a_job_that_is_refused_what_idles_asks_for_less_and_keeps_the_reason(wor
     assert len(world.processes[JobName("train")].gpus) == 2
     world.submit("more", 1)
     record = world.core.desk.jobs.by_name[JobName("more")]
-    assert (record.state, "is 2 GPUs at once; other jobs have 2" in record.refused) == ("waiting", True)
+    assert (record.state, record.refused) == (
+        "waiting",
+        "Your other jobs hold 2 of the 2 GPUs that gpu_quota allows; this one needs at least 1.",
+    )
     world.runs("train")
     world.ended("train")
     world.until(world.now + LOOK_EVERY_S)
@@ -430,7 +433,7 @@ def test_a_job_that_is_refused_what_idles_asks_for_less_and_keeps_the_reason(wor
     world.submit("none", 1)
     world.restart()
     record = world.core.desk.jobs.by_name[JobName("none")]
-    assert (record.state, "gpu_quota of ann is 0" in record.refused) == ("waiting", True)
+    assert (record.state, "0 GPUs that gpu_quota allows" in record.refused) == ("waiting", True)
     world.feed(QuotaSet(UserName("ann"), UserQuota()))
     world.until(world.now + LOOK_EVERY_S)
     assert (world.job("none").state, record.refused) == ("starting", "")
