@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from replkernel_scheduler.cards import counted, share_of
 from replkernel_scheduler.effects import (
     EndReason,
     LeaseEnded,
@@ -176,7 +177,8 @@ class LeaseLife:
 
     def _uncount(self, record: LeaseRecord) -> None:
         parts, card = self.parts, record.card
-        parts.users.get(record.lease.user).hold(record.wish, -1, parts.now)
+        milli = 0 if card is None else counted(share_of(record), record.pool)
+        parts.users.get(record.lease.user).hold(record.wish, -1, parts.now, milli)
         parts.demand.committed -= record.wish.gpus if card is None else card.computing() == 1
         parts.migrations.wake(record.lease.kernel_id)
 

@@ -121,6 +121,12 @@ def test_a_part_without_memory_named_may_take_that_fraction_of_the_cards(cluster
     assert share(granted(ask(cluster, "b", 0.25, 25.0))) == Share(250, 1, 25 * 1024)
 
 
+def test_of_a_measured_card_every_part_has_a_bound_of_its_memory() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1, "tiny", 0.05)
+    assert share(granted(ask(cluster, "a", 0.01))).vram_mib == 1
+
+
 def test_memory_on_a_card_is_never_promised_twice(cluster: Cluster) -> None:
     assert card(granted(ask(cluster, "a", 0.25, 25.0))) == "a-0"
     assert card(granted(ask(cluster, "b", 0.25, 16.0))) == "a-1", "16 GiB are not left beside 25"
@@ -246,6 +252,7 @@ def test_a_host_that_offers_its_gpus_anew_keeps_the_parts_on_them(cluster: Clust
         ({"part": 0.001}, "from 0.01 to 1"),
         ({"part": 0.5, "sharing": 0}, "come to 1 to 64"),
         ({"part": 0.5, "vram_gb": 41.0}, "No host has 0.5 of a GPU of 41 GiB"),
+        ({"part": 0.5, "vram_gb": 0.0004}, "has 1 MiB of its memory at least, not 0.0004 GiB"),
         ({"part": 0.5, "holder": "job"}, "leased to cells"),
     ],
 )
@@ -271,6 +278,20 @@ def test_half_a_gpu_hour_is_half_and_costs_half(cluster: Cluster) -> None:
     assert (row.usage.gpus, row.usage.cost) == (0.5, 1.0)
     (user,) = cluster.core.view().users
     assert (user.usage.gpu_s, user.month_gpu_s, user.held) == (1800.0, 1800.0, 0)
+
+
+def test_a_part_with_more_of_the_memory_than_of_the_card_counts_and_costs_as_that(cluster: Cluster) -> None:
+    cluster.feed(QuotaSet(UserName("ada"), UserQuota(1)))
+    cluster.feed(PricesSet(Prices((("A100", 2.0),), factor=1.0)))
+    lease = granted(ask(cluster, "a", 0.01, 30.0))
+    assert isinstance(lease.price, msgspec.Struct)
+    assert lease.price.hour == 1.5
+    (refused,) = of(LeaseRefused, ask(cluster, "b", 0.01, 20.0))
+    assert "0.75 are in use, 0 asked for, 0.5 more are wanted" in refused.why
+    (row,) = of(UsageRecorded, cluster.release(lease, after_s=3599.0))
+    assert (row.usage.gpus, row.usage.cost) == (0.75, 1.5)
+    (user,) = cluster.core.view().users
+    assert (user.month_gpu_s, user.held) == (2700.0, 0)
 
 
 def test_a_policy_that_reserves_whole_gpus_leases_no_parts() -> None:
