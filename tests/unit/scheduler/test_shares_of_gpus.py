@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from replkernel_scheduler.asking import GIVEN_BACK_S
 from replkernel_scheduler.effects import (
     Effect,
     LeaseEnded,
@@ -16,6 +17,7 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
+    StartReplica,
     UsageRecorded,
 )
 from replkernel_scheduler.events import (
@@ -25,6 +27,7 @@ from replkernel_scheduler.events import (
     LeaseAsked,
     LeaseLingered,
     LeaseReleased,
+    LeaseRenewed,
     PricesSet,
     QuotaSet,
     TimeReached,
@@ -240,6 +243,54 @@ def test_a_host_that_offers_its_gpus_anew_keeps_the_parts_on_them(cluster: Clust
     assert card(granted(ask(cluster, "b"))) == card(one)
     ended = of(LeaseEnded, cluster.feed(HostUp(HostName("a"), (change(gpus[0], memory_gb=80.0),))))
     assert {end.why for end in ended} == {"gpu gone"}
+
+
+def test_a_kernel_whose_state_cannot_leave_is_told_that_a_part_is_too_small(
+    cluster: Cluster,
+) -> None:
+    cluster.feed(HostUp(HostName("a"), cluster.core.view().hosts[0].gpus[:1]))
+    own = granted(cluster.ask("a1", kernel="k"))
+    cluster.feed(LeaseLingered(own.lease, own.fence, None, 30.0))
+    assert of(ReclaimLease, ask(cluster, "a2", 0.25, kernel="k"))
+    (refused,) = of(LeaseRefused, cluster.feed(LeaseRenewed(own.lease, own.fence, stays=True)))
+    assert "30 GiB of this kernel's state cannot leave GPU-a-0" in refused.why
+    assert not cluster.waiting()
+
+
+def test_others_are_asked_for_whole_gpus_beside_somebody_who_is_late(cluster: Cluster) -> None:
+    cluster.linger(granted(ask(cluster, "part", 0.5)))
+    whole = granted(cluster.ask("whole"))
+    assert of(ReclaimLease, cluster.feed(GpusWanted((GpusAwaited((HostName("a"),), 1),))))
+    cluster.linger(whole)
+    late = cluster.feed(TimeReached(), after_s=GIVEN_BACK_S + 0.5)
+    asked = of(ReclaimLease, [*late, *cluster.ask("w", 2)])
+    assert [back.lease.lease for back in asked] == [whole.lease]
+
+
+def test_an_engines_job_has_a_card_back_of_which_some_is_on_its_way_already(cluster: Cluster) -> None:
+    leases = [granted(ask(cluster, name)) for name in "abcd"]
+    cluster.linger(leases[0])
+    assert of(ReclaimLease, ask(cluster, "e"))
+    cluster.linger(leases[1])
+    job = GpusWanted((GpusAwaited((HostName("a"),), 1),))
+    assert [back.lease.lease for back in of(ReclaimLease, cluster.feed(job, after_s=0.1))] == [
+        leases[1].lease
+    ]
+
+
+@pytest.mark.parametrize("lingers", ["before", "after"])
+def test_a_kernel_that_looks_for_a_host_has_a_part_back_beside_one_that_computes(lingers: str) -> None:
+    cluster = Cluster()
+    cluster.host("a", 0)
+    cluster.host("d", 1, "A100", 40.0)
+    cluster.kernel("k", 1, 1, hosts="a")
+    rests, _ = granted(ask(cluster, "rests")), granted(ask(cluster, "computes"))
+    effects = cluster.linger(rests) if lingers == "before" else []
+    effects += ask(cluster, "cell", kernel="k")
+    effects += cluster.linger(rests) if lingers == "after" else []
+    assert [back.lease.lease for back in of(ReclaimLease, effects)] == [rests.lease]
+    (start,) = of(StartReplica, cluster.release(rests))
+    assert start.host == "d"
 
 
 # -- what is refused, counted and charged ------------------------------------------------------------------
