@@ -139,7 +139,9 @@ const PART_MIN = 0.01;
 export function badCount(text: string): string | undefined {
   const count = text.trim();
   const small = count.includes('.') && Number(count) < PART_MIN;
-  return GPU_COUNT.test(count) && !small ? undefined : 'A whole number from 0 to 64, or a part of one GPU: 0.5';
+  return GPU_COUNT.test(count) && !small
+    ? undefined
+    : 'A whole number from 0 to 64, or a part of one GPU: 0.5';
 }
 
 /** Return a cell's metadata with so many GPUs asked for; 0: none. Everything else in it stays. */
