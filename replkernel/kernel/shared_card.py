@@ -7,8 +7,11 @@ set here; the user's own come back. What nothing holds is told, once a process.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import socket
+import stat
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
@@ -28,7 +31,22 @@ KEEPS = (
 
 def mps_runs(env: MutableMapping[str, str] = os.environ) -> bool:
     """Tell whether an MPS daemon of this host can be reached."""
-    return (Path(env.get(DIRECTORY) or DIRECTORY_DEFAULT) / CONTROL).exists()
+    return _listens(Path(env.get(DIRECTORY) or DIRECTORY_DEFAULT) / CONTROL)
+
+
+def _listens(path: Path) -> bool:
+    """Tell whether a pipe has somebody behind it; one that its daemon has left has not."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISFIFO(mode):
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        elif stat.S_ISSOCK(mode):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asks:
+                asks.setblocking(False)
+                asks.connect(str(path))
+    except OSError as error:  # Whoever lets nobody in, or speaks otherwise, is there.
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ECONNREFUSED)
+    return True
 
 
 class SharedCard:

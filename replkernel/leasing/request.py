@@ -272,7 +272,9 @@ def _by_metadata(metadata: bytes, whose: str = "cell", *, kernels: bool = False)
     for name, meant in _SLIPS.items() if own is not None else ():
         if getattr(own, name) is not None:
             _refuse_metadata(whose, name, f"`{meant}` is the name")
-    if own is None or (own.gpus is None and not (own.vram_gb or own.gpu_model or own.cpu or own.memory_gib)):
+    if own is None:
+        return None
+    if own.gpus is None and not (own.vram_gb or own.gpu_model or own.cpu or own.memory_gib or own.share):
         return None
     model = model_name(own.gpu_model) if own.gpu_model else ""
     gpus, part = (1, 0.0) if own.gpus is None else _part(own.gpus)
@@ -315,12 +317,19 @@ def _count(word: str, gpus_max: int) -> tuple[int, float]:
     """Return how many GPUs a word says, and what part of the one."""
     whole, point, rest = word.partition(".")
     if point and (whole + rest).isascii() and (whole + rest).isdecimal() and len(word) <= 9:
-        return _part(float(word))
+        count, part = _part(float(word))
+        if count > gpus_max:
+            raise _too_many(word, gpus_max)
+        return count, part
     if not (word.isascii() and word.isdecimal()):
         _refuse(f"`{word[:40]}` is not a number of GPUs")
     if len(word) > 9 or int(word) > gpus_max:
-        raise BadGpuRequest(f"{word[:40]} GPUs are more than the {gpus_max} that can be asked for here.")
+        raise _too_many(word, gpus_max)
     return int(word), 0.0
+
+
+def _too_many(word: str, gpus_max: int) -> BadGpuRequest:
+    return BadGpuRequest(f"{word[:40]} GPUs are more than the {gpus_max} that can be asked for here.")
 
 
 def _part(number: float) -> tuple[int, float]:
@@ -334,7 +343,8 @@ def _part(number: float) -> tuple[int, float]:
         )
     if number < PART_MIN:
         raise BadGpuRequest(f"Parts of a GPU begin at {PART_MIN:g}, and {number:g} is asked for.")
-    return 1, round(number, 3)
+    part = round(number, 3)
+    return 1, part if part < 1 else 0.0
 
 
 def _shared(asked: GpuRequest) -> GpuRequest:

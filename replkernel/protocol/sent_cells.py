@@ -60,7 +60,8 @@ class NewCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def metadata(self, cell: str) -> dict[str, Any]:
         """Return the metadata of the execution."""
-        asked = {"gpus": self.gpus, "vram_gb": self.vram_gb, "gpu_model": self.gpu_model}
+        gpus = self.gpus if self.gpus is None or self.gpus % 1 else int(self.gpus)  # As notebooks write it.
+        asked = {"gpus": gpus, "vram_gb": self.vram_gb, "gpu_model": self.gpu_model}
         given = {name: value for name, value in asked.items() if value is not None}
         return {"cellId": cell} | ({"replkernel": given} if given else {})
 

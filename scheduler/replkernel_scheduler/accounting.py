@@ -11,9 +11,9 @@ from collections import OrderedDict
 
 from msgspec import UNSET
 
+from replkernel_scheduler.cards import MILLI, counted, share_of
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.types import CellUsage, KernelId, Usage, UserName
-from replkernel_scheduler.users import amount
 
 HOLD_WEIGHT = 0.1
 USUAL_FROM_LEASES = 5
@@ -121,7 +121,7 @@ class Accounts:
             lease.kernel_id,
             lease.user,
             lease.host,
-            len(lease.gpus) if record.card is None else amount(record.wish),
+            len(lease.gpus) if record.card is None else counted(share_of(record), record.pool) / MILLI,
             record.asked_at,
             record.granted_at - record.asked_at,
             leased_s,

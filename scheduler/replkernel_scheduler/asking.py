@@ -120,17 +120,25 @@ class Asking:
     def _holders_of_shares(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return the same where shares of GPUs are wanted, or leased."""
         own = {id(record) for waiting in takers for record in self._own(pool, waiting)}
-        gone, lingering = own.copy(), list[LeaseRecord]()
+        gone, lingering, late = own.copy(), list[LeaseRecord](), set[int]()
         for record in pool.host.leases.values():
             if record.pool is pool and record.phase == "reclaiming" and not self._is_late(record):
                 gone.add(id(record))
+            elif record.pool is pool and record.phase == "reclaiming":
+                late.add(id(record))
             elif record.pool is pool and record.phase == "lingering" and id(record) not in own:
                 lingering.append(record)
         room, asked = Room(pool, gone, lingering), list[LeaseRecord]()
         for waiting in takers:
-            if not room.take(waiting.wish):
-                asked += room.ask(waiting.wish)
-                room.take(waiting.wish)
+            if room.take(waiting.wish):
+                continue
+            more = room.ask(waiting.wish)
+            if not more and late:  # Others are asked though somebody who is late has to give back as well.
+                rest = [record for record in lingering if record not in asked]
+                room = Room(pool, gone | late | {id(record) for record in asked}, rest)
+                return asked if room.take(waiting.wish) else asked + room.ask(waiting.wish)
+            asked += more
+            room.take(waiting.wish)
         return asked
 
     def late(self, pool: Pool) -> int:

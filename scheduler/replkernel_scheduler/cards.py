@@ -1,9 +1,9 @@
 """Cards that leases of shares have in common, and which card a share gets.
 
 Laws: shares on a card come to no more than the least multiplicity that any lease on it allows, and the memory
-that they may take to no more than the card has. A card with a share on it is in no lease of whole GPUs; it is
-idle again when its last share is over. A share goes to the card where it leaves the least memory, then the
-least of the card; an empty card is opened only where none of the host's open ones will do.
+that they may take to no more than the card has: each may take some. A card with a share on it is in no lease
+of whole GPUs; it is idle again when its last share is over. A share goes to the card where it leaves least
+memory, then the least of the card; an empty card is opened only where none of the host's open ones will do.
 """
 
 from __future__ import annotations
@@ -68,8 +68,15 @@ def share_on(pool: Pool, wish: LeaseRequest) -> Share:
     """Return the share that a request has on a card of this pool: who names no memory has his fraction."""
     wanted = wish.share
     assert wanted is not UNSET
-    mib = round(wish.vram_gb * MIB_PER_GIB) if wish.vram_gb else memory_mib(pool) * wanted.milli // MILLI
-    return Share(wanted.milli, wanted.multiplicity, mib)
+    card = memory_mib(pool)
+    mib = round(wish.vram_gb * MIB_PER_GIB) if wish.vram_gb else card * wanted.milli // MILLI
+    return Share(wanted.milli, wanted.multiplicity, max(mib, 1) if card else mib)
+
+
+def counted(share: Share, pool: Pool) -> int:
+    """Return the thousandths of a GPU that a share counts as: the most of it that others cannot have."""
+    mib = memory_mib(pool)
+    return max(share.milli, min(MILLI, -(-share.vram_mib * MILLI // mib))) if mib else share.milli
 
 
 def left(shares: list[Share], more: Share, mib: int) -> tuple[int, int] | None:

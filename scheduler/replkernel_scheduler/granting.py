@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from replkernel_scheduler import wishes
-from replkernel_scheduler.cards import Card, best_card, share_on
+from replkernel_scheduler.cards import Card, best_card, counted, share_on
 from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
 from replkernel_scheduler.hosts import Pool
@@ -50,7 +50,7 @@ class Granting:
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        why = why or user.problem(wish, parts.now)
+        why = why or user.problem(wish, parts.now, wishes.counts_as(parts, wish))
         if wish.holder is UNSET:
             why = why or parts.ledger.problem(user, wish.gpus)
         if why is not None:
@@ -130,7 +130,7 @@ class Granting:
             user.waited -= wish.gpus
         else:
             user.milli_waited -= wish.share.milli
-        user.hold(wish, 1, parts.now)
+        user.hold(wish, 1, parts.now, 0 if share is UNSET else counted(share, pool))
         if wish.holder != "job":
             parts.users.virtual = max(parts.users.virtual, waiting.tag)
         parts.demand.committed += wish.gpus if card is None else card.computing() == 1

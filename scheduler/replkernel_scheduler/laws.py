@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.backfilling import Backfilling
-from replkernel_scheduler.cards import Card, memory_mib, share_of
+from replkernel_scheduler.cards import Card, counted, memory_mib, share_of
 from replkernel_scheduler.choosing import Choosing, claimed
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.hosts import Host
@@ -108,6 +108,7 @@ def _card(card: Card) -> None:
     _require(
         not mib or sum(share.vram_mib for share in shares) <= mib, "more memory is leased than a card has"
     )
+    _require(not mib or all(share.vram_mib > 0 for share in shares), "nothing bounds a share's memory")
     for record in records:
         _require(record.card is card, "a share is on another card")
         _require(record.lease.gpus == (card.pool.uuids[card.number],), "a share is of another GPU")
@@ -253,7 +254,9 @@ def _users(parts: Parts) -> None:
     for name, user in parts.users.by_name.items():
         held = sum(len(r.lease.gpus) for r in records if r.lease.user == name and r.card is None)
         _require(user.held == held, "a user's GPUs are miscounted")
-        shares = sum(share_of(r).milli for r in records if r.lease.user == name and r.card is not None)
+        shares = sum(
+            counted(share_of(r), r.pool) for r in records if r.lease.user == name and r.card is not None
+        )
         _require(user.milli_held == shares, "a user's shares are miscounted")
         wishes = [w.wish for w in parts.queue.by_request.values() if w.wish.user == name]
         waited = sum(wish.gpus for wish in wishes if wish.share is UNSET)

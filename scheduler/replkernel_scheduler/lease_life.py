@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from replkernel_scheduler.cards import counted, holds, share_of
 from replkernel_scheduler.effects import (
     EndReason,
     LeaseEnded,
@@ -89,6 +90,9 @@ class LeaseLife:
             choice = self.serving.choosing.own(record, waiting.wish)
             if choice is not None:
                 self.serving.give(waiting, choice)
+                return
+            if not holds(record, waiting.wish):
+                self.serving.granting.refuse(waiting, _too_small(record))
                 return
 
     def release(self, event: LeaseReleased) -> None:
@@ -176,7 +180,8 @@ class LeaseLife:
 
     def _uncount(self, record: LeaseRecord) -> None:
         parts, card = self.parts, record.card
-        parts.users.get(record.lease.user).hold(record.wish, -1, parts.now)
+        milli = 0 if card is None else counted(share_of(record), record.pool)
+        parts.users.get(record.lease.user).hold(record.wish, -1, parts.now, milli)
         parts.demand.committed -= record.wish.gpus if card is None else card.computing() == 1
         parts.migrations.wake(record.lease.kernel_id)
 
@@ -199,3 +204,11 @@ class LeaseLife:
         why = f"No lease {event.lease} with fence {event.fence} is in force; ask for a new one."
         self.parts.out.append(LeaseUnknown(event.lease, why))
         return None
+
+
+def _too_small(record: LeaseRecord) -> str:
+    """Say why a kernel that asks for a part of a GPU would wait for itself."""
+    return (
+        f"{record.held_gb:.3g} GiB of this kernel's state cannot leave {', '.join(record.lease.gpus)}, and "
+        "do not fit into this part of a GPU: ask for a larger part, or for a whole GPU."
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from replkernel_scheduler.cards import counted, share_on
 from replkernel_scheduler.types import NOBODY, KernelId, LeaseRequest, Price, Prices, UserName
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Ledger:
             return 0
         each = self._gpu_hour(pool.model) + prices.host_hour / pool.host.gpus
         rate = prices.factor * each * wish.gpus * NANO
-        return round(rate if wish.share is UNSET else rate * wish.share.milli / 1000)
+        return round(rate if wish.share is UNSET else rate * counted(share_on(pool, wish), pool) / 1000)
 
     def due_of(self, record: LeaseRecord) -> int:
         """Return the rate of a lease that is used; only cells pay."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import UNSET
+
 from replkernel_scheduler.choosing import claimed
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
@@ -58,6 +60,8 @@ class Looking:
             for pool in host.pools:
                 if pool.lingering:
                     self._ask_back(pool)
+                if pool.cards:
+                    self._ask_parts_back(pool)
         self.disappoint(host)
 
     def disappoint(self, host: Host) -> None:
@@ -131,6 +135,21 @@ class Looking:
                 left -= waiting.wish.gpus
                 self._parts.migrations.hope(migration, host)
         if len(takers) > before:
+            self._serving.reclaim_from(pool, takers)
+
+    def _ask_parts_back(self, pool: Pool) -> None:
+        """Ask back for those who look for parts what lingers on cards where others compute."""
+        room = self._targets.without_resting(pool)
+        takers = [
+            waiting
+            for migration in self._hopeless(1)
+            if (waiting := migration.waiting) is not None
+            and waiting.wish.share is not UNSET
+            and pool.suits(waiting.wish)
+            and self._goes(migration, pool.host)
+            and room.take(waiting.wish)
+        ]
+        if takers:
             self._serving.reclaim_from(pool, takers)
 
     def _hopeless(self, gpus_max: int) -> Iterator[Migration]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from itertools import islice
 
+from msgspec import UNSET
+
 from replkernel_scheduler.asking import Asking
+from replkernel_scheduler.cards import Room
 from replkernel_scheduler.choosing import Choosing, suits
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
@@ -48,20 +51,30 @@ class Targets:
 
     def soon(self, wish: LeaseRequest, kernel: Kernel) -> Pool | None:
         """Return a pool where the kernel is not, unclaimed, that has the GPUs once what lingers is back."""
-        hosts = self.parts.hosts
+        hosts, shares = self.parts.hosts, wish.share is not UNSET
         names = (
             name
             for entry in sorted(hosts.loads(), key=_most_soft)
-            if entry.load.soft >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
+            if (shares or entry.load.soft >= wish.gpus)
+            and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
             for name, _ in entry.names
         )
         for host in (hosts.named(name) for name in islice(names, LOOKS_MAX)):
             if host.claims or kernel.spec.kernel_id in host.replicas or not host.could_serve(kernel.spec):
                 continue
             for pool in host.pools:
-                if pool.suits(wish) and len(pool.idle) + pool.lingering + self.coming(pool) >= wish.gpus:
+                if not pool.suits(wish):
+                    continue
+                if shares and self.without_resting(pool).take(wish):
+                    return pool
+                if not shares and len(pool.idle) + pool.lingering + self.coming(pool) >= wish.gpus:
                     return pool
         return None
+
+    def without_resting(self, pool: Pool) -> Room:
+        """Return what a pool would have left once all is back that lingers or is on its way back."""
+        rest = [record for record in pool.host.leases.values() if record.phase in ("lingering", "reclaiming")]
+        return Room(pool, {id(record) for record in rest}, [])
 
     def coming(self, pool: Pool) -> int:
         """Return how many GPUs are on their way back, by holders who have not had the usual time for that."""

@@ -50,8 +50,8 @@ class User:
         self.last_tag = 0.0
         """The turn that the newest request was given; it counts while one waits."""
 
-    def hold(self, wish: LeaseRequest, sign: int, now: float) -> None:
-        """Hold what a request is for from now on (`sign` 1), or no more (-1)."""
+    def hold(self, wish: LeaseRequest, sign: int, now: float, milli: int) -> None:
+        """Hold what a request is for from now on (`sign` 1), or no more (-1); a share counts as `milli`."""
         self.gpu_s_month += self.held * (now - self.since)
         if self.milli_held:
             self.gpu_s_month += self.milli_held * (now - self.since) / MILLI
@@ -59,7 +59,7 @@ class User:
         if wish.share is UNSET:
             self.held += sign * wish.gpus
         else:
-            self.milli_held += sign * wish.share.milli
+            self.milli_held += sign * milli
 
     def wait(self, wish: LeaseRequest, sign: int) -> None:
         """Wait for what a request is for, or (-1) no more."""
@@ -83,13 +83,14 @@ class User:
         used_s = self.gpu_s_month + self.held * (now - self.since)
         return used_s + self.milli_held * (now - self.since) / MILLI if self.milli_held else used_s
 
-    def problem(self, wish: LeaseRequest, now: float) -> str | None:
-        """Say which quota a request would break."""
+    def problem(self, wish: LeaseRequest, now: float, milli: int = 0) -> str | None:
+        """Say which quota a request would break; a share counts as `milli`."""
         quota, gpus = self.quota, wish.gpus
-        if quota.gpu_quota is not None and self._asks_milli(wish) > quota.gpu_quota * MILLI:
+        more = gpus if wish.share is UNSET else milli / MILLI
+        if quota.gpu_quota is not None and self._asks_milli(wish, milli) > quota.gpu_quota * MILLI:
             return (
                 f"The quota gpu_quota of {self.name or 'this user'} is {quota.gpu_quota} GPUs at once; "
-                f"{self.holds:g} are in use, {self.waits:g} asked for, {amount(wish):g} more are wanted."
+                f"{self.holds:g} are in use, {self.waits:g} asked for, {more:g} more are wanted."
             )
         if quota.gpu_hours_month is not None and gpus and self.used_s(now) >= quota.gpu_hours_month * HOUR_S:
             return (
@@ -99,8 +100,8 @@ class User:
             )
         return None
 
-    def _asks_milli(self, wish: LeaseRequest) -> int:
-        more = wish.gpus * MILLI if wish.share is UNSET else wish.share.milli
+    def _asks_milli(self, wish: LeaseRequest, milli: int) -> int:
+        more = wish.gpus * MILLI if wish.share is UNSET else milli
         return (self.held + self.waited) * MILLI + self.milli_held + self.milli_waited + more
 
 

@@ -7,6 +7,7 @@ largest one that could be served is named.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from msgspec import UNSET
 
@@ -24,6 +25,7 @@ USERS_MAX = 100_000
 KERNELS_MAX = 200_000
 REPLICAS_MAX = 15
 SHARE_MILLI_MIN = 10
+VRAM_GB_MIN = 1 / 1024
 MULTIPLICITY_MAX = 64
 
 PoolShape = tuple[str, float, int, int, int]
@@ -59,9 +61,19 @@ def _share_problem(parts: Parts, wish: LeaseRequest, share: Share) -> str | None
         return f"A part of a GPU is from {SHARE_MILLI_MIN / MILLI:g} to 1 of one, not {part:g}."
     if not 1 <= share.multiplicity <= MULTIPLICITY_MAX or share.vram_mib:
         return f"The parts of a GPU come to 1 to {MULTIPLICITY_MAX} of it, not {share.multiplicity}."
+    if 0 < wish.vram_gb < VRAM_GB_MIN:
+        return f"A part of a GPU has 1 MiB of its memory at least, not {wish.vram_gb:g} GiB."
     if wish.holder is not UNSET or parts.policies.reserve or parts.policies.keeps:
         return "Parts of a GPU are leased to cells, and only where these give back what they leave."
     return None
+
+
+def counts_as(parts: Parts, wish: LeaseRequest) -> int:
+    """Return the thousandths of a GPU that a share counts as where it counts least; 0 for whole GPUs."""
+    if wish.share is UNSET:
+        return 0
+    fits = [shape[1] for shape in _shapes(parts) if wish.vram_gb and _covers(shape, wish, 0, 0)]
+    return max(wish.share.milli, ceil(wish.vram_gb * MILLI / max(fits))) if fits else wish.share.milli
 
 
 def kernel_problem(parts: Parts, spec: KernelSpec, *, placed: bool) -> str | None:

@@ -62,7 +62,7 @@ class Yielding:
         for records in _units(_resting(pool, event)):
             if gpus <= 0:
                 return
-            gpus -= gpus_freed(records)
+            gpus -= _frees(records)
             for record in records:
                 self._serving.ask_back(record)
 
@@ -85,7 +85,15 @@ def _units(resting: list[LeaseRecord]) -> list[list[LeaseRecord]]:
     units: dict[int, list[LeaseRecord]] = {}
     for record in sorted(resting, key=lambda record: record.lease.fence):
         units.setdefault(id(record if record.card is None else record.card), []).append(record)
-    return [records for records in units.values() if gpus_freed(records)]
+    return [records for records in units.values() if _frees(records)]
+
+
+def _frees(records: list[LeaseRecord]) -> int:
+    """Return how many GPUs come free with a unit; the rest of its card may be on its way back already."""
+    card = records[0].card
+    if card is None:
+        return len(records[0].lease.gpus)
+    return int(all(other.phase == "reclaiming" or other in records for other in card.records.values()))
 
 
 def _comes_free(pool: Pool, event: GpusWanted) -> int:
@@ -108,7 +116,7 @@ def _yields(pool: Pool, event: GpusWanted) -> int:
     """Return how many GPUs of a pool may be asked back."""
     if not event.spares and event.rested_since is None:
         return pool.lingering
-    return gpus_freed(_resting(pool, event))
+    return sum(_frees(records) for records in _units(_resting(pool, event)))
 
 
 def _by_size(event: GpusWanted) -> Iterator[GpusAwaited]:

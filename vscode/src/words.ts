@@ -132,9 +132,16 @@ function entry(label: string, detail: string, icon: string, below: Entry[] = [])
 
 const GPU_COUNT = /^([1-9]|[1-5][0-9]|6[0-4]|0|0?\.[0-9]{1,3})$/;
 
+/** No smaller part of a GPU is leased. */
+const PART_MIN = 0.01;
+
 /** Say why this is not a number of GPUs; nothing if it is one. */
 export function badCount(text: string): string | undefined {
-  return GPU_COUNT.test(text.trim()) ? undefined : 'A whole number from 0 to 64, or a part of one GPU: 0.5';
+  const count = text.trim();
+  const small = count.includes('.') && Number(count) < PART_MIN;
+  return GPU_COUNT.test(count) && !small
+    ? undefined
+    : 'A whole number from 0 to 64, or a part of one GPU: 0.5';
 }
 
 /** Return a cell's metadata with so many GPUs asked for; 0: none. Everything else in it stays. */
@@ -148,6 +155,9 @@ export function withGpus(
     delete own['gpus'];
   } else {
     own['gpus'] = count;
+  }
+  if (count === 0 || count > 1 || (count === 1 && !own['vram_gb'])) {
+    delete own['share']; // Only a part of one GPU can be shared, or one with a bound of its memory.
   }
   const rest = { ...inner };
   delete rest['replkernel'];

@@ -116,8 +116,13 @@ test('a request is written beside what the metadata hold, and taken away again',
     assert.equal(gpusAsked(after), 2);
     assert.deepEqual(withGpus({ metadata: { replkernel: { gpus: 2 } } }, 0), { metadata: {} });
     assert.equal(gpusAsked({}), 0);
+    const shared = { metadata: { replkernel: { gpus: 0.5, share: true } } };
     assert.deepEqual(
-        ['0', ' 64 ', '0.5', '65', '-1', '1.5', 'two', ''].map(text => badCount(text) === undefined),
-        [true, true, true, false, false, false, false, false]
+        [0.25, 2, 0].map(count => withGpus(shared, count).metadata.replkernel),
+        [{ gpus: 0.25, share: true }, { gpus: 2 }, undefined]
+    );
+    assert.deepEqual(
+        ['0', ' 64 ', '0.5', '65', '-1', '1.5', 'two', '', '0.000'].map(text => badCount(text) === undefined),
+        [true, true, true, false, false, false, false, false, false]
     );
 });

@@ -6,7 +6,7 @@ import { gpusWanted } from './cluster.js';
 import type { ITranslate } from './line';
 
 const KEY = 'replkernel';
-const OWN = new Set(['gpus', 'vram_gb', 'share']);
+const OWN = new Set(['gpus', 'vram_gb']);
 
 /** How many GPUs a cell asks for; null: as many as its notebook says; NaN: what it says is not understood. */
 export interface ICellRequest {
@@ -55,6 +55,11 @@ export function readCellRequest(model: ICellModel): ICellRequest {
   };
 }
 
+/** Whether others may compute on what is asked for: a part of one GPU, or one with a bound of its memory. */
+function canShare({ gpus, vramGb }: ICellRequest): boolean {
+  return gpus !== null && gpus > 0 && (gpus < 1 || (gpus === 1 && vramGb > 0));
+}
+
 /** Write what a cell asks for. */
 export function writeCellRequest(model: ICellModel, request: ICellRequest): void {
   const kept = Object.entries(own(model)).filter(([name]) => !OWN.has(name));
@@ -64,6 +69,9 @@ export function writeCellRequest(model: ICellModel, request: ICellRequest): void
     if (request.gpus > 0 && request.vramGb > 0) {
       metadata['vram_gb'] = request.vramGb;
     }
+  }
+  if (!canShare(request)) {
+    delete metadata['share'];
   }
   if (Object.keys(metadata).length === 0) {
     model.deleteMetadata(KEY);

@@ -245,7 +245,7 @@ class Leases:
         held = self.held_leases.take(lease, cell, now, replica)
         self._on[replica] = frozenset(lease.gpus)
         held.rested_at, held.asked = (math.inf if cell else now), asked
-        self._last = asked or self._last
+        self._last = asked or _part_of(lease) or self._last
         self._limited(cell, held, replica)  # By the router before this one; it is over with the cell.
         return self.open()
 
@@ -551,3 +551,10 @@ class Leases:
         assert may_wish, "it has what it wishes for"
         assert len(self._owed) <= OWED_MAX
         assert self.up or self._opened or self.wish is None or self.wish.fault, "a wish that nobody hears"
+
+
+def _part_of(lease: GrantedLease) -> GpuRequest | None:
+    """Return what asks for the same part of a GPU again; None for a lease of whole ones."""
+    if not lease.part:
+        return None
+    return GpuRequest(1, lease.vram_gb, part=lease.part, shared=lease.part == 1.0)

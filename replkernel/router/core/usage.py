@@ -49,7 +49,7 @@ class Usage:
         if not held.vram_gb or count <= held.vram_gb * 2**30 * SLACK or lease in self._told:
             return ""
         self._told.add(lease)
-        return too_much(gpu, count, held.vram_gb)
+        return too_much(gpu, count, held.vram_gb, part=bool(held.lease.part))
 
 
 def unleased(replica: str, gpu: str, count: int, host: str) -> str:
@@ -61,8 +61,14 @@ def unleased(replica: str, gpu: str, count: int, host: str) -> str:
     )
 
 
-def too_much(gpu: str, count: int, asked_gb: float) -> str:
+def too_much(gpu: str, count: int, asked_gb: float, *, part: bool = False) -> str:
     """Return what is said of more memory than was asked for."""
+    if part:
+        return (
+            f"replkernel: this notebook has {count / 2**30:.3g} GiB on {gpu}, and its part of it has "
+            f"{asked_gb:g} GiB: what others were promised there is in use. Ask for a larger part, or for a "
+            "whole GPU (`%%gpu 1`), or have other libraries and processes of yours take less."
+        )
     return (
         f"replkernel: this notebook has {count / 2**30:.3g} GiB on {gpu} and asked for {asked_gb:g} GiB: ask "
         "for what it needs (`%%gpu 1 --vram GIB`), so that it is given a GPU which has that."

@@ -145,7 +145,7 @@ class HostDesk:
             if host.use_at[gpu] <= since:
                 return False
             if lease.share is not UNSET and len(use.kernels) < KERNELS_OF_GPU_MAX:
-                if lease.kernel_id in use.kernels:
+                if lease.kernel_id in use.kernels or _nobodys(use):
                     return False  # What else is there is others'.
             elif use.kernels or use.memory_used_gb > CONTEXT_GB:
                 return False
@@ -224,6 +224,11 @@ class HostDesk:
 def _up(name: HostName, offer: HostOffer) -> HostUp:
     gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
     return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
+
+
+def _nobodys(use: GpuUse) -> bool:
+    """Say whether memory is in use that no kernel is named for: it may be anybody's."""
+    return not use.kernels and use.memory_used_gb > CONTEXT_GB
 
 
 def _look_at(host: WatchedHost) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from replkernel.kernel.shared_card import DIRECTORY, MEMORY, THREADS, SharedCard, mps_runs
+from replkernel.kernel.shared_card import CONTROL, DIRECTORY, MEMORY, THREADS, SharedCard, mps_runs
 
 
 @pytest.fixture
@@ -59,3 +63,27 @@ def test_a_process_in_which_cuda_has_started_keeps_its_part_which_is_told_once(
     assert "keeps to that until the kernel is restarted" in card.lend(0.25, 8.0)
     assert card.lend(0.0, 0.0) == ""
     assert (env[MEMORY], env[THREADS]) == ("0=8192M", "50")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_pipe_that_its_daemon_has_left_is_no_daemon(tmp_path: Path, kind: str) -> None:
+    env, control = {DIRECTORY: str(tmp_path)}, tmp_path / CONTROL
+    assert not mps_runs(env)
+    if kind == "pipe":
+        os.mkfifo(control)
+        with contextlib.closing(_Descriptor(os.open(control, os.O_RDONLY | os.O_NONBLOCK))):
+            assert mps_runs(env)
+    else:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+            daemon.bind(str(control))
+            daemon.listen()
+            assert mps_runs(env)
+    assert control.exists()
+    assert not mps_runs(env)
+
+
+class _Descriptor(NamedTuple):
+    number: int
+
+    def close(self) -> None:
+        os.close(self.number)

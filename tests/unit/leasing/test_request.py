@@ -82,6 +82,8 @@ def test_who_decides(frame: bytes, code: str, default: GpuRequest | None, asked:
         (".25 --vram 8 --model H100", GpuRequest(1, 8.0, "H100", part=0.25)),
         ("0.3333", GpuRequest(1, part=0.333)),
         ("1.0", GpuRequest(1)),
+        ("2.0", GpuRequest(2)),
+        ("0.9996", GpuRequest(1)),
         ("1 --vram 20 --share", GpuRequest(1, 20.0, part=1.0, shared=True)),
         ("0.5 --share", GpuRequest(1, part=0.5, shared=True)),
     ],
@@ -97,6 +99,8 @@ def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
         ("²", "is not a number of GPUs"),
         ("1 2", "`2` is not understood"),
         ("-1", "`-1` is not understood"),
+        ("20.0", "20.0 GPUs are more than the 8"),
+        ("9999999.0", "9999999.0 GPUs are more than the 8"),
         ("1 --vrm 20", "`--vrm` is not understood"),
         ("1 --vram", "not a number of GiB"),
         ("1 --vram nan", "not a number of GiB"),
@@ -172,6 +176,11 @@ def test_a_slip_of_the_pen_in_metadata_is_refused_and_not_taken_for_nothing(fram
     with pytest.raises(BadGpuRequest) as told:
         request_of(frame, "x", None)
     assert name in str(told.value) and 'write it like {"replkernel": {"gpus": 2' in str(told.value)
+
+
+def test_metadata_that_only_share_ask_for_a_bound() -> None:
+    with pytest.raises(BadGpuRequest, match="needs a bound of its memory"):
+        request_of(metadata(share=True), "x", None)
 
 
 def test_metadata_that_is_no_object_is_refused() -> None:

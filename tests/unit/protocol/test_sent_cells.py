@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -116,5 +117,7 @@ def test_what_is_shown_is_told_as_plainly_as_can_be() -> None:
 
 def test_a_cell_asks_for_gpus_only_where_it_says_so() -> None:
     assert NewCell("x").metadata("a") == {"cellId": "a"}
+    assert json.dumps(NewCell("x", gpus=2.0).metadata("a")["replkernel"]) == '{"gpus": 2}'
+    assert NewCell("x", gpus=0.5).metadata("a")["replkernel"] == {"gpus": 0.5}
     asked = NewCell("x", gpus=0, gpu_model="H100").metadata("a")
     assert asked["replkernel"] == {"gpus": 0, "gpu_model": "H100"}

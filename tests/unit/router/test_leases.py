@@ -457,3 +457,9 @@ def test_a_cell_that_only_reaches_what_lies_on_a_part_asks_for_the_same_part(lea
     leases.hear(Granted(part_of_one("l1", wish.request)), 1.0)
     assert leases.like_before(1) == half
     assert leases.like_before(2) == TWO
+
+
+def test_a_router_that_takes_over_knows_the_part_that_its_notebook_has() -> None:
+    leases = Leases("k")
+    leases.resumed(part_of_one("l1", "r1"), "", R1, 0.0)
+    assert leases.like_before(1) == GpuRequest(1, 40.0, part=0.5)

@@ -8,7 +8,7 @@ from replkernel.leasing.request import GpuRequest
 from replkernel.protocol.agent_to_router import GpusUsed
 from replkernel.records import ReplicaId
 from replkernel.router.core import events
-from replkernel.router.core.usage import LOOKS_MIN
+from replkernel.router.core.usage import LOOKS_MIN, too_much
 from tests.support.router_world import World
 from tests.unit.router.test_leased_cells import compute, governed, wish_of
 
@@ -87,3 +87,10 @@ def test_the_memory_asked_for_is_a_limit_where_the_administrator_says_so() -> No
         cell = world.execute()
         world.grant(wish_of(cell), ("g0",))
         assert world.envelope(cell).vram_gb == wanted
+
+
+def test_who_takes_more_than_his_part_is_told_what_to_do_about_that() -> None:
+    said = too_much("g0", 30 * GB, 20.0, part=True)
+    assert "this notebook has 30 GiB on g0, and its part of it has 20 GiB" in said
+    assert "Ask for a larger part, or for a whole GPU" in said
+    assert "--vram GIB" in too_much("g0", 30 * GB, 20.0)

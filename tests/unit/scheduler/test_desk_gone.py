@@ -87,6 +87,25 @@ def test_gpus_on_which_something_lies_yet_are_kept_until_they_are_seen_empty() -
     assert has(room, waits), "at once"
 
 
+def test_a_part_is_kept_while_memory_is_in_use_that_no_kernel_is_named_for() -> None:
+    room = Room()
+    agent = room.agent("a", 1)
+    router = room.router("k1")
+    room.say(router, wire.LeaseWish("r1", 1, part=0.5))
+    lease = room.heard[router][-1].lease  # type: ignore[union-attr]
+    room.say(router, wire.LeaseLingers(lease.lease, lease.fence))
+    leaves(room, router)
+    waits = room.router("k2")
+    room.say(waits, wire.LeaseWish("r2", 1))
+    for use in ({"kernels": ("k1", "k3")}, {"held_gb": 12.0}):
+        room.wait(1.0)
+        beat(room, agent, "GPU-a-0", **use)  # type: ignore[arg-type]
+        assert not has(room, waits)
+    room.wait(1.0)
+    beat(room, agent, "GPU-a-0", kernels=("k3",), held_gb=12.0)
+    assert has(room, waits), "what is left there is another's"
+
+
 def test_a_beat_from_before_the_router_left_proves_nothing() -> None:
     room = Room()
     agent = room.agent("a", 1)

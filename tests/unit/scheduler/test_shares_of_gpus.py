@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from replkernel_scheduler.asking import GIVEN_BACK_S
 from replkernel_scheduler.effects import (
     Effect,
     LeaseEnded,
@@ -16,6 +17,7 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
+    StartReplica,
     UsageRecorded,
 )
 from replkernel_scheduler.events import (
@@ -25,6 +27,7 @@ from replkernel_scheduler.events import (
     LeaseAsked,
     LeaseLingered,
     LeaseReleased,
+    LeaseRenewed,
     PricesSet,
     QuotaSet,
     TimeReached,
@@ -119,6 +122,12 @@ def test_who_finds_no_room_waits_for_the_first_part_that_comes_back(cluster: Clu
 def test_a_part_without_memory_named_may_take_that_fraction_of_the_cards(cluster: Cluster) -> None:
     assert share(granted(ask(cluster, "a", 0.25))) == Share(250, 1, 10 * 1024)
     assert share(granted(ask(cluster, "b", 0.25, 25.0))) == Share(250, 1, 25 * 1024)
+
+
+def test_of_a_measured_card_every_part_has_a_bound_of_its_memory() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1, "tiny", 0.05)
+    assert share(granted(ask(cluster, "a", 0.01))).vram_mib == 1
 
 
 def test_memory_on_a_card_is_never_promised_twice(cluster: Cluster) -> None:
@@ -236,6 +245,54 @@ def test_a_host_that_offers_its_gpus_anew_keeps_the_parts_on_them(cluster: Clust
     assert {end.why for end in ended} == {"gpu gone"}
 
 
+def test_a_kernel_whose_state_cannot_leave_is_told_that_a_part_is_too_small(
+    cluster: Cluster,
+) -> None:
+    cluster.feed(HostUp(HostName("a"), cluster.core.view().hosts[0].gpus[:1]))
+    own = granted(cluster.ask("a1", kernel="k"))
+    cluster.feed(LeaseLingered(own.lease, own.fence, None, 30.0))
+    assert of(ReclaimLease, ask(cluster, "a2", 0.25, kernel="k"))
+    (refused,) = of(LeaseRefused, cluster.feed(LeaseRenewed(own.lease, own.fence, stays=True)))
+    assert "30 GiB of this kernel's state cannot leave GPU-a-0" in refused.why
+    assert not cluster.waiting()
+
+
+def test_others_are_asked_for_whole_gpus_beside_somebody_who_is_late(cluster: Cluster) -> None:
+    cluster.linger(granted(ask(cluster, "part", 0.5)))
+    whole = granted(cluster.ask("whole"))
+    assert of(ReclaimLease, cluster.feed(GpusWanted((GpusAwaited((HostName("a"),), 1),))))
+    cluster.linger(whole)
+    late = cluster.feed(TimeReached(), after_s=GIVEN_BACK_S + 0.5)
+    asked = of(ReclaimLease, [*late, *cluster.ask("w", 2)])
+    assert [back.lease.lease for back in asked] == [whole.lease]
+
+
+def test_an_engines_job_has_a_card_back_of_which_some_is_on_its_way_already(cluster: Cluster) -> None:
+    leases = [granted(ask(cluster, name)) for name in "abcd"]
+    cluster.linger(leases[0])
+    assert of(ReclaimLease, ask(cluster, "e"))
+    cluster.linger(leases[1])
+    job = GpusWanted((GpusAwaited((HostName("a"),), 1),))
+    assert [back.lease.lease for back in of(ReclaimLease, cluster.feed(job, after_s=0.1))] == [
+        leases[1].lease
+    ]
+
+
+@pytest.mark.parametrize("lingers", ["before", "after"])
+def test_a_kernel_that_looks_for_a_host_has_a_part_back_beside_one_that_computes(lingers: str) -> None:
+    cluster = Cluster()
+    cluster.host("a", 0)
+    cluster.host("d", 1, "A100", 40.0)
+    cluster.kernel("k", 1, 1, hosts="a")
+    rests, _ = granted(ask(cluster, "rests")), granted(ask(cluster, "computes"))
+    effects = cluster.linger(rests) if lingers == "before" else []
+    effects += ask(cluster, "cell", kernel="k")
+    effects += cluster.linger(rests) if lingers == "after" else []
+    assert [back.lease.lease for back in of(ReclaimLease, effects)] == [rests.lease]
+    (start,) = of(StartReplica, cluster.release(rests))
+    assert start.host == "d"
+
+
 # -- what is refused, counted and charged ------------------------------------------------------------------
 
 
@@ -246,6 +303,7 @@ def test_a_host_that_offers_its_gpus_anew_keeps_the_parts_on_them(cluster: Clust
         ({"part": 0.001}, "from 0.01 to 1"),
         ({"part": 0.5, "sharing": 0}, "come to 1 to 64"),
         ({"part": 0.5, "vram_gb": 41.0}, "No host has 0.5 of a GPU of 41 GiB"),
+        ({"part": 0.5, "vram_gb": 0.0004}, "has 1 MiB of its memory at least, not 0.0004 GiB"),
         ({"part": 0.5, "holder": "job"}, "leased to cells"),
     ],
 )
@@ -271,6 +329,20 @@ def test_half_a_gpu_hour_is_half_and_costs_half(cluster: Cluster) -> None:
     assert (row.usage.gpus, row.usage.cost) == (0.5, 1.0)
     (user,) = cluster.core.view().users
     assert (user.usage.gpu_s, user.month_gpu_s, user.held) == (1800.0, 1800.0, 0)
+
+
+def test_a_part_with_more_of_the_memory_than_of_the_card_counts_and_costs_as_that(cluster: Cluster) -> None:
+    cluster.feed(QuotaSet(UserName("ada"), UserQuota(1)))
+    cluster.feed(PricesSet(Prices((("A100", 2.0),), factor=1.0)))
+    lease = granted(ask(cluster, "a", 0.01, 30.0))
+    assert isinstance(lease.price, msgspec.Struct)
+    assert lease.price.hour == 1.5
+    (refused,) = of(LeaseRefused, ask(cluster, "b", 0.01, 20.0))
+    assert "0.75 are in use, 0 asked for, 0.5 more are wanted" in refused.why
+    (row,) = of(UsageRecorded, cluster.release(lease, after_s=3599.0))
+    assert (row.usage.gpus, row.usage.cost) == (0.75, 1.5)
+    (user,) = cluster.core.view().users
+    assert (user.month_gpu_s, user.held) == (2700.0, 0)
 
 
 def test_a_policy_that_reserves_whole_gpus_leases_no_parts() -> None:
