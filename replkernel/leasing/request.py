@@ -84,6 +84,13 @@ def gpus_in_words(count: float, model: str = "") -> str:
     return f"{count:g} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
 
 
+def shared_as(wanted: GpuRequest, before: GpuRequest | None) -> GpuRequest:
+    """Return a request that shares its GPU if the one `before` does, and it can."""
+    if before is None or not before.shared or wanted.gpus != 1 or not (wanted.part or wanted.vram_gb):
+        return wanted
+    return msgspec.structs.replace(wanted, part=wanted.part or 1.0, shared=True)
+
+
 METADATA_NAME = b'"replkernel'
 """Without this in its metadata a cell says nothing there about GPUs."""
 _META_FORM = '{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}'

@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel.errors import UNREADABLE
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
-from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.request import GpuRequest, shared_as
 from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol.agent_to_router import GpusUsed, LeaseFreed
 from replkernel.records import HostName, ReplicaId
@@ -184,6 +184,8 @@ class Governor:
                     question.part,
                     question.shared,
                 )
+                if isinstance(message, ClientRequest):  # A form has no field for it.
+                    wanted = shared_as(wanted, leases.default)
                 preferred = wanted if question.gpus else None
                 text = gpu_answers.preferred(preferred, leases.why_down)
                 effects = [*leases.prefer(preferred), events.Remember(preferred)]

@@ -7,6 +7,7 @@ from signal import SIGINT
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from replkernel.leasing.notebook import ANSWER_TYPE, QUESTION_TYPE
 from replkernel.leasing.request import GpuRequest
@@ -26,6 +27,7 @@ from replkernel.leasing.wire import (
     WishOver,
 )
 from replkernel.protocol.agent_to_router import CheckpointWritten, Elected, KernelHibernated, LeaseFreed
+from replkernel.protocol.progress import GPU_REQUEST
 from replkernel.records import Fence, HostName, Pin, ReplicaId, Seq
 from replkernel.router.core import events
 from replkernel.router.core.leased_cells import HOST_WAIT_S
@@ -551,6 +553,19 @@ def test_a_default_holds_from_the_next_cell_on_and_is_remembered() -> None:
     world.finish("r1", cell)
     later = world.execute()
     assert world.told() == [LeaseWish(wish_of(later), 2)]
+
+
+def test_a_default_that_a_form_changes_is_shared_as_before_while_that_can_be() -> None:
+    half = GpuRequest(1, part=0.5, shared=True)
+    world = governed(gpus=half)
+    for said, wanted in (
+        ({"gpus": 1, "part": 0.25, "vram_gb": 8.0}, replace(half, part=0.25, vram_gb=8.0)),
+        ({"gpus": 1, "vram_gb": 20.0}, replace(half, part=1.0, vram_gb=20.0)),
+        ({"gpus": 2}, GpuRequest(2)),
+        ({"gpus": 1, "part": 0.5}, GpuRequest(1, part=0.5)),
+    ):
+        world.request(GPU_REQUEST, {"verb": "default", **said}, channel="control")
+        assert world.of(events.Remember) == [events.Remember(wanted)]
 
 
 def test_off_and_release_give_back_what_lingers_now_and_the_cells_own_when_it_ends() -> None:
