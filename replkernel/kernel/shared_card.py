@@ -96,7 +96,7 @@ class SharedCard:
 def unheld(vram_gb: float) -> str:
     """Return what is said where no MPS daemon runs."""
     memory = (
-        f"torch is held to {vram_gb:g} GiB of it, other libraries are not"
+        f"torch is held to {vram_gb:g} GiB of it; other libraries, and processes that cells start, are not"
         if vram_gb
         else "how much memory it has is not known, so nothing holds anybody to a part of that"
     )

@@ -42,7 +42,7 @@ def test_without_a_daemon_nothing_is_set_and_that_is_told_once(tmp_path: Path) -
     card = SharedCard(env)
     assert card.lend(0.0, 0.0) == ""
     said = card.lend(0.5, 8.0)
-    assert "torch is held to 8 GiB of it, other libraries are not" in said
+    assert "torch is held to 8 GiB of it; other libraries, and processes that cells start, are not" in said
     assert card.lend(0.5, 8.0) == ""
     assert env == {DIRECTORY: str(tmp_path)}
 
