@@ -111,13 +111,12 @@ class CudaBackend:
         if self._parking or not settled:
             return Kept("the driver takes nothing off before all that cells changed is captured")
         began = time.monotonic()
-        _cuda.empty_cache()
-        size = max(_reserved(), sum((seen.bytes_by_gpu() or {}).values()))
         try:
             known = self._known()
         except (RuntimeError, MemoryError) as error:
             return Kept(f"what is on the GPU could not be looked at: {error}")
-        _cuda.empty_cache()  # Digests took some.
+        _cuda.empty_cache()
+        size = max(_reserved(), sum((seen.bytes_by_gpu() or {}).values()))
         random = torch_state.cuda_random()
         why = self._driver.off(size, self._gpus)
         if self._driver.is_off:
