@@ -45,7 +45,7 @@ def execution(**fields: Any) -> Execution:
         (row(started=1.0), execution(state="running"), "running", ""),
         (row("ok", **OVER), None, "ok", ""),
         (row("ok", **OVER), execution(safety="lost"), "lost", "It ended well, but its process was lost"),
-        (row("lost", **OVER), None, "lost", "Its process ended without a word"),
+        (row("lost", **OVER), None, "lost", "Its process ended before it said"),
         (row("error", fault=fault("ExecutorLost"), **OVER), None, "lost", "ExecutorLost: why"),
         (row("error", fault=fault("ValueError"), **OVER), None, "error", "ValueError: why"),
         (row("error", fault=fault("", "", "aborted"), **OVER), None, "error", "A cell before it failed."),

@@ -26,7 +26,7 @@ def view(hosts: int = 1, waiting: int = 0, **phases: int) -> ClusterView:
     """Return a cluster of hosts with four GPUs each, of which so many are leased in each phase."""
     some = SimpleNamespace
     leases = [
-        some(phase=phase, lease=some(gpus=[f"{phase}-{n}" for n in range(count)]))
+        some(phase=phase, lease=some(request="k/1", gpus=[f"{phase}-{n}" for n in range(count)]))
         for phase, count in phases.items()
     ]
     held = [some(gpus=["g"] * 4, subscribed=6) for _ in range(hosts)]
