@@ -96,8 +96,10 @@ def first_page(place: Path, env: dict[str, str]) -> str:
         for _ in range(300):
             with contextlib.suppress(OSError):
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-                connection.request("GET", "/")
-                return connection.getresponse().getheader("Location", "")
+                with contextlib.closing(connection):
+                    connection.request("GET", "/", headers={"Connection": "close"})
+                    with connection.getresponse() as answer:
+                        return answer.getheader("Location", "").rstrip("?")
             time.sleep(0.2)
         return ""
     finally:
