@@ -157,7 +157,7 @@ def test_an_impossible_user_is_refused_by_name() -> None:
 async def test_a_name_that_means_something_to_a_shell_reaches_no_command(name: str, tmp_path: Path) -> None:
     agents = UserAgents(["gpu1"], ["touch", f"{tmp_path}/ran", "{user}", "{host}"])
     (why,) = await agents.start(name)
-    assert "no name of a Unix user" in why and not list(tmp_path.iterdir())
+    assert "is not the name of a Unix user" in why and not list(tmp_path.iterdir())
 
 
 async def test_an_agent_that_cannot_be_started_is_reported_and_the_others_are(tmp_path: Path) -> None:

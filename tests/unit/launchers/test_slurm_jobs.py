@@ -169,7 +169,7 @@ def test_an_agent_offers_the_gpus_of_its_job_alone() -> None:
 
 
 def test_outside_a_job_there_is_no_agent() -> None:
-    with pytest.raises(JobError, match="no Slurm job"):
+    with pytest.raises(JobError, match="not a Slurm job"):
         agent_name({"SLURMD_NODENAME": "n1"}, "")
     assert own_address("10.0.0.1", {}) == "10.0.0.1"
     assert own_address("auto", {"SLURM_SUBMIT_HOST": "127.0.0.1"}) == "127.0.0.1"
