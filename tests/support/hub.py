@@ -30,7 +30,7 @@ from tests.support.server_life import EXTENSION, Page
 ROOT = Path(__file__).parents[2]
 PROXY = "configurable-http-proxy"
 PROXY_VERSION = "5.3.0"
-START_S = 60.0
+START_S = 120.0
 STOP_S = 30.0
 
 OWN = (
@@ -56,7 +56,7 @@ c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
 c.Spawner.cmd = [{python!r}, "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root", {extension!r}]
-c.Spawner.http_timeout = 60
+c.Spawner.http_timeout = 120
 c.Spawner.env_keep = [name for name in os.environ if name not in {own!r}]
 c.JupyterHub.services = [{{"name": "test", "api_token": {token!r}}}]
 c.JupyterHub.load_roles = [{{
