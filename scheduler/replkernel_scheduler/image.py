@@ -1,8 +1,8 @@
 """The whole state of a core as plain records, from which another core goes on as if it were the first.
 
 Law: order is kept wherever a decision could depend on it; what follows from the rest (loads, lines, idle
-GPUs) is not in it. FORMAT changes with every record here: who reads one of another format has none. A new last
-field whose default means what there was before leaves it as it is: an older program ignores the field.
+GPUs) is not in it. FORMAT changes with every record here: who reads one of another format has none. A new
+last field whose default means what there was before leaves it as it is: an older program ignores the field.
 """
 
 from __future__ import annotations
