@@ -152,11 +152,6 @@ def foreign_parts(of: str) -> tuple[Part[Any], ...]:
     return tuple(made)
 
 
-def topics(records: tuple[Library, ...]) -> set[str]:
-    """Return the topics of the records' loaders."""
-    return {topic for record in records for topic in record.loaders}
-
-
 def homes(topic: str) -> tuple[str, ...]:
     """Return the modules that bring the loaders of a topic."""
     return tuple(module for record in libraries() for module in record.loaders.get(topic, ()))

@@ -14,10 +14,18 @@ from replkernel.state.library import Generator, Setting
 
 def generators() -> Iterator[tuple[tuple[str, str], random.Random]]:
     """Find the generators of the libraries that are imported, by module and name."""
-    for one in _known().values():
+    for one, held in _imported().values():
+        yield (one.module, one.name), held
+
+
+def _imported() -> dict[str, tuple[Generator, random.Random]]:
+    """Return the generators that are there by what they are told by, each with its record."""
+    found: dict[str, tuple[Generator, random.Random]] = {}
+    for told, one in _known().items():
         held = vars(sys.modules[one.module]).get(one.name) if one.module in sys.modules else None
         if type(held) is random.Random:
-            yield (one.module, one.name), held
+            found[told] = one, held
+    return found
 
 
 def _known() -> dict[str, Generator]:
@@ -29,11 +37,7 @@ def _known() -> dict[str, Generator]:
 
 
 def _states() -> dict[str, Any] | None:
-    held = dict(generators())
-    found = {
-        told: held[one.module, one.name] for told, one in _known().items() if (one.module, one.name) in held
-    }
-    return {told: generator.getstate() for told, generator in found.items()} or None
+    return {told: held.getstate() for told, (_, held) in _imported().items()} or None
 
 
 def _set_states(value: dict[str, Any]) -> None:
