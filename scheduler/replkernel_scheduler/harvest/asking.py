@@ -27,6 +27,11 @@ JOBS_REQUEST = "job."
 """All requests of jobs begin so, and nobody else's may."""
 
 
+def is_of_job(request: str) -> bool:
+    """Tell whether a request, or the kernel that it names, is a job's."""
+    return request.startswith(JOBS_REQUEST)
+
+
 class Asking:
     """Asks for all jobs, one at a time."""
 

@@ -27,7 +27,7 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
 )
-from replkernel_scheduler.harvest.asking import JOBS_REQUEST
+from replkernel_scheduler.harvest.asking import is_of_job
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import (
     Fence,
@@ -254,7 +254,7 @@ def part_of(lease: Lease) -> tuple[float, float]:
 
 def _phase(held: LeaseView) -> str:
     """Return what a lease's GPUs do: a job's linger for the core, so that cells get them, and are used."""
-    is_job = held.phase == "lingering" and held.lease.request.startswith(JOBS_REQUEST)
+    is_job = held.phase == "lingering" and is_of_job(held.lease.request)
     return "job" if is_job else held.phase
 
 

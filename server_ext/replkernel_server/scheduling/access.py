@@ -7,7 +7,7 @@ returns why not, an empty text if it may be.
 
 from __future__ import annotations
 
-from replkernel_scheduler.harvest.asking import JOBS_REQUEST
+from replkernel_scheduler.harvest.asking import JOBS_REQUEST, is_of_job
 from replkernel_scheduler.types import UserName
 
 from replkernel_server.scheduling.identity import Identity
@@ -42,7 +42,7 @@ def why_not_lease(who: Identity) -> str:
 
 def why_not_kernel(kernel: str) -> str:
     """Say why nobody may speak of a kernel: those that stand for jobs are the scheduler's own."""
-    if kernel.startswith(JOBS_REQUEST):
+    if is_of_job(kernel):
         return f"Kernels and requests that begin with {JOBS_REQUEST!r} are jobs': name yours otherwise."
     return ""
 

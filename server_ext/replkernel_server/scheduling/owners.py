@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
-from replkernel_scheduler.harvest.asking import JOBS_REQUEST
+from replkernel_scheduler.harvest.asking import is_of_job
 from replkernel_scheduler.harvest.types import HarvestEffect, JobLeased, JobLeaseEnded
 from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, RequestId, UserName
 from replkernel_scheduler.view import ClusterView
@@ -99,7 +99,7 @@ class Owners:
         owner = Owner(lease.kernel_id, lease.user)
         self.leases[lease.lease] = owner
         self.requests[lease.request] = owner
-        if not lease.request.startswith(JOBS_REQUEST):  # What nobody needs is not bounded.
+        if not is_of_job(lease.request):  # What nobody needs is not bounded.
             self._held.setdefault(lease.user, set()).add(lease.lease)
         self.of_kernel.setdefault(lease.kernel_id, {})[lease.lease] = lease
 

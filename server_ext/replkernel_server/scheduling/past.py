@@ -12,9 +12,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 from replkernel_scheduler.effects import MigrationFailed, ReplicaMoved, UsageRecorded
-from replkernel_scheduler.harvest.asking import JOBS_REQUEST
+from replkernel_scheduler.harvest.asking import is_of_job
 from replkernel_scheduler.harvest.types import HarvestEffect
-from replkernel_scheduler.view import ClusterView, gpu_phases
+from replkernel_scheduler.view import ClusterView, LeaseView, gpu_phases
 
 from replkernel.leasing.wire import GpuUse
 from replkernel_server.scheduling.metrics import ratio
@@ -117,10 +117,14 @@ class PastKeeper:
         self, view: ClusterView, wall: float, uses: Mapping[str, Mapping[str, GpuUse]] | None = None
     ) -> Sample:
         """Take note of the cluster as it is now, with how busy each host's GPUs are; return it to be kept."""
-        jobs = [entry for entry in view.leases if entry.lease.request.startswith(JOBS_REQUEST)]
-        cells = [entry for entry in view.leases if not entry.lease.request.startswith(JOBS_REQUEST)]
-        phases: Counter[str] = Counter(gpu_phases(cells).values())
-        phases["job"] = sum(len(entry.lease.gpus) for entry in jobs)
+        cells: list[LeaseView] = []
+        phases: Counter[str] = Counter()
+        for entry in view.leases:
+            if is_of_job(entry.lease.request):
+                phases["job"] += len(entry.lease.gpus)
+            else:
+                cells.append(entry)
+        phases.update(gpu_phases(cells).values())
         provisioned = sum(len(host.gpus) for host in view.hosts)
         lingering = phases.pop("lingering", 0)
         waiting = len(view.waiting)
