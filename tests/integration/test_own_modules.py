@@ -19,8 +19,10 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     directory.mkdir()
     monkeypatch.setattr(own_modules, "_libraries", (f"{directory}/",))
     monkeypatch.syspath_prepend(str(directory))
+    own_modules._is_in_library.cache_clear()
     known = set(sys.modules)
     yield directory
+    own_modules._is_in_library.cache_clear()
     for name in set(sys.modules) - known:
         del sys.modules[name]
 
@@ -44,3 +46,40 @@ def test_a_package_that_is_linked_to_its_sources_is_the_users(library: Path, tmp
     assert importlib.import_module("linked_package").value == 1
     assert own_modules.is_own("linked_package")
     assert "linked_package" in dict(own_modules.own_modules())
+
+
+@pytest.mark.parametrize("name", ["site-packages", "dist-packages"])
+def test_what_another_python_has_installed_is_not_the_users(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters offer libraries by ``PYTHONPATH``: hundreds of their classes would travel by value."""
+    there = tmp_path / "apps" / name / "offered"
+    there.mkdir(parents=True)
+    (there / "__init__.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(str(there.parent))
+    try:
+        assert importlib.import_module("offered").value == 1
+        assert not own_modules.is_own("offered")
+    finally:
+        sys.modules.pop("offered", None)
+
+
+def test_beside_what_was_installed_into_a_directory_the_users_modules_are_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``pip install --target`` records what it has put there; an editable project records nothing."""
+    for module in ("recorded", "beside_it", "edited"):
+        (tmp_path / f"{module}.py").write_text("value = 1\n")
+    (tmp_path / "recorded-1.0.dist-info").mkdir()
+    (tmp_path / "recorded-1.0.dist-info" / "METADATA").write_text("Name: recorded\nVersion: 1.0\n")
+    (tmp_path / "recorded-1.0.dist-info" / "RECORD").write_text("recorded.py,,\n")
+    (tmp_path / "edited.egg-info").mkdir()
+    (tmp_path / "edited.egg-info" / "PKG-INFO").write_text("Name: edited\nVersion: 1.0\n")
+    (tmp_path / "edited.egg-info" / "SOURCES.txt").write_text("edited.py\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        own = {name for name in ("recorded", "beside_it", "edited") if importlib.import_module(name).value}
+        assert {name for name in own if own_modules.is_own(name)} == {"beside_it", "edited"}
+    finally:
+        for name in ("recorded", "beside_it", "edited"):
+            sys.modules.pop(name, None)

@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from enum import EnumType
 from functools import lru_cache
+from importlib.metadata import distributions
 from itertools import islice
 from typing import Any
 
@@ -41,6 +42,10 @@ LAST_ERROR = ("last_type", "last_value", "last_traceback", "last_exc")
 """What ``sys`` keeps of the last error that nobody caught."""
 
 NEWEST = 8
+INSTALLED_IN = frozenset({"site-packages", "dist-packages"})
+"""Where installers put libraries, those of another Python that ``PYTHONPATH`` names as well."""
+PATHS_MAX = 256
+"""So many directories of ``sys.path`` are known by what is installed there."""
 FILES_MAX = 16_384
 """So many files of modules, and directories, are known by where they really are."""
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
@@ -103,7 +108,23 @@ def is_own(name: str) -> bool:
 
 @lru_cache(FILES_MAX)
 def _is_in_library(file: str) -> bool:
-    return _real_directory(os.path.dirname(file)).startswith(_libraries)
+    """Tell whether an installer put a file there: into a Python, or into a directory of its own."""
+    directory = _real_directory(os.path.dirname(file))
+    if directory.startswith(_libraries) or not INSTALLED_IN.isdisjoint(directory.split(os.sep)):
+        return True
+    for entry in sys.path:
+        if type(entry) is str and directory.startswith(root := _real_directory(entry)):
+            top = os.path.relpath(os.path.join(directory, os.path.basename(file)), root).split(os.sep)[0]
+            if top in _installed_in(root):
+                return True
+    return False
+
+
+@lru_cache(PATHS_MAX)
+def _installed_in(root: str) -> frozenset[str]:
+    """Return what installers recorded at the top of a directory (``pip install --target``)."""
+    recorded = (found for found in distributions(path=[root]) if found.read_text("RECORD"))
+    return frozenset(file.parts[0] for found in recorded for file in found.files or ())
 
 
 @lru_cache(FILES_MAX)

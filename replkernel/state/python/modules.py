@@ -53,9 +53,10 @@ def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
     """Return the module that the notebook made whose dictionary `scope` is; None if it is no module's."""
     if not scope.keys() >= _MODULE_MARKS:
         return None
-    known = _made.get(id(scope), _nobody)()
-    if known is not None and vars(known) is scope:
-        return known
+    name = scope["__name__"]
+    for known in (_made.get(id(scope), _nobody)(), sys.modules.get(name) if type(name) is str else None):
+        if isinstance(known, types.ModuleType) and _DICT.__get__(known) is scope:
+            return known
     for holder in gc.get_referrers(scope):
         if isinstance(holder, types.ModuleType) and vars(holder) is scope:
             _made[id(scope)] = weakref.ref(holder)
