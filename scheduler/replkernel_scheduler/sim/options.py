@@ -64,6 +64,7 @@ Training jobs whose GPUs change while they run, each on one host (column seconds
   sidecar                      a newcomer gets GPUs of one that runs; idle GPUs make jobs grow
   termination, never-reshape   jobs grow by starting anew; GPU counts drawn once
   sidecar,efficiency=0.8,gain=any,costs=termination     as guessed; grow even at a loss (as printed)
+  elastic,reshape=NAME         with a policy of your own
 
 Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it with a trace of two sessions:
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv

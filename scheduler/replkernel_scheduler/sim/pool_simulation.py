@@ -112,6 +112,8 @@ class PoolSimulation(Driver):
             record.duration_s,
             costs.job_load.draw(dice),
             costs.job_pause.draw(dice),
+            record.user,
+            record.requested_s,
         )
         if record.job in self._runs:
             raise SimulationError(f"job {record.job} is there twice: give each job an id of its own.")
