@@ -72,7 +72,7 @@ class PoolSimulation(Driver):
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
         self.policy = way.policy()
-        gpus = plan.hosts * plan.gpus_per_host
+        gpus = plan.gpus
         self.core = PoolCore(gpus, self.policy, Random(f"core {plan.seed}"))
         self.figures = Figures(rows)
         self.figures.hosts.add(plan.hosts, 0.0)
