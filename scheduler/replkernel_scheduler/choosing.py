@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from replkernel_scheduler.cards import best_card, goes_on, opens
+from replkernel_scheduler.cards import MILLI, best_card, counted, goes_on, opens
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.load_index import Load
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.policies.protocol import Rank
+from replkernel_scheduler.policies.protocol import Rank, SeesRequests, Spot
 from replkernel_scheduler.types import LeaseRequest
 
 
@@ -35,6 +35,8 @@ class Choosing:
     def __init__(self, parts: Parts) -> None:
         """Look among the hosts of `parts`."""
         self._parts = parts
+        placement = parts.policies.placement
+        self._sees = placement if isinstance(placement, SeesRequests) else None
 
     def hosts_for(self, wish: LeaseRequest, kernel: Kernel | None) -> list[Host] | None:
         """Return the hosts that may serve a request now; None is any."""
@@ -119,17 +121,29 @@ class Choosing:
 
         Hosts that nobody claims come first; of the others at most `claims_max` are looked at.
         """
-        if wish.share is not UNSET:
-            yield from self._open_pools(wish, key)
         find, passes = self._parts.hosts.find_idle, _kind(wish)
-        for pool in find(wish.gpus, False, passes):
-            if pool.host.has_room(wish):
-                yield pool
+        if self._sees is not None and wish.gpus:
+            yield from self._ranked(wish, key, self._sees)
+        else:
+            if wish.share is not UNSET:
+                yield from self._open_pools(wish, key)
+            for pool in find(wish.gpus, False, passes):
+                if pool.host.has_room(wish):
+                    yield pool
         if not self._parts.queue.by_request:
             return  # Nobody waits, so nobody claims a host.
         for pool in islice(find(wish.gpus, True, passes), claims_max):
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool
+
+    def _ranked(self, wish: LeaseRequest, key: Rank, sees: SeesRequests) -> list[Pool]:
+        """Return pools with room that nobody claims, as a placement ranks them that sees the request."""
+        idle = self._parts.hosts.find_idle(wish.gpus, False, _kind(wish))
+        found = [pool for pool in idle if pool.host.has_room(wish)]
+        if wish.share is not UNSET:
+            found = list(dict.fromkeys([*self._open_pools(wish, key), *found]))
+        found.sort(key=lambda pool: sees.rank_for(_spot(pool), wish))
+        return found
 
     def _open_pools(self, wish: LeaseRequest, key: Rank) -> Iterator[Pool]:
         """Return pools with open cards that have room for a share, the best fit first."""
@@ -156,6 +170,25 @@ class Choosing:
         if wish.share is not UNSET:
             pools = [pool for pool in pools if not opens(pool, wish)] or pools
         return min(pools, key=lambda pool: rank(pool.host, is_last=pool.host.name == last))
+
+
+def _spot(pool: Pool) -> Spot:
+    """Return a pool as a placement sees it that looks at requests."""
+    host, each = pool.host, pool
+    used = [
+        sum([counted(share, each) for share in card.shares()]) for card in each.cards.values() if card.records
+    ]
+    shared = tuple(sorted([max(0, MILLI - milli) for milli in used]))
+    return Spot(
+        host.name,
+        each.model,
+        each.memory_gb,
+        len(each.uuids),
+        len(each.idle),
+        host.subscribed,
+        host.gpus,
+        shared,
+    )
 
 
 def claimed(host: Host, key: Rank) -> bool:

@@ -34,6 +34,21 @@ HELIOS_REWRITTEN = """\
 job_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status
 5,uH,vcv,finetune,5835000000,128,,16,24.0,24.0,CANCELED
 """
+PHILLY_POLLUX = """\
+timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-09 00:00:15,66.0,4,264.0,11cb48
+2017-10-09 00:00:16,0.0,1,0.0,11cb48
+2017-10-09 00:00:05,30.0,1,30.0,6214e9
+"""
+ALIBABA_PODS = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+p17,88000,327680,8,1000,,Burstable,Succeeded,9437,10438,9438
+p22,4000,16384,1,220,nan,BE,Running,9679,9979,9679
+p35,16000,0,1,1000,V100M16|V100M32,LS,Running,9967,10033,9973
+p40,1000,0,0,0,,LS,Running,9967,9999,9973
+p41,1000,0,1,1000,,LS,Pending,9967,9999,
+p42,1000,0,1,1000,,LS,Failed,9967,9973,9973
+"""
 PHILLY_TABLE = """\
 #job id,arrival time (sec),topology,shape,size,duration (sec)
 0,0.0,CLOS,1,1,3613033.0
@@ -85,6 +100,14 @@ EXPECTED: dict[str, tuple[str, str, int, list[Record]]] = {
     "philly log": (PHILLY_LOG, "philly-log", 1, [
         Job("application_1", day(4260, 17_446), 90, 3, nodes=2, user="a83", queue="ee9", state="pass"),
     ]),
+    "philly by pollux": (PHILLY_POLLUX, "philly-pollux", 1, [
+        Job("2", day(15, 17_448), 66, 4, queue="11cb48"), Job("4", day(5, 17_448), 30, 1, queue="6214e9"),
+    ]),
+    "alibaba pods": (ALIBABA_PODS, "alibaba-pods", 3, [
+        Job("p17", 9437, 1000, 8, queue="Burstable", state="succeeded", cpus=88, host_memory_gb=320),
+        Job("p22", 9679, 300, 1, queue="BE", state="running", milli=220, cpus=4, host_memory_gb=16),
+        Job("p35", 9967, 60, 1, queue="LS", state="running", gpu_models=("V100M16", "V100M32"), cpus=16),
+    ]),
     "adobe": (ADOBE, "adobe-june", 0, [
         Session("0", 6000 - AHEAD_S, 6780, 4), Cell("0", 6000, 120, 1), Cell("0", 6600, 180, 4),
         Session("1", 3000 - AHEAD_S, 3060, 8), Cell("1", 3000, 60, 8),
@@ -118,6 +141,15 @@ def test_every_form_is_found_and_read_however_it_is_packed(tmp_path: Path, name:
     assert (file.empty, file.bad) == (empty, 0)
 
 
+@pytest.mark.parametrize("packing", [".gz", ".xz", ".zst"])
+def test_a_packed_file_is_told_by_what_it_begins_with_whatever_it_is_called(
+    tmp_path: Path, packing: str
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(PACKERS[packing](OWN_JOBS.encode()))
+    assert len(list(forms.read(TraceFile(path)))) == 1
+
+
 BAD = {
     "swf": (SWF + "4 ten 0 50 2 -1 -1 2 300 -1 0 8 8 -1 0 -1 -1 -1\n", 5, "column 2) is 'ten'"),
     "swf, too short": (SWF + "4 10 0\n", 5, "there are 3 columns"),
@@ -134,6 +166,8 @@ BAD = {
     ),
     "philly": (PHILLY_TABLE + "1,0.0,CLOS,1,1.5,2\n", 3, "size is 1.5, which is no whole number"),
     "philly log": ('[{"status": "Pass"}]', 1, "it has no attempts, jobid, submitted_time"),
+    "pollux": (PHILLY_POLLUX + "now,1.0,1,1.0,x\n", 5, "timestamp is 'now', which is no date like"),
+    "alibaba": (ALIBABA_PODS + "p9,1,1,1,1000,,LS,Failed,1,x,1\n", 8, "deletion_time is 'x'"),
     "adobe": (ADOBE + "4,1,200\n", 6, "there are 3 columns, where the header has 7"),
     "our own": (OWN_CELLS + "a,-5,1,1,,,\n", 5, "start_s is -5, which is not from 0"),
     "our own sessions": (OWN_CELLS + "c,5,1,1,soon,,\n", 5, "session_start_s is 'soon'"),

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import heapify, heappop, merge
 
+from replkernel_scheduler.jobs.lengths import Lengths
 from replkernel_scheduler.jobs.meter import Meter
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.table import NodeTable
@@ -38,10 +39,14 @@ class Line:
         """Start empty, as the part with this number."""
         self.number, self.part, self.node, self._meter = number, part, node, meter
         self.shared = part.multiplicity > 1
+        self.alone = not self.shared and not node.memory_gb
+        """Nobody shares a core, and memory is no limit: free cores are all there is to know."""
         self.table = NodeTable(part, node)
         self.waiting: dict[str, tuple[JobWanted, Shape]] = {}
         self._by_shape: dict[Shape, dict[str, tuple[int, JobWanted]]] = {}
         """Who waits, by shape: with the number of its arrival."""
+        self.lengths: dict[Shape, Lengths] = {}
+        """The same where jobs are alone."""
         self.running: dict[str, Running] = {}
         self._by_end: list[tuple[float, int, Running]] = []
         """Where nobody shares a core: the jobs by their ends, which stand from their starts on."""
@@ -54,6 +59,11 @@ class Line:
         self._arrived += 1
         self.waiting[wanted.job] = (wanted, shape)
         self._by_shape.setdefault(shape, {})[wanted.job] = (self._arrived, wanted)
+        if self.alone:
+            lengths = self.lengths.get(shape)
+            if lengths is None:
+                lengths = self.lengths[shape] = Lengths()
+            lengths.add(self._arrived, wanted)
 
     def that_may_fit(self) -> Iterator[tuple[JobWanted, Shape]]:
         """Yield in their order those that wait whose shape finds nodes now, memory apart."""
@@ -73,9 +83,12 @@ class Line:
         self._number += 1
         shape = self.waiting.pop(wanted.job)[1]
         alike = self._by_shape[shape]
-        del alike[wanted.job]
+        arrived = alike.pop(wanted.job)[0]
+        if self.alone:
+            self.lengths[shape].remove(arrived)
         if not alike:
             del self._by_shape[shape]
+            self.lengths.pop(shape, None)
         run = Running(wanted, self._number, places, now)
         self.running[wanted.job] = run
         self.table.take(places, wanted.memory_gb)

@@ -8,6 +8,9 @@ would slow it, and it slows nobody down who is thought to end before.
 
 from __future__ import annotations
 
+from math import ulp
+
+from replkernel_scheduler.jobs.lengths import ANY_S
 from replkernel_scheduler.jobs.line import Line, Running
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.types import JobWanted, Place
@@ -102,8 +105,7 @@ class Reservation:
         """Look ahead until `wanted` has room; `at` is when, `nodes` are where."""
         self._line = line
         self.changes = line.changes
-        alone = not line.shared and not line.node.memory_gb
-        self._ahead = ahead = (AheadAlone if alone else Ahead)(line, wanted, shape)
+        self._ahead = ahead = (AheadAlone if line.alone else Ahead)(line, wanted, shape)
         for run in line.by_end(now):
             ahead.take_off(run)
             if ahead.fit >= shape.nodes:
@@ -122,6 +124,15 @@ class Reservation:
             return places
         places = table.find(shape, wanted.memory_gb, self.nodes)
         return places if places is not None and self._may(wanted, places, now) else None
+
+    def longest_s(self, shape: Shape, now: float) -> float:
+        """Return how long a job of this shape may be that starts before the first one, where jobs are alone.
+
+        `lets` has the last word: rounding may have let one in.
+        """
+        if self.lets(JobWanted("", 0, float("inf")), shape, now) is not None:
+            return ANY_S
+        return max(0.0, self.at - now) + 4 * ulp(self.at)
 
     def _may(self, wanted: JobWanted, places: tuple[Place, ...], now: float) -> bool:
         line = self._line

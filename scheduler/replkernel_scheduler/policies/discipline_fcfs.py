@@ -17,7 +17,8 @@ class Fcfs:
         """Yield the jobs to be started and where."""
         if fresh is not None and len(line.waiting) > 1:
             return
-        for wanted, shape in list(line.waiting.values()):
+        while line.waiting:
+            wanted, shape = next(iter(line.waiting.values()))
             places = line.table.find(shape, wanted.memory_gb)
             if places is None:
                 return

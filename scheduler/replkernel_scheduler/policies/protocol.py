@@ -8,7 +8,10 @@ in).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.types import LeaseRequest
 
 Rank: TypeAlias = tuple[Any, ...]
 """What is compared: smaller is better. All ranks of one policy have the same shape."""
@@ -107,6 +110,26 @@ class Turn(NamedTuple):
     tag: float
     number: int
     gpus: int
+    user: str = ""
+    asked_at: float = 0.0
+    expected_s: float = 0.0
+    """How long it thinks to hold its GPUs (0: it does not say)."""
+
+
+class Spot(NamedTuple):
+    """Equal GPUs of a host as a placement sees them that looks at the request as well.
+
+    `shared` has what is left of each GPU that is in use in part, in thousandths, the least first.
+    """
+
+    host: str
+    model: str
+    memory_gb: float
+    gpus: int
+    idle: int
+    subscribed: int
+    host_gpus: int
+    shared: tuple[int, ...]
 
 
 class ClusterLoad(NamedTuple):
@@ -155,6 +178,15 @@ class Placement(Protocol):
 
     def rank(self, load: PoolLoad) -> Rank:
         """Return the rank of hosts with this load; among equals the name decides."""
+        ...
+
+
+@runtime_checkable
+class SeesRequests(Protocol):
+    """A placement that also ranks places for one request; each is looked at, so it costs more than `rank`."""
+
+    def rank_for(self, spot: Spot, wish: LeaseRequest) -> Rank:
+        """Return the rank of a place that has the GPUs; among equals the order of `rank` decides."""
         ...
 
 

@@ -53,7 +53,9 @@ class PoolJob:
         """Return it as policies see it."""
         wanted = self.wanted
         done_s = wanted.run_s - self.remaining_s(now)
-        return PoolLook(wanted.job, wanted.gpus, wanted.run_s, done_s, self.came)
+        return PoolLook(
+            wanted.job, wanted.gpus, wanted.run_s, done_s, self.came, wanted.user, wanted.requested_s
+        )
 
 
 Entry: TypeAlias = tuple[float, int, PoolJob]

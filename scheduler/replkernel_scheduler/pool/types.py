@@ -18,6 +18,9 @@ class PoolWanted(msgspec.Struct, frozen=True, gc=False):
     run_s: float
     load_s: float
     pause_s: float
+    user: str = ""
+    requested_s: float = 0.0
+    """What its user thinks that it runs for (0: nobody said)."""
 
 
 class PoolLoaded(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +79,9 @@ class PoolLook(NamedTuple):
     run_s: float
     done_s: float
     came: float
+    user: str = ""
+    requested_s: float = 0.0
+    """What its user thought that it runs for (0: nobody said); `run_s` is what it does."""
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):

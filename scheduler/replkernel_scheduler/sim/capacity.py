@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replkernel_scheduler.sim import forms
-from replkernel_scheduler.sim.cluster import HOSTS_MAX
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.nodes import HOSTS_MAX
 from replkernel_scheduler.sim.options import read_at_least, read_mix
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.playing import any_way_named, play

@@ -92,6 +92,8 @@ def _case(policy: str, plan: Plan, pairs: list[tuple[str, str]]) -> Case:
     setting = []
     for key, value in pairs:
         if key in PLAN_KEYS:
+            if plan.nodes and key in ("hosts", "gpus", "hosts-max"):
+                raise SimulationError(f"--sweep {key}: the hosts are those of --nodes.")
             plan = PLAN_KEYS[key](plan, value)
             setting.append((key, value))
             continue

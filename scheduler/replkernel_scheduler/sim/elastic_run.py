@@ -38,13 +38,15 @@ class ElasticRun(ElasticSimulation):
         """Play `records` from `origin` on."""
         self.figures = Figures(rows)
         self.figures.hosts.add(plan.hosts, 0.0)
-        self.figures.gpus.add(plan.hosts * plan.gpus_per_host, 0.0)
+        self.figures.gpus.add(plan.gpus, 0.0)
         self.events = self.played = 0
         self._watch = watch
         self.event: object = None
         self._tasks: dict[str, Task] = {}
         arrivals = [self._arrival(record, origin, way, plan) for record in records]
-        super().__init__(arrivals, (plan.gpus_per_host,) * plan.hosts, way.costs, way.policy, plan.seed)
+        super().__init__(
+            arrivals, tuple([host.gpus for host in plan.host_list()]), way.costs, way.policy, plan.seed
+        )
 
     def run(self) -> Figures:  # type: ignore[override]
         """Play to the end, and return the figures."""

@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel_scheduler.elastic.protocol import Reshaping
 from replkernel_scheduler.elastic.types import SIDECAR, TERMINATION, JobType, ReshapeCosts
-from replkernel_scheduler.policies.installed import make
+from replkernel_scheduler.policies.installed import make, names
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.records import Job
 
@@ -20,7 +20,9 @@ POLICIES = {
     "sidecar": ("sidecar", SIDECAR),
     "termination": ("grow", TERMINATION),
     "never-reshape": ("never", SIDECAR),
+    "elastic": ("", SIDECAR),
 }
+"""The reshaping policy of each, and what its changes cost; that of `elastic` is named in its options."""
 COSTS = {"sidecar": SIDECAR, "termination": TERMINATION}
 EFFICIENCY = 0.9
 ITERATIONS = 1000
@@ -65,7 +67,10 @@ def is_elastic_way(text: str) -> bool:
 
 
 def elastic_way_named(text: str) -> ElasticWay:
-    """Return the way `NAME[,efficiency=SHARE][,costs=NAME][,gain=SHARE|any]`; raise SimulationError."""
+    """Return the way `NAME[,efficiency=SHARE][,costs=NAME][,gain=SHARE|any]`; raise SimulationError.
+
+    `elastic,reshape=NAME` is one with another installed policy.
+    """
     base, *pairs = text.split(",")
     policy_name, costs = POLICIES[base]
     efficiency, options = EFFICIENCY, dict[str, float]()
@@ -76,13 +81,20 @@ def elastic_way_named(text: str) -> ElasticWay:
             efficiency = share
         elif name == "costs" and value in COSTS:
             costs = COSTS[value]
+        elif (base, name) == ("elastic", "reshape"):
+            policy_name = value
         elif (base, name) == ("sidecar", "gain") and (share is not None or value == "any"):
             options["gain"] = float("-inf") if share is None else share
         else:
             raise SimulationError(
                 f"--policy {text}: {pair!r} cannot be. There are efficiency=SHARE (0.5 to 1), "
-                f"costs={'|'.join(COSTS)}, and sidecar,gain=SHARE (any: grow even at a loss, as printed)."
+                f"costs={'|'.join(COSTS)}, elastic,reshape=NAME, and sidecar,gain=SHARE (any: grow even at a "
+                "loss, as printed)."
             )
+    if policy_name not in names("reshape"):
+        raise SimulationError(
+            f"--policy {text}: elastic,reshape=NAME takes one of {', '.join(names('reshape'))}."
+        )
     return ElasticWay(text, make("reshape", policy_name, **options), costs, efficiency)
 
 

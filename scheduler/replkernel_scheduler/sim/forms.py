@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel_scheduler.sim.csv_rows import header_of
 from replkernel_scheduler.sim.errors import TraceUnreadable
-from replkernel_scheduler.sim.loaders import adobe, helios, journal, own_csv, philly, swf
+from replkernel_scheduler.sim.loaders import adobe, alibaba, helios, journal, own_csv, philly, swf
 from replkernel_scheduler.sim.records import Job, Record
 from replkernel_scheduler.sim.trace_file import TraceFile
 
@@ -22,6 +22,8 @@ FORMS: dict[str, Loader] = {
     "helios": helios.records,
     "philly-log": philly.log_records,
     "philly-table": philly.table_records,
+    "philly-pollux": philly.pollux_records,
+    "alibaba-pods": alibaba.records,
     "adobe-june": adobe.records,
     "journal": journal.records,
     "csv": own_csv.records,
@@ -29,6 +31,8 @@ FORMS: dict[str, Loader] = {
 HEADERS: dict[str, Callable[[list[str]], bool]] = {
     "helios": helios.looks_like,
     "philly-table": philly.is_table,
+    "philly-pollux": philly.is_pollux,
+    "alibaba-pods": alibaba.looks_like,
     "adobe-june": adobe.looks_like,
     "csv": own_csv.looks_like,
 }
@@ -44,6 +48,8 @@ def form_of(file: TraceFile) -> str:
     if swf.looks_like(line):
         return "swf"
     header = header_of(file)
+    if file.columns and own_csv.looks_like(header):
+        return "csv"
     for name, looks_like in HEADERS.items():
         if looks_like(header):
             return name

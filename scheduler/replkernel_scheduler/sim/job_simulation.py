@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.events import ARRIVES
 from replkernel_scheduler.jobs.core import JobsCore
@@ -42,6 +44,11 @@ class JobSimulation(Driver):
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
         node = NodeShape(plan.gpus_per_host, plan.memory_gb)
+        if len({msgspec.structs.replace(alike, count=1) for alike in plan.nodes}) > 1 or plan.speeds:
+            raise SimulationError(
+                f"--policy {way.name}: its hosts are all equal, and so are their speeds; give --hosts NxG."
+            )
+        self._across = plan.across_hosts
         self.figures = Figures(rows)
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
@@ -116,6 +123,8 @@ class JobSimulation(Driver):
         task.bound = task.started = now
         task.host = self._host_names[before + effect.places[0].node]
         self.figures.bound(task, now)
+        if len(effect.places) > 1 and self._across != 1.0:
+            job = slower(job, self._across)
         if self._shared[effect.part]:
             self._machines.start(job, effect.places, before, now)
         else:
@@ -126,6 +135,17 @@ class JobSimulation(Driver):
         task.ended = task.done = now
         self.figures.finished(task, now)
         self._feed(JobOver(run.job.job), now)
+
+
+def slower(job: Job, times: float) -> Job:
+    """Return a job that takes so many times as long; idle phases take what they take."""
+    pattern = job.pattern
+    if pattern is not None:
+        phases = tuple(
+            [phase_s if number % 2 else phase_s * times for number, phase_s in enumerate(pattern.phases)]
+        )
+        pattern = msgspec.structs.replace(pattern, phases=phases)
+    return msgspec.structs.replace(job, duration_s=job.duration_s * times, pattern=pattern)
 
 
 def _nodes_before(core: JobsCore) -> list[int]:

@@ -17,6 +17,7 @@ from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures
+from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.plan import Plan, gpus_of
 from replkernel_scheduler.sim.replicas import Replicas
 from replkernel_scheduler.types import HostName, ReservationId
@@ -43,8 +44,17 @@ class Machines:
         self._up: dict[HostName, int] = {}
         self._came = 0
         self._cancelled: set[ReservationId] = set()
-        for number in range(plan.hosts):
-            agenda.post(0.0, HOSTS, self._come, (HostName(f"host-{number:04}"), None))
+        self.shapes: dict[HostName, Hosts] = {}
+        """What each host of the beginning is; those that are provisioned are as the first."""
+        for number, shape in enumerate(plan.host_list()):
+            name = HostName(f"host-{number:04}")
+            self.shapes[name] = shape
+            agenda.post(0.0, HOSTS, self._come, (name, None))
+        self._usual = Hosts(1, plan.gpus_per_host)
+
+    def shape(self, name: HostName) -> Hosts:
+        """Return what a host is."""
+        return self.shapes.get(name, self._usual)
 
     def names(self) -> list[HostName]:
         """Return the hosts that are up, in the order in which they came."""
@@ -78,7 +88,9 @@ class Machines:
 
     def refused(self, effect: HostRefused, now: float) -> None:
         """Stop: the cluster that was planned cannot be."""
-        raise SimulationError(f"--hosts {self._plan.hosts}x{self._plan.gpus_per_host}: {effect.why}")
+        shape = self.shape(effect.host)
+        where = "--nodes" if self._plan.nodes else f"--hosts {self._plan.hosts}x{shape.gpus}"
+        raise SimulationError(f"{where}: {effect.why}")
 
     def _come(self, about: tuple[HostName, ReservationId | None], now: float) -> None:
         name, reservation = about
@@ -87,12 +99,15 @@ class Machines:
         self._came += 1
         self._up[name] = self._came
         self._figures.hosts.add(1, now)
-        self._figures.gpus.add(self._plan.gpus_per_host, now)
+        shape = self.shape(name)
+        self._figures.gpus.add(shape.gpus, now)
         lasts_s = self._faults.host_lasts_s(name)
         if lasts_s is not None:
             self._agenda.post(now + lasts_s, FREES, self._fail, (name, self._came))
-        offered = gpus_of(name, self._plan.gpus_per_host)
-        self._feed(HostUp(name, offered, reservation=reservation, watched=True), now)
+        cpus = shape.cpus if self._plan.counts("cpus") else 0.0
+        memory_gb = shape.memory_gb if self._plan.counts("memory_gb") else 0.0
+        up = HostUp(name, gpus_of(name, shape), cpus, memory_gb, reservation=reservation, watched=True)
+        self._feed(up, now)
 
     def _fail(self, about: tuple[HostName, int], now: float) -> None:
         name, came = about
@@ -110,7 +125,7 @@ class Machines:
     def _go(self, name: HostName, now: float) -> None:
         del self._up[name]
         self._figures.hosts.add(-1, now)
-        self._figures.gpus.add(-self._plan.gpus_per_host, now)
+        self._figures.gpus.add(-self.shape(name).gpus, now)
         self._replicas.host_gone(name, now)
         self._feed(HostDown(name), now)
 

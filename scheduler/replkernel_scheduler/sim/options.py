@@ -12,11 +12,12 @@ from pathlib import Path
 
 from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
-from replkernel_scheduler.sim.cluster import GPUS_MAX, HOSTS_MAX, Cluster
+from replkernel_scheduler.sim.cluster import ACROSS_MAX, Cluster
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.loaders.own_csv import checked_columns
 from replkernel_scheduler.sim.mix import Mix, mix_named
+from replkernel_scheduler.sim.nodes import GPUS_MAX, HOSTS_MAX
 from replkernel_scheduler.sim.parquet_rows import can_be_written
 from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.window import Window
@@ -35,7 +36,8 @@ EPILOG = """\
 Traces, packed (.gz .xz .zst) or not; the form is found by itself:
   swf            Parallel Workloads Archive; a processor counts as a GPU
   helios         SenseTime Helios, cluster_log.csv or its shorter forms
-  philly-log     Microsoft Philly, cluster_job_log (JSON); philly-table: its table form
+  philly-log     Microsoft Philly, cluster_job_log (JSON); philly-table, philly-pollux: its table forms
+  alibaba-pods   Alibaba 2023, with parts of GPUs and what pods want of their hosts
   adobe-june     cells of Adobe's research cluster, June 2021
   journal        a live scheduler's own (a file of SQLite): what really happened, then under other policies
   csv            your own: session,start_s,duration_s,num_gpu  or  job,arrival_s,duration_s,gpus
@@ -64,6 +66,7 @@ Training jobs whose GPUs change while they run, each on one host (column seconds
   sidecar                      a newcomer gets GPUs of one that runs; idle GPUs make jobs grow
   termination, never-reshape   jobs grow by starting anew; GPU counts drawn once
   sidecar,efficiency=0.8,gain=any,costs=termination     as guessed; grow even at a loss (as printed)
+  elastic,reshape=NAME         with a policy of your own
 
 Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it with a trace of two sessions:
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
@@ -91,8 +94,25 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="SET[,KIND=NAME]",
         help=f"play it with this set; give it again for more (default: {', '.join(DEFAULT_POLICIES)})",
     )
+    parser.add_argument("--hosts", type=_hosts, metavar="NxG", help="N hosts of G GPUs (default: 30x8)")
     parser.add_argument(
-        "--hosts", type=_hosts, default=Cluster(), metavar="NxG", help="N hosts of G GPUs (default: 30x8)"
+        "--nodes",
+        type=Path,
+        metavar="FILE",
+        help="the hosts, in the place of --hosts: a CSV file with gpus (and count, gpu_model, gpu_memory_gb, "
+        "cpus, memory_gb), or Alibaba's list",
+    )
+    parser.add_argument(
+        "--speeds",
+        metavar="TABLE",
+        help="how fast models of GPUs are, with --nodes: a CSV file with model,speed (and type); gavel; sia",
+    )
+    parser.add_argument(
+        "--across-hosts",
+        type=_across,
+        default=1.0,
+        metavar="X",
+        help="jobs on several hosts (sq, mq) take X times as long (default: 1)",
     )
     parser.add_argument(
         "--hosts-max",
@@ -189,9 +209,13 @@ def plan_of(options: argparse.Namespace) -> Plan:
     faults = FaultModel(
         host_mtbf_s=None if days is None else days * 86_400.0, replica_failure=options.replica_failure
     )
+    cluster = _cluster_of(options)
     return Plan(
-        hosts=options.hosts.hosts,
-        gpus_per_host=options.hosts.gpus_per_host,
+        hosts=cluster.hosts,
+        gpus_per_host=cluster.gpus_per_host,
+        nodes=cluster.nodes,
+        speeds=cluster.speeds,
+        across_hosts=options.across_hosts,
         memory_gb=options.memory_gb,
         hosts_max=options.hosts_max,
         seed=options.seed,
@@ -199,6 +223,17 @@ def plan_of(options: argparse.Namespace) -> Plan:
         faults=faults,
         prices=Prices(options.host_hour),
     )
+
+
+def _cluster_of(options: argparse.Namespace) -> Cluster:
+    """Return the hosts; raise SimulationError."""
+    if options.nodes is None:
+        if options.speeds is not None:
+            raise SimulationError("--speeds is for hosts whose models are known: list them with --nodes.")
+        return options.hosts or Cluster()
+    if options.hosts is not None or options.hosts_max is not None:
+        raise SimulationError("--nodes lists all hosts: leave out --hosts and --hosts-max.")
+    return Cluster.of_file(options.nodes, speeds=options.speeds or "")
 
 
 def source_of(options: argparse.Namespace) -> Source:
@@ -258,6 +293,13 @@ def _above_zero(text: str) -> float:
         value = 0.0
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and a million")
+    return value
+
+
+def _across(text: str) -> float:
+    value = _above_zero(text)
+    if not 1 <= value <= ACROSS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 1 to {ACROSS_MAX}")
     return value
 
 

@@ -9,12 +9,13 @@ import msgspec
 
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.mix import Mix
+from replkernel_scheduler.sim.nodes import GPU_MODEL, Hosts, each
+from replkernel_scheduler.sim.speeds import Speeds
 from replkernel_scheduler.sim.way import Way
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName, HostShape
-
-GPU_MODEL = "A100"
 
 
 class Prices(msgspec.Struct, frozen=True):
@@ -31,6 +32,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: int = 30
     gpus_per_host: int = 8
+    """Of the host with the most, where `nodes` lists them."""
+    nodes: tuple[Hosts, ...] = ()
+    """The hosts where they are not all equal; `hosts` of them."""
+    speeds: Speeds = ()
+    across_hosts: float = 1.0
+    """A job on several hosts takes so many times as long."""
     memory_gb: float = 0.0
     """What a host has for jobs that share its processors; 0: as much as they want."""
     hosts_max: int | None = None
@@ -42,9 +49,26 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     faults: FaultModel = FaultModel()
     prices: Prices = Prices()
 
+    def host_list(self) -> list[Hosts]:
+        """Return every host of the beginning."""
+        return list(each(self.nodes or (Hosts(self.hosts, self.gpus_per_host),)))
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs all hosts have."""
+        return sum(alike.count * alike.gpus for alike in self.nodes) or self.hosts * self.gpus_per_host
+
+    def counts(self, what: str) -> bool:
+        """Say whether every host says how much of `cpus` or `memory_gb` it has, so that it can be counted."""
+        return bool(self.nodes) and all(getattr(alike, what) for alike in self.nodes)
+
 
 def settings_for(plan: Plan, way: Way) -> CoreSettings:
     """Return the core's numbers: hosts can be provisioned only where the way scales."""
+    if plan.nodes and way.policies.scaling.enabled:
+        raise SimulationError(
+            f"--policy {way.name}: hosts that come are all equal; give --hosts NxG in the place of --nodes."
+        )
     shape = HostShape(plan.gpus_per_host, GPU_MODEL) if way.policies.scaling.enabled else None
     most = plan.hosts if plan.hosts_max is None else plan.hosts_max
     usual = CoreSettings()
@@ -56,6 +80,7 @@ def settings_for(plan: Plan, way: Way) -> CoreSettings:
     )
 
 
-def gpus_of(host: HostName, count: int) -> tuple[Gpu, ...]:
+def gpus_of(name: HostName, host: Hosts) -> tuple[Gpu, ...]:
     """Return what a host offers."""
-    return tuple([Gpu(GpuUuid(f"{host}/{number}"), GPU_MODEL) for number in range(count)])
+    model, memory_gb = host.gpu_model, host.gpu_memory_gb
+    return tuple([Gpu(GpuUuid(f"{name}/{number}"), model, memory_gb) for number in range(host.gpus)])

@@ -80,6 +80,8 @@ def play(
     simulation: (
         Simulation | JobSimulation | PoolSimulation | ElasticRun | OracleSimulation | RecordedSimulation
     )
+    if plan.speeds and isinstance(way, ElasticWay | PoolWay | OracleWay | RecordedWay):
+        raise SimulationError(f"--policy {way.name} does not tell models of GPUs apart: leave out --speeds.")
     if isinstance(way, ElasticWay):
         simulation = ElasticRun(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, PoolWay):

@@ -72,7 +72,7 @@ class PoolSimulation(Driver):
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
         self.policy = way.policy()
-        gpus = plan.hosts * plan.gpus_per_host
+        gpus = plan.gpus
         self.core = PoolCore(gpus, self.policy, Random(f"core {plan.seed}"))
         self.figures = Figures(rows)
         self.figures.hosts.add(plan.hosts, 0.0)
@@ -112,6 +112,8 @@ class PoolSimulation(Driver):
             record.duration_s,
             costs.job_load.draw(dice),
             costs.job_pause.draw(dice),
+            record.user,
+            record.requested_s,
         )
         if record.job in self._runs:
             raise SimulationError(f"job {record.job} is there twice: give each job an id of its own.")

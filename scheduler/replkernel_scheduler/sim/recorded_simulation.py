@@ -60,7 +60,7 @@ class RecordedSimulation(Driver):
         """Play `records`, which come in order of time from `origin` on."""
         self.figures = Figures(rows)
         self.figures.hosts.add(plan.hosts, 0.0)
-        self.figures.gpus.add(plan.hosts * plan.gpus_per_host, 0.0)
+        self.figures.gpus.add(plan.gpus, 0.0)
         super().__init__(watch)
         self._records, self._origin = records, origin
         self._agenda = Agenda()

@@ -57,9 +57,11 @@ class Pattern(msgspec.Struct, frozen=True, gc=False):
 class Job(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A job that is submitted at `at`; `width` is its GPUs (in SWF files: processors), `nodes` 0 if unknown.
 
-    `requested_s` is the run time that its user asked for (0: unknown), `memory_gb` what each GPU or processor
-    used, `queue` and `state` are as recorded. `seconds_with`: how long it takes alone with each number of
-    GPUs that it can run with, where that is known. `milli`: it wants so many thousandths of its one GPU.
+    `requested_s` is the run time that its user asked for (0: unknown), `memory_gb` what each GPU or
+    processor used, `queue` and `state` are as recorded. `seconds_with`: how long it takes alone with each
+    number of GPUs that it can run with, where that is known. `milli`: it wants so many thousandths of its
+    one GPU. `gpu_models`: it runs on these only (none: on any). `cpus` and `host_memory_gb` are what all of
+    it wants of its host, `kind` is its type in a table of speeds.
     """
 
     job: str
@@ -75,6 +77,10 @@ class Job(msgspec.Struct, frozen=True, tag=True, gc=False):
     pattern: Pattern | None = None
     seconds_with: tuple[tuple[int, float], ...] = ()
     milli: int = 0
+    gpu_models: tuple[str, ...] = ()
+    cpus: float = 0.0
+    host_memory_gb: float = 0.0
+    kind: str = ""
 
 
 Record: TypeAlias = Session | Cell | Job

@@ -35,6 +35,7 @@ from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
+from replkernel_scheduler.sim.demands import Demands
 from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.elastic_way import elastic_way_named
 from replkernel_scheduler.sim.faults import Faults
@@ -95,7 +96,8 @@ class Simulation(Driver):
             agenda, self._feed, costs, faults, self.figures, reserve=way.policies.reserve
         )
         self._machines = Machines(plan, agenda, self._feed, costs, faults, self.figures, self._replicas)
-        self._tasks = Tasks(way, agenda, self._feed, costs, self.figures)
+        demands = Demands(plan, self._machines)
+        self._tasks = Tasks(way, agenda, self._feed, costs, self.figures, demands.wish(), demands.takes_s())
         self._sessions = Sessions(
             way, agenda, self._feed, costs, self._replicas, self._machines, self._tasks,
             Random(f"places {plan.seed}"),

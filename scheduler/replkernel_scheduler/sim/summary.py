@@ -187,7 +187,7 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         {kind: _jobs(figures, places) for kind, places in sorted(figures.kinds.items())},
         _alone(figures.slowdowns),
         _cluster(figures, now, way),
-        _money(figures, now, way, plan.gpus_per_host, plan.prices),
+        _money(figures, now, way, plan.gpus / plan.hosts, plan.prices),
         changes,
         {outcome: count for outcome, count in figures.outcomes.items() if outcome != "done"},
         figures.whys,
@@ -236,7 +236,7 @@ def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
     )
 
 
-def _money(figures: Figures, now: float, way: AnyWay, gpus_per_host: int, prices: Prices) -> MoneyFigures:
+def _money(figures: Figures, now: float, way: AnyWay, gpus_per_host: float, prices: Prices) -> MoneyFigures:
     cost = prices.host_hour * figures.hosts.until(now) / HOUR_S
     used = figures.reserved.until(now) if way.reserves else figures.committed.until(now)
     hosts_billed = used / gpus_per_host

@@ -24,7 +24,8 @@ def table(document: Summary) -> str:
     where = (
         ""
         if swept & {"hosts", "gpus"}
-        else f", on {counted(plan.hosts, 'host')} of {counted(plan.gpus_per_host, 'GPU')}"
+        else f", on {counted(plan.hosts, 'host')} "
+        + (f"with {counted(plan.gpus, 'GPU')}" if plan.nodes else f"of {counted(plan.gpus_per_host, 'GPU')}")
     )
     head = (
         f"{what} in {trace.span_hours:,.1f} h{where}. "

@@ -24,9 +24,10 @@ from replkernel_scheduler.events import (
 from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.figures import Figures
+from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way
-from replkernel_scheduler.types import KernelId, Lease, LeaseRequest, RequestId, Share, UserName
+from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseRequest, RequestId, Share, UserName
 from replkernel_scheduler.wishes import TTL_S_MAX
 
 LEASE_S = TTL_S_MAX
@@ -47,8 +48,15 @@ class Tasks:
         feed: Callable[[Event, float], None],
         costs: CostDice,
         figures: Figures,
+        wants: Callable[[LeaseRequest, Job], LeaseRequest] | None = None,
+        takes_s: Callable[[Task, HostName], float] | None = None,
     ) -> None:
-        """Start with none."""
+        """Start with none.
+
+        `wants` adds what a job wants of its host where hosts differ; `takes_s` says how long a task runs on
+        a host where models differ.
+        """
+        self._wants, self._takes_s = wants, takes_s
         self._way, self._agenda, self._feed = way, agenda, feed
         self._costs, self.figures = costs, figures
         self._asked: dict[RequestId, Task] = {}
@@ -69,6 +77,8 @@ class Tasks:
         wish = LeaseRequest(
             request, kernel_id, task.gpus, LEASE_S, user=user, expected_s=task.expected_s, share=share
         )
+        if self._wants is not None and task.asked is not None:
+            wish = self._wants(wish, task.asked)
         self._feed(LeaseAsked(wish), now)
 
     def granted(self, effect: LeaseGranted, now: float) -> None:
@@ -90,7 +100,8 @@ class Tasks:
     def _run(self, task: Task, lease: Lease, now: float, starts: float, saves_s: float) -> None:
         """Let a task's code run from `starts`; it holds its GPUs from now until all is saved."""
         task.lease, task.host, task.bound = lease, lease.host, now
-        task.started, task.ended = starts, starts + task.duration_s
+        takes_s = task.duration_s if self._takes_s is None else self._takes_s(task, lease.host)
+        task.started, task.ended = starts, starts + takes_s
         task.done = task.ended + saves_s
         self.running += 1
         self.figures.bound(task, now)

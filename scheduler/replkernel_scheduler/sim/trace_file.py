@@ -138,8 +138,18 @@ def packed(path: Path, ending: str) -> IO[bytes]:
             return path.open("wb")
 
 
+MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+
+
+def _packing(path: Path) -> str:
+    """Return the ending of what a file is packed with by its first bytes, or by its name."""
+    with path.open("rb") as file:
+        head = file.read(6)
+    return next((ending for magic, ending in MAGIC.items() if head.startswith(magic)), path.suffix)
+
+
 def _open(path: Path) -> IO[bytes]:
-    match path.suffix:
+    match _packing(path):
         case ".gz":
             return cast("IO[bytes]", gzip.open(path, "rb"))
         case ".xz":

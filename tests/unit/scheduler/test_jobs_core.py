@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.jobs.core import JobsCore
+from replkernel_scheduler.jobs.lengths import ANY_S, Lengths
+from replkernel_scheduler.jobs.line import Line
 from replkernel_scheduler.jobs.protocol import Discipline, Queues
+from replkernel_scheduler.jobs.reservation import Reservation
 from replkernel_scheduler.jobs.shape import Shape, shape
-from replkernel_scheduler.jobs.types import JobOver, JobWanted, NodeShape, RefuseJob, StartJob
+from replkernel_scheduler.jobs.types import JobOver, JobWanted, NodeShape, Place, RefuseJob, StartJob
 from replkernel_scheduler.policies.discipline_easy import Easy
 from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.queues_multi import MultiQueue
@@ -48,6 +53,26 @@ class Cluster:
         self.core.check_invariants()
         self.started += [effect for effect in effects if isinstance(effect, StartJob)]
         return [effect.job for effect in effects if isinstance(effect, StartJob)]
+
+
+class LooksAtAll:
+    """EASY as it is defined: each that waits behind the first is looked at, in order of arrival."""
+
+    def serve(
+        self, line: Line, fresh: JobWanted | None, now: float
+    ) -> Iterator[tuple[JobWanted, tuple[Place, ...]]]:
+        while line.waiting:
+            wanted, spread = next(iter(line.waiting.values()))
+            places = line.table.find(spread, wanted.memory_gb)
+            if places is None:
+                break
+            yield wanted, places
+        first, *others = [*line.waiting.values(), None]
+        for wanted, spread in filter(None, others):
+            assert first is not None
+            places = Reservation(line, *first, now).lets(wanted, spread, now)
+            if places is not None:
+                yield wanted, places
 
 
 @pytest.mark.parametrize(
@@ -217,3 +242,77 @@ def test_laws_hold_and_everybody_is_served_in_the_end(
     assert not running
     assert len(cluster.started) + refused == len(jobs)
     assert all(not line.waiting and not line.running for line in cluster.core.lines)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(1, 12)), max_size=40),
+    st.sampled_from([0.0, 6.0]),
+)
+def test_easy_starts_whom_a_look_at_everybody_would_start(
+    wishes: list[tuple[int, int, int]], memory_gb: float
+) -> None:
+    def played(discipline: Discipline) -> list[tuple[StartJob, float]]:
+        cluster = Cluster(3, 3, discipline=discipline, memory_gb=memory_gb)
+        arrivals, ends, found, now = [], list[tuple[float, str]](), list[tuple[StartJob, float]](), 0.0
+        for number, (after, width, runs) in enumerate(wishes):
+            now += after
+            arrivals.append((now, f"{number}", width, float(runs)))
+        while arrivals or ends:
+            ends.sort(reverse=True)
+            if ends and (not arrivals or ends[-1][0] <= arrivals[0][0]):
+                at, job = ends.pop()
+                cluster.over(job, at)
+            else:
+                at, job, width, runs_s = arrivals.pop(0)
+                cluster.wants(job, width, runs_s + 0.1, at, memory_gb=float(width % 3))
+            for start in cluster.started[len(found) :]:
+                found.append((start, at))
+                ends.append((at + wishes[int(start.job)][2], start.job))
+        return found
+
+    assert played(Easy()) == played(LooksAtAll())
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60))
+def test_the_first_that_is_short_enough_is_found_as_by_a_look_at_all(steps: list[tuple[bool, int]]) -> None:
+    lengths, there = Lengths(), dict[int, JobWanted]()
+    for number, (comes, length) in enumerate(steps):
+        if comes or not there:
+            there[number] = JobWanted(f"{number}", 1, float(length))
+            lengths.add(number, there[number])
+        else:
+            gone = sorted(there)[length % len(there)]
+            del there[gone]
+            lengths.remove(gone)
+        for after in (-1, number // 2, number):
+            for limit_s in (-1.0, 0.0, 4.0, ANY_S):
+                fit = [(one, job) for one, job in there.items() if one > after and job.requested_s <= limit_s]
+                assert lengths.first(after, limit_s) == (fit[0] if fit else None)
+        assert lengths.count == len(there)
+
+
+def test_easy_looks_at_few_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand jobs that may not pass are no more work than ten."""
+    looks = 0
+    lets = Reservation.lets
+
+    def counted(self: Reservation, wanted: JobWanted, spread: Shape, now: float) -> tuple[Place, ...] | None:
+        nonlocal looks
+        looks += 1
+        return lets(self, wanted, spread, now)
+
+    monkeypatch.setattr(Reservation, "lets", counted)
+    seen = []
+    for count in (10, 1000):
+        cluster = Cluster(2, 2)
+        cluster.wants("runs", 3, 100.0, 0.0)
+        cluster.wants("first", 4, 100.0, 0.0)
+        cluster.wants("short", 1, 50.0, 0.0)
+        for number in range(count):
+            assert not cluster.wants(f"{number}", 1, 1000.0, 1.0)
+        looks = 0
+        assert not cluster.over("short", 50.0)
+        seen.append(looks)
+    assert seen[0] == seen[1] <= 2

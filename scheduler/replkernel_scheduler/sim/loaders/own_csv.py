@@ -1,10 +1,11 @@
 """The simulator's own form: a CSV file of cells or of jobs, as the README beside describes it.
 
-Cells: `session,start_s,duration_s,num_gpu`, and `session_start_s`, `session_end_s`, `user` if known.
-Jobs: `job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`,
-`seconds_with` if known. Either: `gpu_milli`, of who wants a part of one GPU. Law: columns are found by name,
-others are ignored. Cells may stand in any order; the file is read twice, for a session is told of before its
-cells, and at most SESSIONS_MAX sessions are in memory.
+Cells: `session,start_s,duration_s,num_gpu`, and `session_start_s`, `session_end_s`, `user` if known. Jobs:
+`job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`,
+`seconds_with`, `gpu_model` (`V100|A100`: either), `cpus`, `host_memory_gb`, `type` if known. Either:
+`gpu_milli`, of who wants a part of one GPU. Law: columns are found by name, others are ignored. Cells may
+stand in any order; the file is read twice, for a session is told of before its cells, and at most
+SESSIONS_MAX sessions are in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CELLS = frozenset({"session", "start_s", "duration_s", "num_gpu"})
 JOBS = frozenset({"job", "arrival_s", "duration_s", "gpus"})
 KNOWN = CELLS | JOBS | {
     "session_start_s", "session_end_s", "user", "nodes", "requested_s", "memory_gb", "queue", "state",
-    "seconds_with", "gpu_milli",
+    "seconds_with", "gpu_milli", "gpu_model", "cpus", "host_memory_gb", "type",
 }  # fmt: skip
 COLUMNS = "a CSV file with the columns session,start_s,duration_s,num_gpu or job,arrival_s,duration_s,gpus"
 SESSIONS_MAX = 200_000
@@ -143,6 +144,10 @@ def _job(row: dict[str, str]) -> Job | None:
         state=row.get("state", ""),
         seconds_with=_seconds_with(row.get("seconds_with") or ""),
         milli=_milli(row, gpus),
+        gpu_models=tuple(model.strip() for model in (row.get("gpu_model") or "").split("|") if model.strip()),
+        cpus=number(row.get("cpus") or "0", "cpus"),
+        host_memory_gb=number(row.get("host_memory_gb") or "0", "host_memory_gb"),
+        kind=row.get("type", ""),
     )
 
 

@@ -1,8 +1,9 @@
-"""The jobs of Microsoft's Philly clusters (2017), in both forms that go around.
+"""The jobs of Microsoft's Philly clusters (2017), in the three forms that go around.
 
-As published: cluster_job_log, one JSON array of jobs with their attempts; and reduced to a table
-`#job id,arrival time (sec),topology,shape,size,duration (sec)`. Law: a job's duration is that of all of
-its attempts, its width that of the widest; one that was never started, or has no end, has no work.
+As published: cluster_job_log, one JSON array of jobs with their attempts; and reduced to a table `#job
+id,arrival time (sec),topology,shape,size,duration (sec)`, or to Pollux's, `timestamp,duration,num_gpus,…`.
+Law: a job's duration is that of all of its attempts, its width that of the widest; one that was never
+started, or has no end, has no work.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from replkernel_scheduler.sim.errors import TraceUnreadable
 from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 
+POLLUX = frozenset({"timestamp", "duration", "num_gpus", "gpu_time"})
 TABLE = frozenset({"job id", "arrival time (sec)", "size", "duration (sec)"})
 ENTRY = frozenset({"jobid", "attempts", "submitted_time"})
 ENTRY_MAX = 16 * 1024 * 1024
@@ -26,6 +28,27 @@ ENTRY_MAX = 16 * 1024 * 1024
 def is_table(header: list[str]) -> bool:
     """Say whether a header is that of the table."""
     return set(header) >= TABLE
+
+
+def is_pollux(header: list[str]) -> bool:
+    """Say whether a header is that of Pollux's table."""
+    return set(header) >= POLLUX
+
+
+def pollux_records(file: TraceFile) -> Iterator[Job]:
+    """Yield the jobs of Pollux's table, which have no names: a job is called by its line."""
+    for row in rows(file, header_of(file)):
+        job = file.take(partial(_of_pollux, row, str(file.line)))
+        if job is not None:
+            yield job
+
+
+def _of_pollux(row: dict[str, str], name: str) -> Job | None:
+    gpus, duration_s = whole(row["num_gpus"], "num_gpus"), number(row["duration"], "duration")
+    if not gpus or not duration_s:
+        return None
+    at = seconds_of(row["timestamp"], "timestamp")
+    return Job(name, at, duration_s, gpus, queue=row.get("cluster", ""))
 
 
 def is_log(line: str) -> bool:
