@@ -71,9 +71,18 @@ def _run(options: argparse.Namespace) -> int:
     wanted = wanted_by(options)
     name = new_name(wanted, _title(command))
     _serve()
-    submit(name, command, os.getcwd(), wanted, os.environ)
+    submit(name, command, _here(), wanted, os.environ)
     print(f"Job {name} is submitted. `replkernel job logs -f {name}` shows what it writes.")
     return 0
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise ReplkernelError(
+            "The directory in which you are is gone: change into one that is there, then run it again."
+        ) from None
 
 
 def wanted_by(options: argparse.Namespace) -> Wanted:

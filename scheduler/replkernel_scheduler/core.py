@@ -187,6 +187,11 @@ class SchedulerCore:
         found = self._parts.hosts.by_name.get(host)
         return NO_ROOM if found is None else found.room(gpu_model, vram_gb)
 
+    def offers(self, host: HostName, gpu_model: str, vram_gb: float = 0.0) -> bool:
+        """Say whether a host has GPUs of this model, leased or not, and nobody waits for any there."""
+        found = self._parts.hosts.by_name.get(host)
+        return found is not None and found.offers(gpu_model, vram_gb)
+
     def estimate_s(self, request: RequestId) -> float | None:
         """Guess how long a request waits from now on; None if it waits no more, or too little is known."""
         waiting = self._parts.queue.by_request.get(request)

@@ -202,6 +202,12 @@ class Host:
                     best = Room(len(pool.idle), pool.model)
         return best
 
+    def offers(self, gpu_model: str, vram_gb: float) -> bool:
+        """Say whether it has GPUs of this model, and nobody who waits has a claim on any here."""
+        if self.state != "up" or self.claims:
+            return False
+        return any(pool.model == gpu_model and pool.memory_gb >= vram_gb for pool in self.pools)
+
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""
         cpu, memory = wish.cpu, wish.memory_gb

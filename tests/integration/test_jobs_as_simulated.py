@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from replkernel_scheduler.effects import LeaseEnded, LeaseGranted
+from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, ReplicaMoved
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
@@ -61,11 +61,12 @@ from tests.support.played_time import PlayedClock, PlayedTime
 
 DAY_S = 86_400.0
 DRAWN = Plan(hosts=3, gpus_per_host=4, seed=5)
+CROWDED = Plan(hosts=5, gpus_per_host=4, seed=5)
+"""Replicas are on three hosts of five, so they move."""
 RECORDED = Plan(hosts=20, gpus_per_host=8, seed=1)
 LEAVES_S = 11.7
 """From being asked until a job's GPUs are free: no multiple of the 2 s after which a core asks others."""
-WAY = msgspec.structs.replace(way_named("harvest,migration=never"), lingers=True)
-"""Nothing is left to dice: who is moved would be."""
+WAY = msgspec.structs.replace(way_named("harvest"), lingers=True)
 USERS = (UserName("ann"), UserName("bob"))
 OF_JOBS = (JobSubmitted, JobRuns, JobStopped, JobEnded, JobHosts, JobsDue, TimeReached)
 """What the service makes of what it is told, or by its own timers."""
@@ -93,6 +94,8 @@ def decisions(decided: list[Decided]) -> list[Decision]:
                     found.append(Decision(at, "reshape", f"{job} {attempt}", host, gpus))
                 case StopJob(job, attempt, host, _, why):
                     found.append(Decision(at, f"stop: {why}", f"{job} {attempt}", host, ()))
+                case ReplicaMoved(_, kernel_id, host, source):
+                    found.append(Decision(at, "move", f"{kernel_id} from {source}", host, ()))
                 case JobOver(job, why):
                     found.append(Decision(at, why, job, "", ()))
                 case LeaseGranted(lease):
@@ -120,6 +123,27 @@ def drawn(seed: int) -> list[Record]:
         seconds = dice.uniform(1800.0, 12_000.0)
         speeds = ((1, 4.0 * seconds), (2, 2.2 * seconds), (4, 1.25 * seconds))
         at = dice.uniform(0.0, 0.7 * DAY_S)
+        records.append(Job(f"train{number}", at, seconds, 2, user=dice.choice(USERS), seconds_with=speeds))
+    return sorted(records, key=order)
+
+
+def crowded(seed: int) -> list[Record]:
+    """Return four hours in which notebooks move to where GPUs are, and jobs make room for each other."""
+    dice, ends_s = Random(seed), 14_400.0
+    records: list[Record] = []
+    for number in range(12):
+        begins = dice.uniform(0.0, 0.2 * ends_s)
+        ends, gpus = dice.uniform(begins + 3600.0, ends_s), dice.choice((1, 2, 3, 4))
+        records.append(Session(f"note{number}", begins, ends, gpus, dice.choice(USERS)))
+        at = begins + dice.uniform(60.0, 300.0)
+        while at < ends:
+            lasts_s = dice.uniform(20.0, 400.0)
+            records.append(Cell(f"note{number}", at, lasts_s, gpus))
+            at += lasts_s + dice.expovariate(1 / 200.0)
+    for number in range(6):
+        seconds = dice.uniform(900.0, 4000.0)
+        speeds = ((1, 4.0 * seconds), (2, 2.2 * seconds), (4, 1.25 * seconds))
+        at = dice.uniform(0.0, 0.7 * ends_s)
         records.append(Job(f"train{number}", at, seconds, 2, user=dice.choice(USERS), seconds_with=speeds))
     return sorted(records, key=order)
 
@@ -220,7 +244,7 @@ class PlayedService:
 
     def __init__(self, loop: PlayedTime, path: Path, plan: Plan) -> None:
         self.loop, self._plan = loop, plan
-        head = Head(plan.seed, 0, {"set": "notebook", "migration": "never"}, settings_for(plan, WAY))
+        head = Head(plan.seed, 0, {"set": "notebook"}, settings_for(plan, WAY))
         self.journal = Journal(JournalPlace(f"sqlite:///{path}"))
         self.journal.begin(head)
         dice = Random(f"core {plan.seed}")
@@ -310,6 +334,12 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_service_decides_about_a_day_of_jobs_as_the_simulator_does(seed: int, tmp_path: Path) -> None:
     whats = decided_the_same(drawn(seed), DRAWN, tmp_path / "journal.sqlite")
     assert whats["done"] == 14, "every job came to its end"
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(13, marks=pytest.mark.slow)])
+def test_so_it_does_where_replicas_move(seed: int, tmp_path: Path) -> None:
+    whats = decided_the_same(crowded(seed), CROWDED, tmp_path / "journal.sqlite")
+    assert whats["move"] >= 10, whats
 
 
 @pytest.mark.slow

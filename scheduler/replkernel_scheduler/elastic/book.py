@@ -113,6 +113,10 @@ class Book:
         self.idle[training.host] -= training.gpus
         self._leasts[self.waiting.pop(job).type.least] -= 1
         self.drawn.pop(job, None)
+        self.seat(job, training)
+
+    def seat(self, job: str, training: Training) -> None:
+        """Have a job on its host, on GPUs that are counted already."""
         self.trainings[job] = self._on[training.host][job] = training
         self.changed(training)
 

@@ -1,4 +1,4 @@
-"""How jobs ask for GPUs: which host, how many, and less where that is refused.
+"""How jobs ask for GPUs: one by one, so that each can be given back alone, and less where that is refused.
 
 Law: a job asks only for what is idle and nobody who waits has a claim on, and takes its wish back if it is
 not there after all. The GPUs of a user's jobs together stay within his `gpu_quota`.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import (
     GpusAwaited,
     GpusWanted,
     LeaseAsked,
     LeaseLingered,
+    LeaseReleased,
     LeaseWithdrawn,
 )
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing, Place
-from replkernel_scheduler.types import HostName, KernelId, LeaseId, LeaseRequest, RequestId
+from replkernel_scheduler.types import KernelId, LeaseId, LeaseRequest, RequestId
 
 LEASE_S = 86_400.0
 RESTED_S = 120.0
@@ -52,20 +52,6 @@ class Asking:
         """Say whether a job asks now."""
         return self._request is not None
 
-    def best(self, job: JobRecord, more_than: int, hosts: list[HostName]) -> Place | None:
-        """Return the host with the most idle GPUs, and the most that the job can use there."""
-        spec, held = job.spec, job.held()
-        job.refused = ""
-        best: tuple[int, HostName, str] | None = None
-        for host in hosts:
-            room = self._leasing.room(host, job.model or spec.gpu_model, spec.vram_gb)
-            if best is None or (room.gpus, host) > best[:2]:
-                best = (room.gpus, host, room.model)
-        if best is None:
-            return None
-        sizes = self.sizes(job, more_than, best[0] + held)
-        return Place(best[1], sizes[0], best[2]) if sizes else None
-
     def sizes(self, job: JobRecord, more_than: int, most: int) -> list[int]:
         """Return the numbers of GPUs that a job may run with, within these bounds, the largest first."""
         fit = [gpus for gpus in job.spec.type.iteration_s if more_than < gpus <= most]
@@ -81,13 +67,6 @@ class Asking:
                 )
             fit = within
         return sorted(fit, reverse=True)
-
-    def gains(self, job: JobRecord, now: float) -> list[int]:
-        """Return the larger numbers of GPUs with which a job ends sooner by more than growing takes."""
-        kind, left, has = job.spec.type, job.left_at(now), len(job.gpus)
-        ends_s = kind.run_s(left, has)
-        larger = self.sizes(job, has, max(kind.iteration_s))
-        return [gpus for gpus in larger if SIDECAR.up_s + kind.run_s(left, gpus) < ends_s]
 
     def ask_back(self, awaited: Iterable[GpusAwaited], jobs: Iterable[LeaseId], now: float) -> bool:
         """Have GPUs that rest come free, none of these leases of jobs; say whether any do."""
@@ -106,14 +85,27 @@ class Asking:
         return False
 
     def _ask_for(self, job: JobRecord, place: Place, missing: int, now: float) -> bool:
-        """Ask for so many GPUs; take the wish back if they are not there after all."""
-        spec, feed = job.spec, self._leasing.feed
+        """Ask for so many GPUs; give them back if not all are there after all."""
+        before, feed = set(job.leases), self._leasing.feed
+        self._asker = job
+        there = all(self._ask_for_one(job, place, now) for _ in range(missing))
+        granted = [lease for name, lease in job.leases.items() if name not in before]
+        for lease in granted:
+            how = LeaseLingered if there else LeaseReleased
+            feed(how(lease.lease, lease.fence), now)
+        self._request = self._asker = None
+        job.model = place.model if job.leases else ""
+        return there
+
+    def _ask_for_one(self, job: JobRecord, place: Place, now: float) -> bool:
+        """Ask for one GPU; take the wish back if it is not there."""
+        spec, had = job.spec, len(job.leases)
         job.asked += 1
-        request, before = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}"), set(job.leases)
+        request = RequestId(f"{JOBS_REQUEST}{spec.job}.{job.asked}")
         wish = LeaseRequest(
             request,
             KernelId(request),
-            missing,
+            1,
             LEASE_S,
             (place.host,),
             spec.owner,
@@ -121,13 +113,8 @@ class Asking:
             spec.vram_gb,
             holder="job",
         )
-        self._request, self._asker = request, job
-        feed(LeaseAsked(wish), now)
-        granted = [lease for name, lease in job.leases.items() if name not in before]
-        if not granted:
-            feed(LeaseWithdrawn(request), now)
-        self._request = self._asker = None
-        for lease in granted:
-            feed(LeaseLingered(lease.lease, lease.fence), now)
-        job.model = place.model if job.leases else ""
-        return len(job.leases) > len(before)
+        self._request = request
+        self._leasing.feed(LeaseAsked(wish), now)
+        if len(job.leases) == had:
+            self._leasing.feed(LeaseWithdrawn(request), now)
+        return len(job.leases) > had

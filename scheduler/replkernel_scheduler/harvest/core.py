@@ -129,6 +129,10 @@ class HarvestCore:
         """Return what is idle on a host."""
         return self.core.room(host, gpu_model, vram_gb)
 
+    def offers(self, host: HostName, gpu_model: str, vram_gb: float) -> bool:
+        """Say whether a host has such GPUs, and no cell waits for any."""
+        return self.core.offers(host, gpu_model, vram_gb)
+
     def hosts(self) -> list[HostName]:
         """Return the hosts that are up."""
         return self.core.hosts_up()

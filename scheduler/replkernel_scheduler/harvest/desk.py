@@ -3,7 +3,7 @@
 A job holds GPUs of one host as leases that linger, so the core asks them back as soon as a cell wants them;
 then it is saved, and goes on with fewer or waits. Laws: cells come first, always. A job asks only for GPUs
 that are idle and that nobody who waits has a claim on, never runs with a number that it does not allow, nor
-on GPUs that are wanted back, and grows only where what is left ends sooner by more than growing takes.
+on GPUs that are wanted back. Who starts, makes room and grows, SideCar's rules say (`allotting`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from replkernel_scheduler.events import (
     LeaseReleased,
     LeaseRenewed,
 )
+from replkernel_scheduler.harvest.allotting import Allotting
 from replkernel_scheduler.harvest.asking import LEASE_S, Asking
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
-from replkernel_scheduler.harvest.leasing import Leasing, Pace, problem
+from replkernel_scheduler.harvest.leasing import Leasing, Pace, Place, problem
 from replkernel_scheduler.harvest.past import PastJobs
 from replkernel_scheduler.harvest.types import (
     ChangeWhy,
@@ -55,7 +56,6 @@ from replkernel_scheduler.types import (
 LOOK_EVERY_S = 60.0
 BACK_S = 2.0
 """What was asked back for a job that grows is looked for after so long."""
-MISSED_MAX = 64
 
 
 class Desk:
@@ -77,6 +77,7 @@ class Desk:
         self.reach: dict[UserName, tuple[HostName, ...]] = {}
         """Where the jobs of an owner can be started, as far as that was told."""
         self.past = PastJobs()
+        self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, self)
         self._giving = False
         self._bereft: dict[JobName, JobRecord] = {}
 
@@ -113,7 +114,7 @@ class Desk:
             job.pause(now)
             job.left = job.left if event.left is None else event.left
             job.tells(event.epoch, event.loss)
-            self._is_off(job, now, job.why)
+            self.goes_on(job, now, job.why)
 
     def ended(self, event: JobEnded, now: float) -> None:
         """Take note that a job is over, also one that was given up where it ran and waits since."""
@@ -132,7 +133,7 @@ class Desk:
             return
         job.ending = "stopped"
         if job.state != "stopping":
-            self._stop(job, None, "asked", now)
+            self.stops(job, None, "asked", now)
 
     def hold_asked(self, event: JobHoldAsked, now: float) -> None:
         """Have a job wait without GPUs, or go on; one that ends does so."""
@@ -143,7 +144,7 @@ class Desk:
         if not event.held:
             self._look_soon(now)
         elif job.state in ("starting", "running"):
-            self._stop(job, None, "asked", now)
+            self.stops(job, None, "asked", now)
 
     def reaches(self, event: JobHosts, now: float) -> None:
         """Take note of where an owner's jobs can be started."""
@@ -166,7 +167,7 @@ class Desk:
             mine = event.owner in (None, job.spec.owner)
             if mine and (job.spec.job, job.attempt) not in there:
                 job.pause(now)
-                self._is_off(job, now, job.why if job.state == "stopping" else "lost")
+                self.goes_on(job, now, job.why if job.state == "stopping" else "lost")
 
     # -- what the core says -------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class Desk:
             return False
         del self.renew_at[lease.lease]
         self._tell(JobLeaseEnded(job.spec.job, lease, why))
-        if why != "released" or not self._giving:
+        if why != "released" or not (self._giving or self.asking.is_open):
             self._bereft[job.spec.job] = job
         return True
 
@@ -208,7 +209,7 @@ class Desk:
             return False
         job.back.setdefault(lease.lease, until)
         if job.state in ("starting", "running"):
-            self._stop(job, until, "wanted back", now)
+            self.stops(job, until, "wanted back", now)
         return True
 
     def settle(self, now: float) -> None:
@@ -219,11 +220,11 @@ class Desk:
                 continue
             job.since = now  # What was not saved is lost.
             if job.leases:
-                self._stop(job, None, "lease over", now, saves=False)
+                self.stops(job, None, "lease over", now, saves=False)
             elif job.ending is not None:
                 self._over(job, job.ending, now)
             else:
-                self._rest(job, now, "lease over")
+                self.rests(job, now, "lease over")
 
     # -- when it looks ------------------------------------------------------------------------------
 
@@ -247,9 +248,8 @@ class Desk:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
             if all(job.leases or job.on_hold for job in jobs):
-                there = self.jobs.leases_by_host()
-                for job in jobs:
-                    self._grow(job, there, now)
+                asked_back = self._allotting.grow(now)
+                self.look_at = now + BACK_S if asked_back else None
             if jobs:
                 self._look_soon(now)
 
@@ -269,6 +269,8 @@ class Desk:
         """Start those that wait; after so many that get nothing the next look goes on."""
         missed: list[GpusAwaited] = []
         waiting, in_vain = self.jobs.waiting(), 0
+        floor = self._allotting.floor(now) if waiting else None
+        promised = self.jobs.promised()
         names = [job.spec.job for job in waiting]
         begin = names.index(self.looked_until) + 1 if self.looked_until in names else 0
         self.looked_until = None
@@ -276,7 +278,8 @@ class Desk:
             if in_vain >= self.pace.jobs:
                 self._look_soon(now)
                 break
-            if not self._starts(job, missed, now):
+            assert floor is not None
+            if job.spec.job not in promised and not self._allotting.starts(job, floor, missed, now):
                 in_vain += 1
             self.looked_until = job.spec.job
         else:
@@ -284,51 +287,7 @@ class Desk:
         if missed:
             self.asking.ask_back(missed, self.jobs.of_lease, now)
 
-    def _starts(self, job: JobRecord, missed: list[GpusAwaited], now: float) -> bool:
-        """Start a job that waits, or add what it misses; say whether it has GPUs."""
-        spec = job.spec
-        reach = self.reach.get(spec.owner)
-        hosts = [host for host in self._leasing.hosts() if reach is None or host in reach]
-        place = self.asking.best(job, 0, hosts)
-        if place is not None and self.asking.ask(job, place, self.asking.sizes(job, 0, place.gpus), now):
-            self._is_off(job, now, "idle")
-            return True
-        if reach is not None and not job.refused and len(missed) < MISSED_MAX:
-            missed.append(
-                GpusAwaited(tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
-            )
-        return False
-
-    def _grow(self, job: JobRecord, of_jobs: dict[HostName, list[LeaseId]], now: float) -> None:
-        """Give a job that trains more GPUs, if it gains by that; first ask back what has rested beside it."""
-        if job.state != "running" or job.host is None:
-            return
-        if job.host not in self.reach.get(job.spec.owner, (job.host,)):
-            return
-        place, gains = self.asking.best(job, len(job.gpus), [job.host]), self.asking.gains(job, now)
-        there = 0 if place is None else place.gpus
-        larger = [size - job.held() for size in gains if size > max(there, job.held())]
-        if job.spec.owner in self.reach and self._has_asked_back(job, larger, of_jobs[job.host], now):
-            self.look_at = now + BACK_S
-            return
-        if place is None or there not in gains:
-            return
-        sizes = [gpus for gpus in gains if gpus <= there]
-        if there > job.held() and not self.asking.ask(job, place, sizes, now):
-            return
-        if job.state == "running":
-            job.pause(now)
-            self._begin(job, ReshapeJob, now, "more idle")
-
-    def _has_asked_back(self, job: JobRecord, missing: list[int], of_jobs: list[LeaseId], now: float) -> bool:
-        """Ask back what a job misses, the most first, until anything comes; say whether it does."""
-        assert job.host is not None
-        wants = [
-            GpusAwaited((job.host,), gpus, gpu_model=job.model, vram_gb=job.spec.vram_gb) for gpus in missing
-        ]
-        return any(self.asking.ask_back([want], of_jobs, now) for want in wants)
-
-    def _is_off(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
+    def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest.
 
         It waits where that is too little, or nobody starts it.
@@ -336,22 +295,36 @@ class Desk:
         if job.ending is not None:
             self._over(job, job.ending, now)
             return
+        newcomer, job.leaves = self._newcomer_of(job), None
+        place = None if job.host is None else Place(job.host, job.model)
         self._give_back(job, list(job.back), now)
         reach = self.reach.get(job.spec.owner)
         there = reach is None or job.host in reach
-        if there and job.spec.type.least <= len(job.usable()) and not job.on_hold:
-            self._begin(job, StartJob, now, why)
+        stays = there and job.spec.type.least <= len(job.usable()) and not job.on_hold
+        if stays and why == "wanted back" and self._allotting.moves(job, job.fits(), now):
+            return
+        if stays:
+            self._give_back(job, job.spares(job.fits(job.keeps if newcomer else None)), now)
+            self.begins(job, StartJob, now, why)
         else:
-            self._give_back(job, list(job.leases), now)
-            self._rest(job, now, why)
+            self.gives_all_back(job, now)
+            self.rests(job, now, why)
+        if newcomer is not None and place is not None:
+            self._allotting.takes_over(newcomer, place, now)
 
-    def _begin(
+    def _newcomer_of(self, job: JobRecord) -> JobRecord | None:
+        """Return who waits for what a job leaves, if it still does."""
+        newcomer = None if job.leaves is None else self.jobs.by_name.get(job.leaves)
+        waits = newcomer is not None and newcomer.state == "waiting" and not newcomer.on_hold
+        return newcomer if waits else None
+
+    def begins(
         self, job: JobRecord, how: type[StartJob] | type[ReshapeJob], now: float, why: ChangeWhy
     ) -> None:
         """Start another attempt, with the most GPUs that it can use of its own."""
         usable, host = job.usable(), job.host
         assert host is not None
-        gpus = usable[: max([size for size in job.spec.type.iteration_s if size <= len(usable)])]
+        gpus = usable[: job.fits()]
         job.attempt += 1
         job.state, job.gpus, job.ran_on = "starting", gpus, host
         job.changed(len(gpus), why, now)
@@ -360,11 +333,11 @@ class Desk:
         else:
             self._tell(ReshapeJob(job.spec.job, job.attempt, host, gpus))
 
-    def _stop(
+    def stops(
         self,
         job: JobRecord,
         until: float | None,
-        why: Literal["wanted back", "asked", "lease over"],
+        why: Literal["wanted back", "made room", "asked", "lease over"],
         now: float,
         *,
         saves: bool = True,
@@ -374,11 +347,15 @@ class Desk:
         job.state, job.why = "stopping", why
         self._tell(StopJob(job.spec.job, job.attempt, job.host, until, why, saves))
 
-    def _rest(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
+    def rests(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Let a job without GPUs wait."""
         job.pause(now)
         job.changed(0, why, now)
-        job.state, job.gpus, job.host, job.model = "waiting", (), None, ""
+        job.state, job.gpus, job.host, job.model, job.leaves = "waiting", (), None, "", None
+
+    def gives_all_back(self, job: JobRecord, now: float) -> None:
+        """Have all of a job's GPUs idle again."""
+        self._give_back(job, list(job.leases), now)
 
     def _over(self, job: JobRecord, why: JobEnd, now: float, said: str = "") -> None:
         self.jobs.remove(job)

@@ -32,6 +32,8 @@ class JobRecord(msgspec.Struct):
     stopped. `on_hold`: it waits then. `ran_on` is where it was started last. `refused`: why
     it was not given the GPUs that it asked for last. `epoch`, `loss`: what its program told at its last end.
     `changes` are the last ones, `why` the reason of the next: processes that end unasked are lost.
+    `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
+    `hopes_until`: so long it counts on GPUs that notebooks are asked back for it.
     """
 
     spec: JobSpec
@@ -56,6 +58,9 @@ class JobRecord(msgspec.Struct):
     loss: float | None = None
     changes: tuple[JobChange, ...] = ()
     why: ChangeWhy = "lost"
+    leaves: JobName | None = None
+    keeps: int = 0
+    hopes_until: float = 0.0
 
     def held(self) -> int:
         """Return how many GPUs it holds."""
@@ -66,6 +71,20 @@ class JobRecord(msgspec.Struct):
         return tuple(
             [gpu for lease in self.leases.values() if lease.lease not in self.back for gpu in lease.gpus]
         )
+
+    def fits(self, most: int | None = None) -> int:
+        """Return the most GPUs that it can go on with, of its own."""
+        usable = len(self.usable()) if most is None else min(most, len(self.usable()))
+        return max([size for size in self.spec.type.iteration_s if size <= usable])
+
+    def spares(self, gpus: int) -> list[LeaseId]:
+        """Return leases that it can do without, if it goes on with so many GPUs; the newest ones first."""
+        found, more = list[LeaseId](), len(self.usable()) - gpus
+        for name, lease in reversed(self.leases.items()):
+            if name not in self.back and len(lease.gpus) <= more:
+                found.append(name)
+                more -= len(lease.gpus)
+        return found
 
     def left_at(self, now: float) -> float:
         """Return what it is thought to have left."""
@@ -176,6 +195,10 @@ class Jobs:
             [job for job in self.by_name.values() if job.state == "waiting" and not job.on_hold],
             key=lambda job: -job.spec.priority,
         )
+
+    def promised(self) -> set[JobName]:
+        """Return who is to start on what another job leaves."""
+        return {job.leaves for job in self.by_name.values() if job.leaves is not None}
 
     def on(self, host: HostName) -> Iterator[JobRecord]:
         """Yield the jobs that have GPUs of a host."""

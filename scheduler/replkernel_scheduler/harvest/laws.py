@@ -22,6 +22,9 @@ def check(view: ClusterView, desk: Desk) -> None:
     _require(set(held) == set(desk.renew_at), "a job's lease is never renewed")
     _require(list(desk.renew_at.values()) == sorted(desk.renew_at.values()), "renewals are not in order")
     _require(not desk.asking.is_open, "a job still asks")
+    leaving = [job for job in desk.jobs.by_name.values() if job.leaves is not None]
+    _require(len(leaving) == len({job.leaves for job in leaving}), "two jobs make room for one")
+    _require(len(leaving) == len({job.host for job in leaving}), "two jobs make room on one host")
     for job in desk.jobs.by_name.values():
         _job(job, leases)
 
@@ -38,6 +41,7 @@ def _job(job: JobRecord, leases: dict[LeaseId, LeaseView]) -> None:
         back = known.phase == "reclaiming"
         _require(back or known.phase == "lingering", "cells would wait for a job's lease")
         _require(back == (name in job.back), "a job does not know what is wanted back")
+    _require(job.leaves is None or job.state == "stopping", "a job makes room, and runs on")
     if job.state in ("starting", "running"):
         _require(len(job.gpus) in job.spec.type.iteration_s, "a job runs in a shape that it does not allow")
         _require(not job.on_hold and job.ending is None, "a job runs that is to wait, or to end")

@@ -39,6 +39,10 @@ class Leasing(Protocol):
         """Return what is idle on a host."""
         ...
 
+    def offers(self, host: HostName, gpu_model: str, vram_gb: float) -> bool:
+        """Say whether a host has such GPUs, idle or not, and nobody who waits has a claim on any."""
+        ...
+
     def hosts(self) -> list[HostName]:
         """Return the hosts that are up."""
         ...
@@ -53,10 +57,9 @@ class Leasing(Protocol):
 
 
 class Place(NamedTuple):
-    """A host for a job, and how many GPUs it would have there in all."""
+    """The GPUs of one model on a host: a job has all of its own at one place."""
 
     host: HostName
-    gpus: int
     model: str
 
 

@@ -25,11 +25,14 @@ EFFICIENCY = 0.9
 JobState: TypeAlias = Literal["waiting", "starting", "running", "stopping"]
 """waiting: it has no GPUs. stopping: it is told to save and stop, whatever comes then."""
 JobEnd: TypeAlias = Literal["done", "failed", "stopped"]
-StopWhy: TypeAlias = Literal["wanted back", "asked", "lease over", "stale"]
-"""wanted back: cells want its GPUs. asked: its owner. lease over: it no longer has them. stale: another
-attempt took its place."""
-ChangeWhy: TypeAlias = Literal["idle", "more idle", "wanted back", "asked", "lease over", "lost"]
-"""Why a job has other GPUs than before. lost: its processes, or their agent, were gone."""
+StopWhy: TypeAlias = Literal["wanted back", "made room", "asked", "lease over", "stale"]
+"""wanted back: cells want its GPUs. made room: another job needs some. asked: its owner. lease over: it no
+longer has them. stale: another attempt took its place."""
+ChangeWhy: TypeAlias = Literal[
+    "idle", "more idle", "wanted back", "made room", "given", "asked", "lease over", "lost"
+]
+"""Why a job has other GPUs than before. given: another job made room. lost: its processes, or their agent,
+were gone."""
 
 
 class JobChange(msgspec.Struct, frozen=True, gc=False):

@@ -101,9 +101,13 @@ class JobsBase(SchedulerHandler):
         if job.state == "waiting" and not job.on_hold:
             if not self.desk.reach(job.spec.owner):
                 return "no agent of its user that can run it is connected"
+            if job.spec.job in self.driver.beside.desk.jobs.promised():
+                return "another job makes room for it"
             return _clause(job.refused) or "it waits for GPUs that nobody needs"
         if job.state == "stopping":
-            return "it is saved and stopped" if job.ending or job.on_hold else "notebooks want its GPUs"
+            if job.ending or job.on_hold:
+                return "it is saved and stopped"
+            return "notebooks want its GPUs" if job.leaves is None else "another job needs some of its GPUs"
         return "" if told is None or told.attempt != job.attempt else told.said
 
 
@@ -111,9 +115,11 @@ WHY: dict[ChangeWhy, str] = {
     "idle": "GPUs were idle",
     "more idle": "more GPUs became idle",
     "wanted back": "a notebook wanted its GPUs",
+    "made room": "another job needed some",
+    "given": "another job made room",
     "asked": "its owner stopped or held it",
-    "lease over": "its GPUs, or their host, were lost",
-    "lost": "its processes, or their agent, were gone",
+    "lease over": "its GPUs or its host failed",
+    "lost": "its program or its agent was gone",
 }
 
 

@@ -74,8 +74,8 @@ def test_a_cell_has_a_jobs_gpus_once_they_are_left_and_the_job_goes_on_with_the_
     assert not of(ReclaimLease, effects), "nobody else is asked"
     effects = world.stopped("train")
     assert "d" in world.cells
-    assert not of(StartJob, effects), "one GPU is left, and its lease had two"
-    assert len(world.processes[JobName("train")].gpus) == 1
+    (start,) = of(StartJob, effects)
+    assert len(start.gpus) == 1, "it keeps the one of its two that nobody wants"
 
 
 def test_a_job_keeps_those_of_its_leases_that_nobody_wants(world: Beside) -> None:
@@ -593,3 +593,92 @@ def test_each_change_of_a_jobs_gpus_is_remembered_with_its_reason(world: Beside)
     assert [(change.gpus, change.why) for change in changes] == [
         (2, "idle"), (4, "more idle"), (2, "wanted back"), (0, "wanted back"),
     ]  # fmt: skip
+
+
+def test_a_newcomer_has_another_job_make_room_and_both_go_on(world: Beside) -> None:
+    world.submit("old", 1, 2, 4, samples=LONG)
+    world.runs("old")
+    world.submit("new", 1, 2, 4, samples=LONG)
+    stop = of(StopJob, world.journal[-1][2])[0]
+    assert (stop.job, stop.why, stop.saves, stop.until) == ("old", "made room", True, None)
+    assert world.job("new").state == "waiting"
+    world.restart()
+    effects = world.stopped("old")
+    assert [(start.spec.job, len(start.gpus)) for start in of(StartJob, effects)] == [("old", 2), ("new", 2)]
+    jobs = world.core.desk.jobs.by_name
+    assert [jobs[JobName(name)].changes[-1].why for name in ("old", "new")] == ["made room", "given"]
+
+
+def test_nobody_makes_room_for_a_job_below_him_nor_where_waiting_is_as_good() -> None:
+    world = Beside()
+    world.host("a", 4)
+    world.submit("high", 1, 4, samples=LONG, priority=1)
+    world.runs("high")
+    world.submit("low", 1, samples=LONG)
+    assert world.job("low").state == "waiting" and world.job("high").state == "running"
+
+    ending = Beside()
+    ending.host("a", 4)
+    ending.submit("ends", 2, 4, samples=3.0)
+    ending.runs("ends")
+    ending.submit("next", 2, samples=LONG)
+    assert (ending.job("next").state, ending.job("ends").state) == ("waiting", "running")
+
+
+def test_what_a_job_leaves_for_another_is_a_cells_if_one_comes_meanwhile(world: Beside) -> None:
+    world.submit("old", 1, 2, 4, samples=LONG)
+    world.runs("old")
+    world.submit("new", 1, 2, samples=LONG)
+    world.cell("c", 2)
+    world.stopped("old")
+    assert "c" in world.cells
+    assert (world.job("old").held, world.job("new").held) == (2, 0)
+
+
+def test_nobody_else_starts_or_grows_where_a_job_makes_room(world: Beside) -> None:
+    world.cell("c", 1)
+    world.submit("old", 1, 2, samples=LONG)
+    world.runs("old")
+    world.submit("new", 2, samples=LONG)
+    assert world.processes[JobName("old")].told
+    world.submit("third", 1, samples=LONG)
+    assert world.job("third").state == "waiting", "the idle one is as good as the newcomer's"
+    world.stopped("old")
+    assert (world.job("old").held, world.job("new").held) == (1, 2)
+    world.over("c")
+    world.until(world.now + 1.0)
+    assert world.job("third").state == "starting"
+
+
+def test_a_job_that_makes_room_goes_on_with_all_where_nobody_waits_for_it_any_more(world: Beside) -> None:
+    world.submit("old", 1, 2, 4, samples=LONG)
+    world.runs("old")
+    world.submit("new", 1, 2, 4, samples=LONG)
+    world.feed(JobStopAsked(JobName("new")))
+    (start,) = of(StartJob, world.stopped("old"))
+    assert len(start.gpus) == 4
+
+
+def test_what_notebooks_have_left_is_asked_back_before_a_job_makes_room(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("rests", 2)
+    world.submit("old", 1, 2, samples=LONG)
+    world.runs("old")
+    world.over("rests", lingers=True)
+    world.until(world.now + RESTED_S + 1.0)
+    world.submit("new", 1, samples=LONG)
+    (asked,) = of(ReclaimLease, [effect for _, _, effects in world.journal for effect in effects])
+    assert asked.lease.request == "rests" and not world.processes[JobName("old")].told
+    world.feed(LeaseReleased(asked.lease.lease, asked.lease.fence))
+    world.until(world.now + 1.0)
+    assert world.job("new").state == "starting"
+
+
+def test_a_job_that_cells_push_out_goes_on_where_more_is_idle(world: Beside) -> None:
+    world.submit("train", 1, 2, 4, samples=LONG)
+    world.runs("train")
+    world.host("b", 4)
+    world.cell("c", 2, hosts="a")
+    (start,) = of(StartJob, world.stopped("train"))
+    assert (start.host, len(start.gpus)) == ("b", 4)
+    assert "c" in world.cells

@@ -1,0 +1,263 @@
+"""Which jobs start, make room and grow: SideCar's two algorithms, among the jobs beside notebooks.
+
+Laws: a job that waits starts on idle GPUs, or one that runs makes room for it (algorithm 1); where nobody
+waits, jobs grow into what idles as long as all of them are done sooner by that (algorithm 2). What notebooks
+have left for a while is asked back before a job makes room. What a job leaves for another is on a host where
+nobody else starts or grows meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, Protocol
+
+from replkernel_scheduler.elastic.types import Launch
+from replkernel_scheduler.events import GpusAwaited
+from replkernel_scheduler.harvest.asking import Asking
+from replkernel_scheduler.harvest.floor import Floor
+from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
+from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
+from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
+from replkernel_scheduler.policies.reshape_sidecar import SideCar
+from replkernel_scheduler.types import HostName, LeaseId, UserName
+
+HOPES_S = 10.0
+"""What notebooks were asked for is mostly there within this; then a job makes room."""
+MISSED_MAX = 64
+
+
+class Acts(Protocol):
+    """What can be done with a job."""
+
+    def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
+        """Have it start with what it has."""
+        ...
+
+    def begins(
+        self, job: JobRecord, how: type[StartJob] | type[ReshapeJob], now: float, why: ChangeWhy
+    ) -> None:
+        """Have it started or reshaped with what it has."""
+        ...
+
+    def gives_all_back(self, job: JobRecord, now: float) -> None:
+        """Have it without GPUs, for a moment."""
+        ...
+
+    def rests(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
+        """Have it wait."""
+        ...
+
+    def stops(self, job: JobRecord, until: float | None, why: Literal["made room"], now: float) -> None:
+        """Have it saved and stopped."""
+        ...
+
+
+class _NoDice:
+    """SideCar's rules leave nothing to chance."""
+
+    def random(self) -> float:
+        """Return the same each time."""
+        return 0.0
+
+
+class Allotting:
+    """Asks the rules, and has done what they say; `reach` says where the jobs of an owner can be started."""
+
+    def __init__(
+        self,
+        leasing: Leasing,
+        jobs: Jobs,
+        asking: Asking,
+        reach: Mapping[UserName, tuple[HostName, ...]],
+        acts: Acts,
+    ) -> None:
+        """Decide about `jobs`."""
+        self._leasing, self._jobs, self._asking = leasing, jobs, asking
+        self._reach, self._acts = reach, acts
+        self._rules = SideCar(gain=0.0)
+
+    # -- algorithm 1 ----------------------------------------------------------------------------------
+
+    def floor(self, now: float) -> Floor:
+        """Return what those that wait are compared with."""
+        return Floor(self._jobs.by_name.values(), lambda _: [], now)
+
+    def starts(self, job: JobRecord, floor: Floor, missed: list[GpusAwaited], now: float) -> bool:
+        """Start a job, or have another make room for it, or add what it misses; say whether it got any."""
+        reach = self._reach.get(job.spec.owner)
+        hosts = self._hosts(job)
+        idle = self._idle_for(job, floor, hosts)
+        launch = self._launch(job, floor, idle, now)
+        if launch is not None and launch.donor is None:
+            place = _roomiest(floor.places[launch.host], launch.gpus, idle)
+            if self._asking.ask(job, place, self._asking.sizes(job, 0, launch.gpus), now):
+                self._acts.goes_on(job, now, "idle")
+                floor.take(job)
+                return True
+        told = reach is not None and not job.refused
+        hopes = told and self._hopes(job, hosts, launch, missed, now)
+        if launch is None or launch.donor is None or hopes:
+            return False
+        self._makes_room(launch, floor, idle, job, now)
+        return True
+
+    def moves(self, job: JobRecord, gpus: int, now: float) -> bool:
+        """Have a job that has left its GPUs go on elsewhere, if more than `gpus` are idle there; say so."""
+        idle = self._idle_for(job, None, [host for host in self._hosts(job) if host != job.host])
+        sizes = self._asking.sizes(job, gpus, max(idle.values(), default=0))
+        if not sizes:
+            return False
+        place = _roomiest(next(iter(idle)), sizes[0], idle)
+        self._acts.gives_all_back(job, now)
+        if self._asking.ask(job, place, sizes, now):
+            self._acts.goes_on(job, now, "wanted back")
+        else:
+            self._acts.rests(job, now, "wanted back")
+        return True
+
+    def takes_over(self, job: JobRecord, place: Place, now: float) -> None:
+        """Start a job on what another one has left for it, if cells have not taken that."""
+        spec = job.spec
+        idle = self._leasing.room(place.host, place.model, spec.vram_gb).gpus
+        if self._asking.ask(job, place, self._asking.sizes(job, 0, idle), now):
+            self._acts.goes_on(job, now, "given")
+
+    def _hosts(self, job: JobRecord) -> list[HostName]:
+        """Return where a job may start now."""
+        reach = self._reach.get(job.spec.owner)
+        closed = {each.host for each in self._jobs.by_name.values() if each.leaves is not None}
+        up = self._leasing.hosts()
+        return [host for host in up if host not in closed and (reach is None or host in reach)]
+
+    def _idle_for(self, job: JobRecord, floor: Floor | None, hosts: list[HostName]) -> dict[Place, int]:
+        """Return what is idle for a job at each place where it may be, also where that is nothing."""
+        model, vram_gb = job.spec.gpu_model, job.spec.vram_gb
+        found: dict[Place, int] = {}
+        for host in hosts:
+            room = self._leasing.room(host, model, vram_gb)
+            if room.gpus:
+                found[Place(host, room.model)] = room.gpus
+            for other in sorted(floor.models.get(host, ())) if floor is not None else ():
+                place = Place(host, other)
+                if place in found or model not in ("", other):
+                    continue
+                if self._leasing.offers(host, other, vram_gb):
+                    found[place] = self._leasing.room(host, other, vram_gb).gpus
+        return found
+
+    def _launch(self, job: JobRecord, floor: Floor, idle: dict[Place, int], now: float) -> Launch | None:
+        """Return what algorithm 1 says."""
+        job.refused = ""
+        sizes = self._asking.sizes(job, 0, SHAPES_MAX) if idle else []
+        if not sizes:
+            return None
+        floor.offer(job, idle)
+        wanted = floor.wanted(job, sizes)
+        launch = self._rules.launch(floor, wanted, _NoDice(), now)
+        if launch is not None and launch.donor is not None and floor.waits(wanted, launch):
+            return None
+        return launch
+
+    def _hopes(
+        self,
+        job: JobRecord,
+        hosts: list[HostName],
+        launch: Launch | None,
+        missed: list[GpusAwaited],
+        now: float,
+    ) -> bool:
+        """Have notebooks asked for what a job misses; say whether it is worth waiting for that."""
+        spec = job.spec
+        misses = GpusAwaited(
+            tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb
+        )  # fmt: skip
+        if launch is None or launch.donor is None:
+            if len(missed) < MISSED_MAX:
+                missed.append(misses)
+            return False
+        if job.hopes_until <= now and self._asking.ask_back([misses], self._jobs.of_lease, now):
+            job.hopes_until = now + HOPES_S
+        return job.hopes_until > now
+
+    def _makes_room(
+        self, launch: Launch, floor: Floor, idle: dict[Place, int], job: JobRecord, now: float
+    ) -> None:
+        """Have a job stopped, so that it goes on with fewer GPUs beside another one."""
+        assert launch.donor is not None
+        donor = floor.record_of[launch.donor]
+        donor.leaves = job.spec.job
+        donor.keeps = len(donor.gpus) - (launch.gpus - idle[floor.places[launch.host]])
+        self._acts.stops(donor, None, "made room", now)
+        floor.take(donor)
+
+    # -- algorithm 2 ----------------------------------------------------------------------------------
+
+    def grow(self, now: float) -> bool:
+        """Have jobs grow into what is idle; say whether notebooks were asked for more."""
+        jobs = self._jobs.by_name.values()
+        floor = Floor(jobs, lambda job: self._asking.sizes(job, job.held(), SHAPES_MAX), now)
+        there = self._jobs.leases_by_host()
+        closed = {job.host for job in jobs if job.leaves is not None}
+        growing = [job for job in jobs if job.state == "running" and job.host not in closed]
+        floor.barred = {str(job.spec.job) for job in jobs}
+        asked = set[str]()
+        for job in growing:
+            told = job.host in self._reach.get(job.spec.owner, ())
+            if told and self._has_asked_back(job, floor, there[_place(job).host], now):
+                asked.add(str(job.spec.job))
+        reached = [job for job in growing if job.host in self._reach.get(job.spec.owner, (job.host,))]
+        floor.barred -= {str(job.spec.job) for job in reached} - asked
+        while (looked_at := self._grows(floor, reached, now)) is not None:
+            floor.barred.add(str(looked_at.spec.job))
+        return bool(asked)
+
+    def _grows(self, floor: Floor, jobs: list[JobRecord], now: float) -> JobRecord | None:
+        """Have the job grow that algorithm 2 names, if it is given the GPUs; None: it names nobody."""
+        free = [job for job in jobs if str(job.spec.job) not in floor.barred]
+        floor.offer(None, {_place(job): self._idle_beside(job) for job in free})
+        reshape = self._rules.grow(floor, now)
+        if reshape is None:
+            return None
+        job = floor.record_of[reshape.job]
+        sizes = self._asking.sizes(job, job.held(), reshape.gpus)
+        if reshape.gpus <= job.held() or self._asking.ask(job, _place(job), sizes, now):
+            job.pause(now)
+            self._acts.begins(job, ReshapeJob, now, "more idle")
+            floor.take(job)
+        return job
+
+    def _has_asked_back(self, job: JobRecord, floor: Floor, of_jobs: Collection[LeaseId], now: float) -> bool:
+        """Ask back what a job misses, the most first, until anything comes; say whether it does."""
+        place, name = _place(job), str(job.spec.job)
+        there, has = self._idle_beside(job), len(job.gpus)
+        floor.barred.discard(name)
+        more, came = max(floor.trainings[name].wanted.type.iteration_s) - has, False
+        while more > there and not came:
+            floor.offer(None, {place: more})
+            reshape = self._rules.grow(floor, now)
+            if reshape is None or reshape.gpus - has <= there:
+                break
+            want = GpusAwaited(
+                (place.host,), reshape.gpus - job.held(), gpu_model=job.model, vram_gb=job.spec.vram_gb
+            )  # fmt: skip
+            came = self._asking.ask_back([want], of_jobs, now)
+            more = reshape.gpus - has - 1
+        floor.barred.add(name)
+        return came
+
+    def _idle_beside(self, job: JobRecord) -> int:
+        """Return how many more GPUs a job could have where it is."""
+        place = _place(job)
+        spare = job.held() - len(job.gpus)
+        return self._leasing.room(place.host, place.model, job.spec.vram_gb).gpus + spare
+
+
+def _place(job: JobRecord) -> Place:
+    assert job.host is not None
+    return Place(job.host, job.model)
+
+
+def _roomiest(place: Place, gpus: int, idle: dict[Place, int]) -> Place:
+    """Return, of the places that are as good for the rules, the one with the most idle GPUs."""
+    good = [each for each, count in idle.items() if count >= gpus]
+    return max(good, key=lambda each: (idle[each], each.host), default=place)
