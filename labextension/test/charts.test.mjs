@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { charts, nowOf } from '../lib/models/charts.js';
+import { axisClock, clock } from '../lib/models/clock.js';
 import { LiveStore } from '../lib/models/live.js';
 
 const trans = (message, ...values) =>
@@ -31,7 +32,7 @@ test('there is nothing to draw before the first look', () => {
 
 test('each chart says in words what it shows', () => {
   assert.equal(of('gpus', past()).sentence, 'Now: 3 of 8 GPUs in use, 1 kept between cells.');
-  assert.equal(of('queue', past()).sentence, 'Now: 1 cell waits.');
+  assert.equal(of('queue', past()).sentence, 'Now: 1 cell is waiting.');
   assert.equal(of('waits', past()).sentence, 'No cell with GPUs has ended yet.');
   assert.equal(
     of('waits', past({ delays: [2] })).sentence,
@@ -40,7 +41,7 @@ test('each chart says in words what it shows', () => {
   const delays = [4, 0.1, 2, 1];
   assert.equal(
     of('waits', past({ delays })).sentence,
-    'The last 4 cells with GPUs: half were in the queue for at most 1.0 s, 95 % for at most 2.0 s.'
+    'The last 4 cells with GPUs: half were in the queue for at most 1.0 s, 95 % for at most 4.0 s.'
   );
 });
 
@@ -68,7 +69,7 @@ test('what holds now is what the panel shows, not the last look at the cluster',
   const now = nowOf(store);
   const old = past({ points: [point(1, { provisioned: 2, leased: 2, lingering: 0 })] });
   assert.equal(of('gpus', old, now).sentence, 'Now: 0 of 2 GPUs in use, 1 kept between cells.');
-  assert.equal(of('queue', old, now).sentence, 'Now: 2 cells wait.');
+  assert.equal(of('queue', old, now).sentence, 'Now: 2 cells are waiting.');
 });
 
 test('the share of cells grows to all of them', () => {
@@ -80,6 +81,20 @@ test('the share of cells grows to all of them', () => {
     { seconds: 3.1500000000000004, share: 1 }
   ]);
   assert.deepEqual(of('waits', past()).spec.data.values, []);
+});
+
+test('charts and tables write times as the people of a place do', () => {
+  const at = new Date(2026, 10, 28, 21, 7, 30) / 1000;
+  assert.equal(clock(at, at, 'de'), '21:07');
+  assert.equal(clock(at, at, 'en-US').replace(/\s/, ' '), '9:07 PM');
+  const label = (seconds, locale) => axisClock(seconds, locale).replace(/\u202f/g, ' ');
+  const twelve = `timeFormat(datum.value, hours(datum.value) < 12 ? "%-I:%M AM" : "%-I:%M PM")`;
+  assert.equal(label(false, 'en-US'), twelve);
+  assert.equal(
+    label(true, 'de'),
+    `timeFormat(datum.value, hours(datum.value) < 12 ? "%H:%M:%S" : "%H:%M:%S")`
+  );
+  assert.equal(of('queue', past()).spec.encoding.x.axis.labelExpr, axisClock(true));
 });
 
 test('lines differ in more than their colour, and what happened has a sign', () => {

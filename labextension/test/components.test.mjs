@@ -96,7 +96,7 @@ test('the cluster names what its GPUs do, and who waits: never fewer than are li
   const leases = [{ lease: 'l', kernel_id: 'k', host: 'a', gpus: ['g1'], ...mine }];
   const props = { store: store({ hosts, queue, leases }), name: id => `${id}.ipynb` };
   const read = text(ClusterSection, props);
-  for (const expected of ['1 host: 1 in use, 1 kept', '2 cells wait', 'k.ipynb: 2 GPUs']) {
+  for (const expected of ['1 host: 1 in use, 1 kept', '2 cells are waiting', 'k.ipynb: 2 GPUs']) {
     assert.ok(read.includes(expected), `${expected}: ${read}`);
   }
   const old = {
@@ -106,7 +106,7 @@ test('the cluster names what its GPUs do, and who waits: never fewer than are li
       scheduler: { ...scheduler, waiting: 1 }
     })
   };
-  assert.match(text(ClusterSection, old), /2 cells wait for GPUs/);
+  assert.match(text(ClusterSection, old), /2 cells are waiting for GPUs/);
   assert.match(html(ClusterSection, props), /title="H100 g1\nin use\nyours: k.ipynb\n50 % busy/);
 });
 
@@ -140,7 +140,7 @@ test('an administrator reads whose GPUs and cells they are, and which are framed
   const queue = [{ request: 'q', kernel_id: 'k', gpus: 1, ...alices }];
   const props = { store: store({ hosts: [host('a', ...gpus)], queue, leases }), name: () => '' };
   const read = text(ClusterSection, props);
-  assert.ok(read.includes('Cells that wait train.ipynb of alice: 1 GPU'), read);
+  assert.ok(read.includes('Waiting cells train.ipynb of alice: 1 GPU'), read);
   assert.ok(!read.includes('Your cells'), read);
   const titles = html(ClusterSection, props).match(/class="jp-replkernel-gpu [^>]*>/g);
   assert.match(titles[0], /g0\nin use\ntrain\.ipynb of alice"/);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { describe, formatBytes, formatSeconds, readFacts, summary } from '../lib/models/facts.js';
 
-const same = message => message;
+const same = (message, ...values) => message.replace('%1', values[0]);
 const reply = {
   replica: 'r2',
   host: 'alpha',
@@ -28,6 +28,8 @@ test('a reply of ours names replica and host', () => {
 test('leased GPUs are counted in the summary and named in the table', () => {
   const facts = readFacts({ replkernel: { ...reply, gpus: ['GPU-1', 7], lease_s: 12 } });
   assert.equal(summary(facts, same), 'Replica r2 · alpha · 1 GPU');
+  const two = readFacts({ replkernel: { ...reply, gpus: ['GPU-1', 'GPU-2'] } });
+  assert.equal(summary(two, same), 'Replica r2 · alpha · 2 GPUs');
   assert.deepEqual(describe(facts, same).slice(2, 4), [
     ['GPUs', 'GPU-1'],
     ['GPU lease', '12.0 s']

@@ -30,7 +30,10 @@ function page() {
   return { tell, news, store };
 }
 
-const replica = (name, role, more = {}) => ({ replica: name, role, lag: 0, last_death: '', pid: 7, ...more });
+const replica = (name, role, more = {}) => ({
+  ...{ replica: name, role, lag: 0, last_death: '', pid: 7, pins: [] },
+  ...more
+});
 const kernel = (more = {}) => ({
   kernel_id: 'a',
   served: true,
@@ -69,6 +72,15 @@ test('one that is no executor any more before its end is told has died as well',
   assert.deepEqual(tell(9, { kernels: [kernel({ replicas: idle({ ...killed, pid: 9 }) })] }), []);
 });
 
+test('what lived in the process alone is not called safe', () => {
+  const { tell } = page();
+  const pins = [{ name: 's', reason: 'a socket' }];
+  const others = [replica('r2', 'standby'), replica('r3', 'standby')];
+  tell(0, { kernels: [kernel({ replicas: [replica('r1', 'executor', { pins }), ...others] })] });
+  tell(1, { kernels: [kernel({ replicas: [replica('r1', 'starting', killed), ...others] })] });
+  assert.match(tell(3)[0][1], /killed by signal 9\. All variables are safe except s\.$/);
+});
+
 test('a cell that was cut short can be run again, and lost changes are not called safe', () => {
   const { tell, store, news } = page();
   tell(0);
@@ -77,7 +89,12 @@ test('a cell that was cut short can be run again, and lost changes are not calle
   tell(1, { kernels: [kernel({ replicas: afterLoss })], executions });
   const [notice] = news.look(store, 3);
   assert.equal(notice.again, 'a');
-  assert.match(notice.message, /Run the cells marked “Changes lost” again/);
+  assert.match(notice.message, /variables are safe: run the cell again/);
+  const before = { ...cell, cell_id: 'b', msg_id: 'l', ename: '', safety: 'lost', trouble: '' };
+  const other = page();
+  other.tell(0);
+  other.tell(1, { kernels: [kernel({ replicas: afterLoss })], executions: [...executions, before] });
+  assert.match(other.tell(3)[0][1], /Run the cells marked “Changes lost” again/);
 });
 
 test('one that dies a second time of the same reason is told again', () => {

@@ -7,7 +7,7 @@ register('./endings.mjs', import.meta.url);
 const { gpuLine, requestInWords } = await import('../lib/models/cellRequest.js');
 const { gpuChoices, gpusWanted, mostGpus } = await import('../lib/models/cluster.js');
 const { bannerInWords } = await import('../lib/models/doubt.js');
-const { kernelMark } = await import('../lib/models/kernelMark.js');
+const { isSafe, kernelMark } = await import('../lib/models/kernelMark.js');
 const { LiveStore } = await import('../lib/models/live.js');
 const { notebookState, statusLine } = await import('../lib/models/notebookState.js');
 
@@ -73,9 +73,28 @@ test('who is idle says where its last cell ran', () => {
 });
 
 test('one banner says that a cell keeps running while the page reconnects', () => {
-  assert.equal(bannerInWords('no connection', true, trans), 'Reconnecting: your cell keeps running');
-  assert.equal(bannerInWords('no connection', false, trans), 'Reconnecting… showing the last known state');
-  assert.equal(bannerInWords('', true, trans), '');
+  const banner = (doubt, busy) => bannerInWords(doubt, busy, false, trans);
+  assert.equal(banner('no connection', true), 'Reconnecting: your cell keeps running');
+  assert.equal(banner('no connection', false), 'Reconnecting… showing the last known state');
+  assert.equal(banner('', true), '');
+});
+
+test('the banner calls variables safe only where all of them are known to be durable', () => {
+  const banner = (executions, more = {}) => {
+    const silent = page(executions, { answers: false, ...more });
+    return bannerInWords(silent.doubt('k'), false, isSafe(silent, 'k'), trans);
+  };
+  const durable = cell('done', { safety: 'durable' });
+  const other = more => cell('done', { cell_id: 'd', msg_id: 'n', ...more });
+  assert.match(banner([durable, other()]), /does not answer at the moment\. Its variables are safe\.$/);
+  const marked = /does not answer at the moment\. Cells marked “durable” are safe\.$/;
+  assert.match(banner([durable, other({ safety: 'pending' })]), marked);
+  assert.match(banner([durable, other({ safety: 'lost' })]), marked);
+  assert.match(banner([durable, other({ state: 'running' })]), marked);
+  assert.match(
+    banner([durable], { replicas: [{ replica: 'r1', pins: [{ name: 's', reason: 'a socket' }] }] }),
+    marked
+  );
 });
 
 test('a cell with a request of its own has a badge, by its settings or by what it begins with', () => {

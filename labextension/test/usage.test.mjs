@@ -98,7 +98,7 @@ test('two cells of one notebook that wait have each its own place, and a request
 test('the tables say so where nobody holds a GPU, and count what they leave out', () => {
   const text = made =>
     renderToStaticMarkup(React.createElement(NowTables, { store: made, now: 10, name, trans }));
-  assert.match(text(store()), /Nobody holds a GPU\..*No cell waits for GPUs\./);
+  assert.match(text(store()), /Nobody holds a GPU\..*No cell is waiting for GPUs\./);
   assert.equal(text(new LiveStore()), '');
   const many = Array.from({ length: 120 }, (_, at) => ({ ...leases[0], lease: String(at) }));
   assert.match(text(store({ leases: many })), /and 20 more/);

@@ -105,7 +105,7 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
     if scheduler is not None:
         leases, waiting = len(document.leases), len(document.waiting)
         held = f"{leases} lease{'' if leases == 1 else 's'}"
-        state = scheduler.trouble or f"{held}, {waiting} {'cell waits' if waiting == 1 else 'cells wait'}"
+        state = scheduler.trouble or f"{held}, {waiting} cell{'' if waiting == 1 else 's'} waiting"
         lines.append(f"scheduler {scheduler.url}: {state}")
     for lease in document.leases:
         where = f"{_part(lease)}{', '.join(lease.gpus)} of {lease.host}"

@@ -49,6 +49,12 @@ from replkernel.protocol.installing import InstallQuestion
 END_TIMEOUT_S = 10.0
 """So long after it was told to end, a process that still runs a cell ends at once."""
 
+INTERRUPTED_S = 1.0
+"""A cell that was interrupted has so long to say so, which a second SIGINT would break."""
+
+LOOKS = 50
+"""So often it is looked meanwhile whether the cell has ended."""
+
 HEARD_LIMIT_S = 60.0
 """So long a process that ends for another one to take over waits for a router that has heard of it."""
 HEARD_LOOK_S = 0.02
@@ -477,8 +483,11 @@ class ReplicatedKernel(AuditingKernel):
 
     # -- the end ------------------------------------------------------------------------------------
 
-    def end(self, reason: str) -> None:
-        """End the process as a shutdown_request would; from any thread, once."""
+    def end(self, reason: str, *, patient: bool = False) -> None:
+        """End the process as a shutdown_request would; from any thread, once.
+
+        `patient`: whoever wants the end has interrupted the cell, which may say so first.
+        """
         if self._ending:
             return
         self._ending = True
@@ -487,14 +496,17 @@ class ReplicatedKernel(AuditingKernel):
         watchdog.start()
         log.warning("This kernel process ends: %s", reason)
         loop = self.control_thread.io_loop
-        loop.add_callback(self._end)
+        loop.add_callback(self._end, INTERRUPTED_S if patient else 0.0)
 
-    async def _end(self) -> None:
+    async def _end(self, patience_s: float) -> None:
         try:
             await asyncio.wait_for(self._progressively_terminate_all_children(), END_TIMEOUT_S / 2)
         except Exception:
             log.exception("A child process could not be ended")
         self.io_loop.add_callback(self.io_loop.stop)
+        for _ in range(LOOKS):
+            if self._execution is not None:
+                await asyncio.sleep(patience_s / LOOKS)
         if self._execution is not None:
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -42,6 +42,12 @@ SAID_S = 1.0
 log = logging.getLogger(__name__)
 
 
+class Ending(Protocol):
+    """Ends the process; `patient`: its cell was interrupted, and may say so first."""
+
+    def __call__(self, reason: str, *, patient: bool = False) -> None: ...
+
+
 class Replica:
     """One replica's part in executions.
 
@@ -56,7 +62,7 @@ class Replica:
         prompts: PromptsPart,
         process: ProcessState,
         wake: Callable[[], None],
-        end: Callable[[str], None],
+        end: Ending,
     ) -> None:
         self.state = state
         self.interrupts = interrupts = PutOffInterrupts()
@@ -453,7 +459,7 @@ class Replica:
 
     def stop(self, reason: str) -> None:
         """End the process."""
-        self._end(reason)
+        self._end(reason, patient=True)
 
     def applied(self) -> Mark:
         """Return the last execution, and which of its audits, whose delta this process holds."""

@@ -45,7 +45,7 @@ def test_leases_and_who_waits_are_shown(scheduler: Server) -> None:
     ).stdout
     words = [line.split() for line in shown.splitlines()]
     assert [words[2][0], *words[2][-3:]] == ["GPU-0", "leased:", "kernel", "k1"]
-    assert "1 lease, 1 cell waits" in shown
+    assert "1 lease, 1 cell waiting" in shown
     assert "waiting: a cell of kernel k2 for 2 GPUs" in shown
 
 

@@ -30,10 +30,10 @@ def test_who_holds_and_who_waits_is_told_and_the_clusters_last_day_is_drawn(
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
     browser.wait("a", lambda: "Now: 0 of 2 GPUs in use, 1 kept between cells." in said(browser))
-    browser.wait("a", lambda: "cells wait." in said(browser))
+    browser.wait("a", lambda: "cells are waiting." in said(browser))
     (held,) = rows(browser, "Who holds GPUs now")
     assert held.startswith("a.ipynb 1 × ") and " kept between cells " in held and held.endswith(" 0.00"), held
-    assert rows(browser, "Cells that wait now") == []
+    assert rows(browser, "Cells waiting now") == []
     browser.wait("a", lambda: "0 %" in said(browser) and "GiB" in said(browser))  # Of each GPU.
     browser.wait("a", lambda: len(browser.do("text", "a", query=f"{CHART} .vega-embed:has(svg)")) == 6)
     browser.do("press", "a", query='.lm-DockPanel-tabBar .lm-TabBar-tab:has-text("a.ipynb")')
@@ -43,7 +43,7 @@ def test_who_holds_and_who_waits_is_told_and_the_clusters_last_day_is_drawn(
     browser.do("open", "b", url=lab.url("lab/tree/b.ipynb") + "&reset", cells=1, height=800)
     browser.do("run", "b", cell=1, kernel=REPLICATED)
     waits = "b.ipynb 2 GPUs next in line"
-    browser.wait("a", lambda: any(row.startswith(waits) for row in rows(browser, "Cells that wait now")))
+    browser.wait("a", lambda: any(row.startswith(waits) for row in rows(browser, "Cells waiting now")))
     browser.wait("b", lambda: "Waiting for 2 GPUs · next in line" in browser.line("b"))
     assert browser.do("axe", "a", query=TAB) == []
     assert browser.do("clipped", "a") == []

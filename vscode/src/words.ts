@@ -81,7 +81,7 @@ export function treeOf(known: Known): Entry[] {
 function gpus({ held, waiting }: Known): Entry {
   const detail = held.length === 0 ? 'none held' : `${held.length} held by this notebook`;
   const behind =
-    waiting === 0 ? '' : `, ${waiting === 1 ? '1 cell waits' : `${waiting} cells wait`} in the cluster`;
+    waiting === 0 ? '' : `, ${waiting === 1 ? '1 cell is waiting' : `${waiting} cells are waiting`} in the cluster`;
   return entry(
     'GPUs',
     `${detail}${behind}`,

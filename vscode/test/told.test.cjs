@@ -100,7 +100,7 @@ test('the side bar lists GPUs, replicas with their pins, and hosts', () => {
         0
     );
     const [gpus, all, machines] = treeOf(known);
-    assert.equal(gpus.detail, '1 held by this notebook, 1 cell waits in the cluster');
+    assert.equal(gpus.detail, '1 held by this notebook, 1 cell is waiting in the cluster');
     assert.equal(all.below[0].detail, 'executor · here');
     assert.equal(all.below[0].below[0].label, 'socket');
     assert.equal(machines.below[0].below[0].detail, 'kept between cells · 42 % busy');

@@ -26,7 +26,7 @@ function Queue(props: {
   const more = queue.length - QUEUE_SHOWN_MAX;
   return (
     <>
-      <h3>{queue.every(one => one.yours) ? trans('Your cells that wait') : trans('Cells that wait')}</h3>
+      <h3>{queue.every(one => one.yours) ? trans('Your waiting cells') : trans('Waiting cells')}</h3>
       <ol className="jp-replkernel-queue">
         {waitsNow(store, now, name, trans)
           .slice(0, QUEUE_SHOWN_MAX)
@@ -49,9 +49,11 @@ export function allWaiting(told: number, queue: readonly IWaiting[]): number {
 /** Write how many cells of everybody wait for GPUs. */
 function waitingInWords(waiting: number, trans: ITranslate): string {
   if (waiting === 0) {
-    return trans('No cell waits for GPUs.');
+    return trans('No cell is waiting for GPUs.');
   }
-  return waiting === 1 ? trans('1 cell waits for GPUs.') : trans('%1 cells wait for GPUs.', waiting);
+  return waiting === 1
+    ? trans('1 cell is waiting for GPUs.')
+    : trans('%1 cells are waiting for GPUs.', waiting);
 }
 
 /** The cluster. GPUs of the notebook in front are framed; those of all one's notebooks where none is in front. */

@@ -176,7 +176,7 @@ function Naming(props: {
   const { part, row, busy, act, trans } = props;
   const [name, setName] = React.useState('');
   const field = React.useId();
-  const why = name.trim() === '' ? trans('Write a name first') : '';
+  const why = name.trim() === '' ? trans('Enter a name first') : '';
   const named = (then: Promise<void>, said: string): Promise<string> =>
     then.then(() => {
       setName('');

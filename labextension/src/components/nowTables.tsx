@@ -2,6 +2,7 @@
 import * as React from 'react';
 
 import type { IJob } from '../generated/live';
+import { clock } from '../models/clock';
 import type { NameKernel } from '../models/cluster';
 import { formatHours } from '../models/facts';
 import { endOfJob, gpusOfJob, isOver, progressOfJob, stateInWords } from '../models/jobs';
@@ -12,16 +13,6 @@ import { Allocation } from './jobsSection';
 
 const ROWS_MAX = 100;
 const CHANGES_MAX = 12;
-const DAY_S = 24 * 3600;
-
-/** Write a Unix time: the time of day, with its date where that is not of the last day. */
-function clock(at: number, now: number): string {
-  const date = new Date(at * 1000);
-  const time: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit' };
-  return now - at < DAY_S
-    ? date.toLocaleTimeString(undefined, time)
-    : date.toLocaleString(undefined, { ...time, day: 'numeric', month: 'short' });
-}
 
 function Table(props: {
   title: string;
@@ -153,15 +144,15 @@ export function NowTables(props: {
       <Table
         title={trans('Who holds GPUs now')}
         none={trans(
-          'Nobody holds a GPU. To get some, open a notebook with a Python 3 (replicated) kernel, and choose them in its toolbar.'
+          'Nobody holds a GPU. To get one, open a notebook with a Python 3 (replicated) kernel and choose GPUs in its toolbar.'
         )}
         heads={[who, gpus, trans('Host'), trans('State'), trans('Since'), trans('GPU-hours')]}
         rows={held}
         trans={trans}
       />
       <Table
-        title={trans('Cells that wait now')}
-        none={trans('No cell waits for GPUs.')}
+        title={trans('Cells waiting now')}
+        none={trans('No cell is waiting for GPUs.')}
         heads={[who, gpus, trans('Place'), trans('Since')]}
         rows={waits}
         trans={trans}

@@ -1,6 +1,7 @@
 // The panel at the side: the notebook in front, the cluster, oneself. It listens only while it is seen.
 import { ReactWidget } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
+import type { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import type { ISidebarSource } from './sidebarBody';
@@ -10,6 +11,8 @@ const TICK_MS = 2_000;
 /** The panel may have to hear of the notebook first. */
 const FOCUS_TRIES = 30;
 const FOCUS_MS = 100;
+/** How wide the panel is where it stands at the window's right edge: notices come up beside it. */
+const BESIDE = '--jp-replkernel-beside';
 
 /** The panel. */
 export class Sidebar extends ReactWidget {
@@ -35,7 +38,13 @@ export class Sidebar extends ReactWidget {
     this._timer = setInterval(() => {
       this.refresh();
     }, TICK_MS);
+    this._makeWay();
     this.update();
+  }
+
+  protected override onResize(message: Widget.ResizeMessage): void {
+    super.onResize(message);
+    this._makeWay();
   }
 
   protected override onAfterHide(message: Message): void {
@@ -47,7 +56,14 @@ export class Sidebar extends ReactWidget {
     return <SidebarBody source={this._source} />;
   }
 
+  private _makeWay(): void {
+    const { left, right } = this.node.getBoundingClientRect();
+    const covered = this.isVisible && (left + right) / 2 > window.innerWidth / 2;
+    document.body.style.setProperty(BESIDE, covered ? `${window.innerWidth - left}px` : '0px');
+  }
+
   private _rest(): void {
+    document.body.style.removeProperty(BESIDE);
     clearInterval(this._timer);
     this._release?.();
     this._release = null;

@@ -1,6 +1,7 @@
 // The dashboard's charts as Vega-Lite specifications, made from the cluster's past. Pure.
 // Law: lines differ in their dashes too, never in colour alone; each chart has a sentence that says the same.
 import type { IBusy, IHappening, IPast, IPoint } from '../generated/live';
+import { axisClock } from './clock.js';
 import { count } from './cluster.js';
 import { formatSeconds } from './facts.js';
 import type { ITranslate } from './line';
@@ -211,8 +212,9 @@ function events(past: IPast, ink: IInk, trans: ITranslate): Spec[] {
 function queue(past: IPast, now: INow, ink: IInk, trans: ITranslate): IChart {
   return {
     name: 'queue',
-    title: trans('Cells that wait for GPUs'),
-    sentence: now.waiting === 1 ? trans('Now: 1 cell waits.') : trans('Now: %1 cells wait.', now.waiting),
+    title: trans('Cells waiting for GPUs'),
+    sentence:
+      now.waiting === 1 ? trans('Now: 1 cell is waiting.') : trans('Now: %1 cells are waiting.', now.waiting),
     spec: overTime(
       past,
       'waiting',
@@ -236,7 +238,7 @@ function ratio(past: IPast, last: IPoint, now: INow, ink: IInk, trans: ITranslat
       'ratio',
       {
         scale: { domain: [0, Math.max(1, ...past.points.map(point => point.ratio))] },
-        axis: { title: trans('requested for each'), tickCount: TICKS }
+        axis: { title: trans('requested per GPU'), tickCount: TICKS }
       },
       ink
     )
@@ -249,8 +251,8 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
   const longest = Math.max(MOMENT_S, (sorted.at(-1) ?? 0) * 1.05);
   const values =
     sorted.length === 0 ? [] : [{ seconds: 0, share: 0 }, ...steps, { seconds: longest, share: 1 }];
-  const median = sorted[Math.floor((sorted.length - 1) / 2)];
-  const late = sorted[Math.floor((sorted.length - 1) * 0.95)];
+  const within = (share: number): number | undefined => sorted[Math.ceil(share * sorted.length) - 1];
+  const [median, late] = [within(0.5), within(0.95)];
   return {
     name: 'waits',
     title: trans('Time in the queue'),
@@ -296,15 +298,11 @@ function overTime(past: IPast, field: 'waiting' | 'ratio', y: Spec, ink: IInk): 
 
 const LEGEND = { title: null, orient: 'top' };
 
-/** The axis of times: of a short time it tells seconds. */
+/** The axis of times, as the tables above write them: of a short time it tells seconds. */
 function time(past: IPast): Spec {
   const span = (past.points.at(-1)?.at ?? 0) - (past.points[0]?.at ?? 0);
-  const format = span < SHORT_S ? '%H:%M:%S' : '%H:%M';
-  return {
-    field: 'at',
-    type: 'temporal',
-    axis: { title: null, format, tickCount: 5, labelOverlap: true, labelSeparation: 8 }
-  };
+  const axis = { title: null, tickCount: 5, labelOverlap: true, labelSeparation: 8 };
+  return { field: 'at', type: 'temporal', axis: { ...axis, labelExpr: axisClock(span < SHORT_S) } };
 }
 
 /** The axis of a count: whole numbers from 0 on. */

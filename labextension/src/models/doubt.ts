@@ -17,15 +17,17 @@ export function doubtInWords(doubt: Doubt, trans: Translate): string {
   }
 }
 
-/** Write the banner of a notebook; `busy` tells that one of its cells runs or waits. */
-export function bannerInWords(doubt: Doubt, busy: boolean, trans: Translate): string {
+/** Write the banner of a notebook; `busy` tells that one of its cells runs or waits, `safe` that all it has is durable. */
+export function bannerInWords(doubt: Doubt, busy: boolean, safe: boolean, trans: Translate): string {
   switch (doubt) {
     case 'no connection':
       return busy
         ? trans('Reconnecting: your cell keeps running')
         : trans('Reconnecting… showing the last known state');
     case 'no answer':
-      return trans('This notebook’s kernel does not answer at the moment. Its variables are safe.');
+      return safe
+        ? trans('This notebook’s kernel does not answer at the moment. Its variables are safe.')
+        : trans('This notebook’s kernel does not answer at the moment. Cells marked “durable” are safe.');
     case '':
       return '';
   }

@@ -1,6 +1,7 @@
 // What a reply says about the execution it ends. Pure: no JupyterLab, no DOM.
 // Law: what does not have the announced type is left out, never guessed.
-import { numberOfGpus } from './cluster.js';
+import { gpusCounted } from './cluster.js';
+import type { ITranslate } from './line';
 
 /** What `execute_reply.metadata.replkernel` carries about one execution. */
 export interface ICellFacts {
@@ -109,12 +110,14 @@ export function formatAge(seconds: number, trans: Translate): string {
 }
 
 /** The one line of the status bar. */
-export function summary(facts: ICellFacts | null, trans: Translate): string {
+export function summary(facts: ICellFacts | null, trans: ITranslate): string {
   if (facts === null) {
     return trans('Replicated');
   }
   const where = `${trans('Replica')} ${facts.replica} · ${facts.host}`;
-  return facts.gpus.length === 0 ? where : `${where} · ${numberOfGpus(facts.part || facts.gpus.length)} GPU`;
+  return facts.gpus.length === 0
+    ? where
+    : `${where} · ${gpusCounted(facts.part || facts.gpus.length, trans)}`;
 }
 
 /** Everything that is known, as rows for a table. */

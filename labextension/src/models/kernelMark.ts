@@ -30,6 +30,17 @@ function isPast(execution: IExecution, newest: number): boolean {
   return execution.ename === LOST && (execution.ended_at ?? Infinity) < newest;
 }
 
+/** Tell whether all that a kernel's cells have changed is known to be durable, pinned variables included. */
+export function isSafe(store: LiveStore, kernelId: string): boolean {
+  const kernel = store.kernel(kernelId);
+  const cells = [...store.cells(kernelId).values()];
+  return (
+    kernel !== null &&
+    kernel.replicas.every(replica => replica.pins.length === 0) &&
+    cells.every(one => one.state === 'done' && one.safety !== 'pending' && one.safety !== 'lost')
+  );
+}
+
 function lastMark(
   store: LiveStore,
   kernel: IKernel,

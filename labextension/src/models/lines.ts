@@ -21,6 +21,7 @@ import { textDigest } from './digest';
 import { bannerInWords } from './doubt';
 import type { Histories } from './histories';
 import { isUndone } from './history';
+import { isSafe } from './kernelMark';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
 import type { ITouched } from './live';
@@ -192,7 +193,8 @@ export class NotebookLines implements ILineSource {
     const { store } = this._connection;
     const busy = [...store.cells(this._kernelId).values()].some(one => one.state !== 'done');
     const doubted = store.told && this._release !== null && store.kernel(this._kernelId) !== null;
-    const text = doubted ? bannerInWords(store.doubt(this._kernelId), busy, this.trans) : '';
+    const safe = isSafe(store, this._kernelId);
+    const text = doubted ? bannerInWords(store.doubt(this._kernelId), busy, safe, this.trans) : '';
     this._banner.setHidden(text === '');
     if (this._banner.node.textContent !== text) {
       this._banner.node.textContent = text;

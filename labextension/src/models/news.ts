@@ -31,12 +31,15 @@ const MESSAGE_MAX = 140;
 interface ILoss {
   replica: string;
   why: string;
+  /** Variables that lived in its process alone. */
+  pinned: readonly string[];
   count: number;
   at: number;
 }
 
 interface ISeen {
   executor: IReplica | null;
+  pinned: readonly string[];
   count: number;
   resting: boolean;
 }
@@ -99,7 +102,8 @@ export class News {
     const well = kernel.replicas.filter(isWell).length;
     const resting = kernel.rest !== 'awake' && kernel.rest !== '';
     const executor = kernel.replicas.find(one => one.role === 'executor') ?? stillThere(kernel, before);
-    this._seen.set(id, { executor, count: kernel.execution_count, resting });
+    const pinned = executor?.role === 'executor' ? executor.pins.map(pin => pin.name) : before?.pinned;
+    this._seen.set(id, { executor, pinned: pinned ?? [], count: kernel.execution_count, resting });
     if (before !== undefined) {
       this._resumed(kernel, before, well, resting, notices);
       this._lost(kernel, before, now);
@@ -126,8 +130,8 @@ export class News {
       (replica.last_death !== executor.last_death || !isWell(replica) || followed);
     if (died) {
       const { replica: name, last_death: why } = replica;
-      const { count } = before;
-      this._losses.set(kernel.kernel_id, { replica: name, why, count, at: now });
+      const { count, pinned } = before;
+      this._losses.set(kernel.kernel_id, { replica: name, why, pinned, count, at: now });
     }
   }
 
@@ -148,13 +152,11 @@ export class News {
     if (now >= loss.at + LOSS_CALM_S) {
       this._losses.delete(id);
       const cutShort = cells.some(one => one.ename === LOST && one.replica === loss.replica);
-      const kept = cells.some(one => one.safety === 'lost')
-        ? trans('Run the cells marked “Changes lost” again')
-        : trans('The notebook’s variables are safe: run the next cell');
+      const lost = cells.some(one => one.safety === 'lost' && one.ename !== LOST);
       const message = trans(
         '%1: the process that ran its cells died: %3. %2.',
         this._name(id),
-        kept,
+        keptInWords(lost, cutShort, loss.pinned, trans),
         loss.why
       );
       notices.push({
@@ -230,6 +232,19 @@ export function hoursUsedUp(account: IAccount, trans: ITranslate): string {
   return limit !== null && hours >= limit
     ? trans('Your quota of %1 GPU-hours a month is used up: cells that ask for GPUs are refused.', limit)
     : '';
+}
+
+/** Write what is safe, and what to do about the rest. */
+function keptInWords(lost: boolean, cutShort: boolean, pinned: readonly string[], trans: ITranslate): string {
+  if (lost) {
+    return trans('Run the cells marked “Changes lost” again');
+  }
+  if (pinned.length > 0) {
+    return trans('All variables are safe except %1', pinned.join(', '));
+  }
+  return cutShort
+    ? trans('The notebook’s variables are safe: run the cell again')
+    : trans('The notebook’s variables are safe: run the next cell');
 }
 
 function cut(text: string): string {

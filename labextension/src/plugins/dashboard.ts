@@ -79,6 +79,9 @@ function activate(
       })
   });
   palette?.addItem({ command: SHOW_DASHBOARD, category: trans.__('Kernel Operations') });
+  // Among the notebooks too: JupyterLab's own sections stand first, and fill a small window.
+  const notebooks = (translator ?? nullTranslator).load('jupyterlab').__('Notebook');
+  launcher?.add({ command: NEW_NOTEBOOK, category: notebooks, rank: 1 });
   launcher?.add({ command: NEW_NOTEBOOK, category: trans.__('GPUs'), rank: 0 });
   launcher?.add({ command: SHOW_DASHBOARD, category: trans.__('GPUs'), rank: 1 });
   themes?.themeChanged.connect(() => {

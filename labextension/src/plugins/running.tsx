@@ -38,7 +38,7 @@ function runningSection(kernels: KernelList): IRunningSessions.IManager {
     name: trans('Replicated Kernels'),
     running: () =>
       kernels.lists.running.map(one => ({
-        ...row(one, trans('Shut Down'), trans('End %1 with all its variables', one.name), () => {
+        ...row(one, trans('Shut Down'), trans('Shut down %1 and discard its variables', one.name), () => {
           void kernels.askToShutDown(one);
         }),
         shutdown: () => {
@@ -117,7 +117,7 @@ function listOnce(manager: IRunningSessions.IManager, kernels: KernelList): void
   };
   manager.shutdownAllConfirmationText = () =>
     hides()
-      ? trans('Shut down all kernels of this section? Replicated kernels keep running.')
+      ? trans('Shut down all kernels in this section? Replicated kernels keep running.')
       : ((typeof said === 'function' ? said() : said) ?? '');
 }
 

@@ -119,7 +119,7 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     text = "\n".join(describe(document))
     assert "host far: up, 1 GPU" in text
     assert "other users hold 1 GPU" in text
-    assert "scheduler http://s: 1 lease, 1 cell waits" in text
+    assert "scheduler http://s: 1 lease, 1 cell waiting" in text
     assert "waiting: a cell of kernel kernel-2 for 3 GPUs (number 1 in line for GPUs of host a)" in text
     assert "a host is asked for, job 17: Resources\na host is asked for, job 18: on its way" in text
     assert read_document(to_json(document)) == document

@@ -1,0 +1,36 @@
+// How times are written: as people of a locale do, alike in tables and on the axes of charts. Pure.
+const DAY_S = 24 * 3600;
+/** A morning and an evening with a number of each length that a clock may show. */
+const [MORNING, EVENING] = [new Date(2000, 0, 1, 9, 5, 5), new Date(2000, 0, 1, 21, 5, 5)];
+
+/** Write a Unix time: the time of day, with its date where that is not of the last day. */
+export function clock(at: number, now: number, locale?: string): string {
+  const date = new Date(at * 1000);
+  return now - at < DAY_S
+    ? date.toLocaleTimeString(locale, { timeStyle: 'short' })
+    : date.toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
+}
+
+/** Write how Vega is to label an axis of times: an expression over `datum.value`. */
+export function axisClock(seconds: boolean, locale?: string): string {
+  const style = new Intl.DateTimeFormat(locale, { timeStyle: seconds ? 'medium' : 'short' });
+  const numbers = specifiers(style);
+  const pattern = (date: Date): string =>
+    style
+      .formatToParts(date)
+      .map(({ type, value }) => numbers.get(type) ?? value.replaceAll('%', '%%'))
+      .join('');
+  const [morning, evening] = [pattern(MORNING), pattern(EVENING)].map(text => JSON.stringify(text));
+  return `timeFormat(datum.value, hours(datum.value) < 12 ? ${morning} : ${evening})`;
+}
+
+/** What d3 calls the numbers of a clock; hours have a leading zero where the locale writes one. */
+function specifiers(style: Intl.DateTimeFormat): Map<string, string> {
+  const hour = style.formatToParts(MORNING).find(part => part.type === 'hour')?.value ?? '';
+  const padded = hour.length > 1 ? '' : '-';
+  return new Map([
+    ['hour', `%${padded}${style.resolvedOptions().hour12 ? 'I' : 'H'}`],
+    ['minute', '%M'],
+    ['second', '%S']
+  ]);
+}
