@@ -19,6 +19,7 @@ import pytest
 from tests.support import left_open
 from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
+from tests.support.longest_first import put_in_order
 
 ROOT = Path(__file__).parents[1]
 LIGHTER = str(ROOT / "tests" / "support" / "lighter")
@@ -37,9 +38,18 @@ KEPT = frozenset(
         "REPLKERNEL_TEST_POSTGRES",
     }
 )
+OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
+"""Folders whose tests make what they need of these: to make and remove five takes as long as a test there."""
 
 
 left_open.install()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have the longest modules begin first where several processes take one after another."""
+    if hasattr(config, "workerinput"):
+        put_in_order(items)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,15 +97,11 @@ def _own_directories(
     base = next(_directories)
     base.mkdir()
     left_open.test_begins(request.node.nodeid, base)
-    for name in (
-        "JUPYTER_DATA_DIR",
-        "JUPYTER_RUNTIME_DIR",
-        "JUPYTER_CONFIG_DIR",
-        "IPYTHONDIR",
-        "MPLCONFIGDIR",
-    ):
+    made = STARTS_NOTHING.isdisjoint(request.node.path.relative_to(ROOT).parts)
+    for name in OWN:
         directory = base / name.lower()
-        directory.mkdir()
+        if made:
+            directory.mkdir()
         monkeypatch.setenv(name, str(directory))
     sockets = tempfile.mkdtemp(prefix="rk-", dir="/tmp")
     monkeypatch.setenv("REPLKERNEL_SOCKET_DIR", sockets)

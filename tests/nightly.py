@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[Step]:
     """Yield the runs: `python` has everything, `others` are further releases by their numbers."""
-    beside = ("-n", str(processes), "--dist", "loadfile") if processes > 1 else ()
+    beside = ("-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder") if processes > 1 else ()
     test = ("-m", "pytest", *beside)
     everything = {"EXAMPLES": "all"}
     yield Step("all examples", (python, *test, *UNIT, "-m", "not ui"), everything)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import KEPT
+from tests.conftest import KEPT, OWN
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.support import left_open
 from tests.support.ending import end_agents
@@ -23,8 +23,6 @@ from tests.support.live import Live, eventually
 from tests.support.stock import kernelspec_dir
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place", "shared_scope", "tidy"]
-
-OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
 
 
 def shared_scope(fixture_name: str, config: pytest.Config) -> str:

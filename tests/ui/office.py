@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import KEPT
+from tests.conftest import KEPT, OWN
 from tests.support import left_open
 from tests.support.ending import end_agents, end_schedulers
 from tests.support.group import replicas
 from tests.support.live import eventually
-from tests.support.shared_place import OWN
 from tests.support.stock import kernelspec_dir
 from tests.ui.driven import SHOTS, Browser, Lab, lab_in_browser, refuse_news
 
