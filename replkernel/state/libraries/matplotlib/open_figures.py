@@ -57,12 +57,17 @@ def _plain_canvas() -> Any:
 
 @contextlib.contextmanager
 def _undrawn() -> Iterator[None]:
-    """Keep the inline backend from drawing a figure because it was opened here."""
-    importlib.import_module("matplotlib.pyplot")._get_backend_mod()
+    """Keep a backend from drawing or showing a figure because it was opened here."""
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    pyplot._get_backend_mod()
+    settings: Any = pyplot.rcParams
     show: Any = getattr(sys.modules.get(_INLINE), "show", None)
     before = None if show is None else (list(show._to_draw), show._draw_called)
+    interactive = settings["interactive"]
+    settings["interactive"] = False
     try:
         yield
     finally:
+        settings["interactive"] = interactive
         if before is not None:
             show._to_draw[:], show._draw_called = before

@@ -21,9 +21,13 @@ LEFT_ALONE = ("backend", "backend_fallback", "interactive", "toolbar", "webagg.p
 CYCLE, TUPLE, ARRAY = "\0cycle", "\0tuple", "\0array"
 INTERACTIVE = "\0interactive"
 BACKEND = "\0backend"
-WITHOUT_WINDOWS = ("inline", "agg", "cairo", "pdf", "pgf", "ps", "svg", "template")
 PYPLOT = "matplotlib.pyplot"
 INLINE = "matplotlib_inline.backend_inline"
+IN_PAGES = ("nbagg", "ipympl")
+"""What draws into the page as it goes on, and so not at the end of a cell."""
+WITHOUT_WINDOWS = ("inline", *IN_PAGES, "agg", "cairo", "pdf", "pgf", "ps", "svg", "template")
+MODULES = {"inline": f"module://{INLINE}", "ipympl": "module://ipympl.backend_nbagg"}
+SHORT = {"notebook": "nbagg", "widget": "ipympl", **{module: name for name, module in MODULES.items()}}
 
 
 class MatplotlibPart(OptionsPart):
@@ -134,7 +138,7 @@ def _backend(settings: Any) -> str:
 
 def _plain(backend: str) -> str:
     """Return a backend's short name."""
-    return "inline" if backend == f"module://{INLINE}" else backend.lower()
+    return SHORT.get(backend, backend).lower()
 
 
 def _shows_inline() -> bool:
@@ -148,16 +152,17 @@ def _set_backend(backend: str, shows_inline: bool) -> None:
     """Have pyplot draw with a backend, and the shell show its figures where it did."""
     pyplot: Any = sys.modules[PYPLOT]
     settings: Any = sys.modules["matplotlib"].rcParams
+    in_page = _plain(backend) in IN_PAGES
     with contextlib.suppress(ImportError):
         if backend and _plain(_backend(settings)) != _plain(backend):
-            pyplot.switch_backend(f"module://{INLINE}" if _plain(backend) == "inline" else backend)
+            pyplot.switch_backend(MODULES.get(_plain(backend), backend))
         if backend:
             dict.__setitem__(settings, "backend", backend)  # It may have two names.
-        if shows_inline and not _shows_inline():
+        if in_page or (shows_inline and not _shows_inline()):
             inline: Any = importlib.import_module(INLINE)
             shell = sys.modules["IPython"].get_ipython()
-            if shell is not None:
-                inline.configure_inline_support(shell, "inline")
+            if shell is not None:  # As `%matplotlib` does, which installs printers of figures, too.
+                inline.configure_inline_support(shell, _plain(backend) if in_page else "inline")
 
 
 def _set_interactive(interactive: bool, inline: bool) -> None:

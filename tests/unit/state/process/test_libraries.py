@@ -293,6 +293,48 @@ def test_the_backend_of_pyplot_travels_unless_it_opens_windows() -> None:
         plots.switch_backend(before)
 
 
+@pytest.mark.parametrize("name", ["notebook", "nbagg"])
+def test_a_backend_that_draws_into_the_page_travels_under_its_name(name: str) -> None:
+    plots = pytest.importorskip("matplotlib.pyplot")
+    here, there = MatplotlibPart(), MatplotlibPart()
+    before = mpl.rcParams["backend"]
+    try:
+        plots.switch_backend(name)
+        data = _told(here)
+        plots.switch_backend("agg")
+        there.load(data)
+        assert mpl.get_backend() == name
+    finally:
+        plots.switch_backend(before)
+
+
+def test_a_figure_that_draws_into_the_page_is_put_back_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot", reason="figures are open in pyplot")
+    from matplotlib.backends.backend_nbagg import FigureManagerNbAgg
+
+    def show(manager: object) -> None:
+        raise AssertionError("a figure came up under a cell that did not ask for it")
+
+    before = mpl.rcParams["backend"]
+    monkeypatch.setattr(FigureManagerNbAgg, "show", show)
+    figures = plt._pylab_helpers.Gcf.figs
+    try:
+        plt.switch_backend("nbagg")
+        plt.ioff()
+        figure = plt.figure(3)
+        del figures[3]
+        plt.ion()
+        pyplot.put_figures(figures, [(3, figure)])
+        assert plt.isinteractive()
+        assert plt.gcf() is figure
+    finally:
+        plt.ioff()
+        figures.clear()
+        plt.switch_backend(before)
+
+
 def test_a_list_changed_in_place_is_seen() -> None:
     part = MatplotlibPart()
     fonts = list(mpl.rcParams["font.sans-serif"])
