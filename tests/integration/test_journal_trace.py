@@ -19,7 +19,7 @@ from replkernel_scheduler.events import (
     LeaseAsked,
     LeaseReleased,
 )
-from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim import Costs, Normal, Trace, forms, simulate
 from replkernel_scheduler.sim.__main__ import main
 from replkernel_scheduler.sim.records import Cell, Session
 from replkernel_scheduler.sim.trace_file import TraceFile
@@ -181,3 +181,61 @@ def test_a_file_that_is_no_journal_is_told_in_a_sentence(
     database.close()
     assert main([str(journal), "--quiet"]) == 1
     assert "is a journal of another version" in capsys.readouterr().err
+
+
+def test_a_journal_is_played_with_the_costs_that_it_shows(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual, own = tmp_path / "usual", tmp_path / "own"
+    asked = [str(journal), "--policy", "notebook", "--hosts", "3x4", "--quiet", "--rows", "csv"]
+    assert main([*asked, "--out", str(usual)]) == 0
+    assert main([*asked, "--out", str(own), "--costs-from", str(journal)]) == 0
+    document = json.loads((own / "summary.json").read_text())
+    assert document["plan"]["costs"]["session_start"] == {"mean_s": 0.0, "sigma_s": 0.0}
+    with sqlite3.connect(journal) as database:
+        rows = [json.loads(row) for (row,) in database.execute("SELECT usage FROM replkernel_usage")]
+    beside = sorted((row["leased_s"] - row["busy_s"]) / 2 for row in rows if row["busy_s"])
+    load = document["plan"]["costs"]["load"]["quantiles"]
+    assert (load[0], load[-1]) == (pytest.approx(beside[0]), pytest.approx(beside[-1]))
+    assert main([*asked, "--costs-from", str(tmp_path / "none.sqlite")]) == 1
+    assert "cannot be read as a scheduler's journal" in capsys.readouterr().err
+
+
+def test_costs_are_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, costs = tmp_path / "cells.csv", tmp_path / "costs.toml"
+    trace.write_text("session,start_s,duration_s,num_gpu,session_start_s\na,100,50,1,0\n")
+    asked = [str(trace), "--policy", "fcfs-batch", "--hosts", "1x4", "--quiet", "--costs", str(costs)]
+    costs.write_text(
+        "[start_cold]\nmean_s = 60\n[state_read]\nlow_s = 5\nhigh_s = 5\n"
+        "[elect]\nmean_s = 0\n[load]\nmean_s = 1\n"
+    )
+    out = tmp_path / "out"
+    assert main([*asked, "--out", str(out), "--rows", "csv"]) == 0
+    header, row = (line.split(",") for line in (out / "fcfs-batch.csv").read_text().splitlines())
+    times = dict(zip(header, row, strict=True))
+    assert float(times["started_s"]) - float(times["bound_s"]) == 66.0
+    for text, why in [
+        ("[colour]\nmean_s = 1\n", "there is no cost 'colour'; there are start_cold"),
+        ("[load]\nmean_s = -1\n", "load is not told by mean_s"),
+        ("[load]\nmean_s = 1\nhigh_s = 2\n", "load is not told by mean_s"),
+        ("load = 3\n", "load is not told by mean_s"),
+        ("[load\n", "cannot be read as a file of costs"),
+    ]:
+        costs.write_text(text)
+        assert main(asked) == 1
+        assert why in capsys.readouterr().err
+    assert main([*asked, "--costs-from", str(trace)]) == 1
+    assert "leave out one of them" in capsys.readouterr().err
+
+
+def test_a_cell_of_a_kernel_that_ran_already_does_not_wait_for_its_start() -> None:
+    row = {"session": "a", "start_s": 100, "duration_s": 50, "num_gpu": 1, "session_start_s": 100}
+    trace = Trace.of_rows([row])
+
+    def delay_s(costs: Costs) -> float:
+        cells = simulate(trace, "notebook", "3x4", costs=costs).cells
+        (delay,) = [row["started_s"] - row["submitted_s"] for row in cells.rows()]  # type: ignore[operator]
+        return delay
+
+    assert delay_s(Costs()) > 5
+    assert delay_s(Costs(session_start=Normal(0.0))) < 1

@@ -110,7 +110,7 @@ def test_the_command_has_parts_and_columns_as_python_has(tmp_path: Path) -> None
         (
             ["--columns", "colour=red"],
             2,
-            "colour=red names no column of ours: there are arrival_s, duration_s,",
+            "colour=red names no column of ours: there are arrival_s, cpus, duration_s,",
         ),
         (["--columns", "gpus"], 2, "gpus= names no column of ours"),
     ],

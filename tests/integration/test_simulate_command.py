@@ -424,3 +424,19 @@ def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_inst
     ]  # fmt: skip
     assert main([*command, "--rows", "parquet"]) == 1
     assert "pip install 'replkernel[sim]', or say --rows csv" in capsys.readouterr().err
+
+
+def test_runs_that_are_not_of_the_same_work_say_so_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs, out = tmp_path / "jobs.csv", tmp_path / "out"
+    jobs.write_text("job,arrival_s,duration_s,gpus\nwide,0,3600,12\nnarrow,0,3600,4\n")
+    asked = [str(jobs), "--hosts", "2x8", "--quiet", "--out", str(out)]
+    assert main([*asked, "--policy", "easy-batch", "--policy", "srtf"]) == 0
+    told = "Runs are not of the same work. Of the GPU-hours these are not served: 75.0% under easy-batch."
+    assert capsys.readouterr().out.splitlines()[1] == told
+    assert f'<p class="unequal">{told}</p>' in (out / "report.html").read_text()
+    runs = json.loads((out / "summary.json").read_text())["runs"]
+    assert [run["unserved_gpu_hours"] for run in runs] == [pytest.approx(12.0), 0.0]
+    assert main([*asked, "--policy", "srtf", "--policy", "sjf"]) == 0
+    assert "not of the same work" not in capsys.readouterr().out + (out / "report.html").read_text()

@@ -7,7 +7,8 @@ decides. What is named here is its Python API.
 from __future__ import annotations
 
 from replkernel_scheduler.sim.cluster import Cluster
-from replkernel_scheduler.sim.costs import Costs, LogNormal, Normal, Uniform
+from replkernel_scheduler.sim.cost_files import costs_from, costs_of
+from replkernel_scheduler.sim.costs import Costs, LogNormal, Measured, Normal, Uniform
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.laboratory import policy, simulate, sweep
@@ -21,6 +22,7 @@ __all__ = [
     "Costs",
     "FaultModel",
     "LogNormal",
+    "Measured",
     "Normal",
     "Prices",
     "Result",
@@ -29,6 +31,8 @@ __all__ = [
     "SimulationError",
     "Trace",
     "Uniform",
+    "costs_from",
+    "costs_of",
     "policy",
     "simulate",
     "sweep",

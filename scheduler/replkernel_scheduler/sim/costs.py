@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import exp, log
 from random import Random
+from typing import TypeAlias
 
 import msgspec
 
@@ -48,34 +49,52 @@ class Uniform(msgspec.Struct, frozen=True):
         return self.low_s + (self.high_s - self.low_s) * dice.random()
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """A time as it was seen: `quantiles` are evenly spaced, from the shortest to the longest."""
+
+    quantiles: tuple[float, ...]
+
+    def draw(self, dice: Random) -> float:
+        """Return one, in proportion between two quantiles."""
+        place = dice.random() * (len(self.quantiles) - 1)
+        low = int(place)
+        high = min(low + 1, len(self.quantiles) - 1)
+        return self.quantiles[low] + (self.quantiles[high] - self.quantiles[low]) * (place - low)
+
+
+Time: TypeAlias = Normal | LogNormal | Uniform | Measured
+
+
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Where each number comes from stands behind it; P: the paper, C: its code, O: ours."""
 
-    start_cold: Normal = Normal(15.0, 3.0)
+    start_cold: Time = Normal(15.0, 3.0)
     """A container or kernel process without a pre-warmed one (O)."""
-    job_load: Uniform = Uniform(15.0, 60.0)
+    session_start: Time | None = None
+    """Until the first replicas of a session run; None: as a process without a pre-warmed one."""
+    job_load: Time = Uniform(15.0, 60.0)
     """Loading a job that may be stopped onto its GPUs (O)."""
-    job_pause: Uniform = Uniform(2.0, 10.0)
+    job_pause: Time = Uniform(2.0, 10.0)
     """Saving it (O)."""
-    start_warm: Uniform = Uniform(0.5, 1.0)
+    start_warm: Time = Uniform(0.5, 1.0)
     """The same from a pre-warmed one (spec 1.5)."""
-    prewarm: Normal = Normal(15.0, 3.0)
+    prewarm: Time = Normal(15.0, 3.0)
     """Until a pre-warmed process is ready (O)."""
-    state_write: LogNormal = LogNormal(1.0, 7.07)
+    state_write: Time = LogNormal(1.0, 7.07)
     """A large object into the store (p99: P, p50: O)."""
-    state_read: LogNormal = LogNormal(0.7, 3.95)
+    state_read: Time = LogNormal(0.7, 3.95)
     """A large object out of the store (p99: P, p50: O)."""
-    elect: Uniform = Uniform(0.02, 0.06)
+    elect: Time = Uniform(0.02, 0.06)
     """Choosing the executor (P: tens of milliseconds)."""
-    load: Uniform = Uniform(0.05, 0.3)
+    load: Time = Uniform(0.05, 0.3)
     """Parameters to the GPUs (P: up to a few 100 ms)."""
-    unload: Uniform = Uniform(0.05, 0.3)
+    unload: Time = Uniform(0.05, 0.3)
     """Parameters back before the reply (P)."""
-    give_back: Uniform = Uniform(0.05, 0.3)
+    give_back: Time = Uniform(0.05, 0.3)
     """State that lingers off the GPUs, once somebody wants them (O)."""
-    boot: Normal = Normal(15.0, 2.0)
+    boot: Time = Normal(15.0, 2.0)
     """A host that is provisioned (C: warm virtual machines; real ones take 60 to 180 s)."""
-    release: Normal = Normal(10.0, 1.0)
+    release: Time = Normal(10.0, 1.0)
     """A host that is given back (C)."""
 
 
@@ -106,6 +125,11 @@ class CostDice:
         """Return how long a process takes to start."""
         model = self._model
         return (model.start_warm if warm else model.start_cold).draw(self._dice)
+
+    def session_start(self) -> float:
+        """Return how long the first replicas of a session take to run."""
+        model = self._model
+        return (model.start_cold if model.session_start is None else model.session_start).draw(self._dice)
 
     def prewarm(self) -> float:
         """Return how long a process takes to be pre-warmed."""

@@ -43,6 +43,7 @@ class Figures:
         self.whys: dict[str, int] = {}
         self.migrations = self.migrations_failed = self.scaled_out = self.scaled_in = 0
         self.host_faults = self.lost_runs = 0
+        self.unserved_gpu_s = 0.0
         self.lost_gpu_s = 0.0
 
     def host_added(self, now: float) -> None:
@@ -102,6 +103,7 @@ class Figures:
         """Take note of a task that will never be served."""
         if why in self.whys or len(self.whys) < WHYS_MAX:
             self.whys[why] = self.whys.get(why, 0) + 1
+        self.unserved_gpu_s += task.amount * task.duration_s
         self._over(task, outcome)
 
     def _freed(self, task: Task, now: float) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
 from replkernel_scheduler.sim.cluster import ACROSS_MAX, Cluster
+from replkernel_scheduler.sim.cost_files import costs_from, costs_of
+from replkernel_scheduler.sim.costs import Costs
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.loaders.own_csv import checked_columns
@@ -199,6 +201,15 @@ def build_parser() -> argparse.ArgumentParser:
         help="draw the GPUs of each session from these shares, such as 1=50,4=30,8=20, or 'template' "
         "(NotebookOS's: 0=13.6,1=47.5,4=18.6,8=20.3); default: as the trace says",
     )
+    parser.add_argument(
+        "--costs", type=Path, metavar="FILE", help="what things cost: a TOML file, [state_read] p50_s=…"
+    )
+    parser.add_argument(
+        "--costs-from",
+        type=Path,
+        metavar="JOURNAL",
+        help="what a live scheduler's journal shows that cells cost beside their runs",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
 
@@ -220,6 +231,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         hosts_max=options.hosts_max,
         seed=options.seed,
         mix=options.gpu_mix,
+        costs=_costs_of(options),
         faults=faults,
         prices=Prices(options.host_hour),
     )
@@ -234,6 +246,14 @@ def _cluster_of(options: argparse.Namespace) -> Cluster:
     if options.hosts is not None or options.hosts_max is not None:
         raise SimulationError("--nodes lists all hosts: leave out --hosts and --hosts-max.")
     return Cluster.of_file(options.nodes, speeds=options.speeds or "")
+
+
+def _costs_of(options: argparse.Namespace) -> Costs:
+    if options.costs is not None and options.costs_from is not None:
+        raise SimulationError("Costs are of --costs or of --costs-from: leave out one of them.")
+    if options.costs is not None:
+        return costs_of(options.costs)
+    return Costs() if options.costs_from is None else costs_from(options.costs_from)
 
 
 def source_of(options: argparse.Namespace) -> Source:

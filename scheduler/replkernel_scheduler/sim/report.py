@@ -12,7 +12,7 @@ from html import escape
 from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.summary import RunSummary, Summary
-from replkernel_scheduler.sim.table import table
+from replkernel_scheduler.sim.table import table, unequal
 
 DRAWN_MAX = 10
 """More runs than this are in the table only: lines could not be told apart."""
@@ -23,6 +23,7 @@ HEAD = """\
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; }
 pre { overflow-x: auto; font-size: 12px; line-height: 1.4; }
+.unequal { color: #b00020; font-weight: 600; }
 svg { max-width: 100%; height: auto; }
 </style></head><body>
 """
@@ -32,7 +33,9 @@ def report(
     document: Summary, pictures: Mapping[str, Picture], oracle: Picture, saved: Mapping[float, float]
 ) -> str:
     """Return the file; `pictures` are of the document's runs in their order, `saved` by idle interval."""
-    parts = [HEAD, f"<h1>{escape(', '.join(document.traces))}</h1>", f"<pre>{escape(table(document))}</pre>"]
+    parts = [HEAD, f"<h1>{escape(', '.join(document.traces))}</h1>"]
+    parts += [f'<p class="unequal">{escape(line)}</p>' for line in unequal(document)]
+    parts.append(f"<pre>{escape(table(document))}</pre>")
     missing = drawing.needs_matplotlib()
     if missing is not None:
         return "\n".join([*parts, f"<p>{escape(missing)}</p>", _savings(document), "</body></html>\n"])

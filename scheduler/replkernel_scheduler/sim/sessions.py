@@ -114,7 +114,7 @@ class Sessions:
         """Have the first replicas of a session start."""
         session = self.open[effect.kernel_id]
         if not session.ready_at:
-            session.ready_at = now + self._costs.start(warm=False)
+            session.ready_at = now + self._costs.session_start()
             self._tasks.figures.place_waits.append(now - session.opened)
 
     def refused(self, effect: KernelRefused, now: float) -> None:

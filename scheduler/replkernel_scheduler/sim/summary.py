@@ -137,6 +137,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """How long sessions waited for a place, which no percentile of cells need show."""
     setting: dict[str, str] = {}
     """The numbers of the plan that were swept, as they were given."""
+    unserved_gpu_hours: float = 0.0
+    """The work of tasks that were not served."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -193,6 +195,7 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         figures.whys,
         events,
         spread(figures.place_waits),
+        unserved_gpu_hours=figures.unserved_gpu_s / HOUR_S,
     )
 
 

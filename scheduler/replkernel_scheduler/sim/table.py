@@ -44,7 +44,17 @@ def table(document: Summary) -> str:
                 row.append("-" if text is None else text)
     widths = [max(len(line[place]) for line in [names, *rows]) for place in range(len(names))]
     lines = [_line(line, widths) for line in [names, *rows]]
-    return "\n".join([head, "", *lines, "", LEGEND, *_not_served(document)])
+    return "\n".join([head, *unequal(document), "", *lines, "", LEGEND, *_not_served(document)])
+
+
+def unequal(document: Summary) -> list[str]:
+    """Say which runs leave work undone that counts in others; nothing where there are none."""
+    whole = document.trace.oracle_gpu_hours
+    shares = {run.policy: run.unserved_gpu_hours / whole for run in document.runs if whole}
+    if len(document.runs) < 2 or not any(shares.values()):
+        return []
+    told = ", ".join(f"{share:.1%} under {policy}" for policy, share in shares.items() if share)
+    return [f"Runs are not of the same work. Of the GPU-hours these are not served: {told}."]
 
 
 def counted(count: int, name: str) -> str:

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from replkernel_scheduler.sim import forms, summary, workload_file
+from replkernel_scheduler.sim import batch, forms, summary, workload_file
+from replkernel_scheduler.sim.batch import BatchPlan, Kind
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.loaders.own_csv import checked_columns
 from replkernel_scheduler.sim.mix import Mix, mix_named
@@ -107,8 +108,27 @@ class Trace:
         records, achieved = workload_file.made(plan, seed, None)
         directory = Path(tempfile.mkdtemp(prefix="replkernel-trace-"))
         path = directory / f"like-{like}.csv"
-        workload_file.write(path, records, plan, achieved)
+        workload_file.write(path, workload_file.lines(records, plan, achieved))
         return cls._within(directory, path, gpu_mix)
+
+    @classmethod
+    def made_jobs(cls, kind: Kind = "poisson", *, seed: int = 0, **changes: Any) -> Trace:
+        """Make batch jobs, as `replkernel workload --jobs` does: `poisson`, `diurnal` or `lublin`.
+
+        `changes` are what its options change (`hours=24`, `per_hour=200`, `widest=512`).
+        """
+        try:
+            plan = BatchPlan(kind=kind, **changes)
+        except TypeError as error:
+            known = ", ".join(BatchPlan.__struct_fields__)
+            raise SimulationError(f"Batch jobs have {known}: {error}.") from error
+        if kind not in batch.KINDS:
+            raise SimulationError(f"There are no jobs {kind!r}: there are {', '.join(batch.KINDS)}.")
+        jobs = batch.batch(plan, seed)
+        directory = Path(tempfile.mkdtemp(prefix="replkernel-trace-"))
+        path = directory / f"{kind}.csv"
+        workload_file.write(path, batch.lines(jobs, plan, seed))
+        return cls._within(directory, path, None)
 
     @classmethod
     def _within(cls, directory: Path, path: Path, gpu_mix: str | None) -> Trace:

@@ -15,11 +15,14 @@ from typing import Any
 
 import msgspec
 
+from replkernel_scheduler.sim import batch
+from replkernel_scheduler.sim.batch import BatchPlan
 from replkernel_scheduler.sim.command_end import exit_code
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.options import read_at_least, read_mix
 from replkernel_scheduler.sim.progress import Progress, Terminal
 from replkernel_scheduler.sim.workload import PLANS, Knots
-from replkernel_scheduler.sim.workload_file import Achieved, made, spare, write
+from replkernel_scheduler.sim.workload_file import Achieved, lines, made, spare, write
 
 ACTIVE = {"17.5h": 19.5, "92d": 67.63}
 """The published means of cells that run at a time."""
@@ -34,6 +37,10 @@ Example:
   replkernel workload sessions.csv --like 17.5h --seed 1 --gpu-mix 1=50,4=30,8=20
   replkernel simulate sessions.csv --policy notebook,scaling=buffered --policy reservation --out build/sim
 
+Batch jobs, with --hours, --duration, --gpu-mix and these:
+  replkernel workload jobs.csv --jobs diurnal --hours 168 --per-hour 200
+  replkernel workload jobs.csv --jobs lublin --hours 720 --widest 512 --per-hour 20
+
 Quantiles are SHARE=SECONDS from share 0 on, such as 0=15,0.5=120,0.75=300,0.9=1020,0.99=10920.
 """
 
@@ -44,7 +51,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(lambda: _make(options), options.out)
 
 
+def _make_jobs(options: argparse.Namespace) -> int:
+    fields = set(BatchPlan.__struct_fields__)
+    given = {name: value for name, value in vars(options).items() if name in fields and value is not None}
+    of_sessions = [(name, field) for name, (_, field, _) in OPTIONS.items() if field not in fields]
+    foreign = [name for name, field in of_sessions if vars(options)[field] is not None]
+    if options.active_mean is not None:
+        foreign.append("--active-mean")
+    if foreign:
+        raise SimulationError(f"{foreign[0]} is of sessions: leave it out with --jobs.")
+    if "duration" in given:
+        given.setdefault("duration_mean_s", None)
+    plan = BatchPlan(**given)
+    spare(options.out)
+    jobs = batch.batch(plan, options.seed)
+    write(options.out, batch.lines(jobs, plan, options.seed))
+    print(f"{options.out}: {batch.told(jobs, plan)}")
+    return 0
+
+
 def _make(options: argparse.Namespace) -> int:
+    if options.kind is not None:
+        return _make_jobs(options)
     given = {name: value for name, value in vars(options).items() if name in FIELDS and value is not None}
     plan = msgspec.structs.replace(PLANS[options.like], **given)
     wanted = options.active_mean
@@ -54,7 +82,7 @@ def _make(options: argparse.Namespace) -> int:
     progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     made_so_far = partial(progress.reading, doing="making")
     records, achieved = made(plan, options.seed, wanted or None, made_so_far)
-    write(options.out, records, plan, achieved)
+    write(options.out, lines(records, plan, achieved))
     progress.clear()
     print(_told(options.out, achieved))
     return 0
@@ -89,6 +117,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seed", type=read_at_least(0), default=0, metavar="N", help="of all dice (default: 0)"
+    )
+    parser.add_argument(
+        "--jobs",
+        choices=batch.KINDS,
+        dest="kind",
+        help="make batch jobs instead of sessions: at random, by "
+        "the hour of the day, or as Lublin and Feitelson model them",
+    )
+    parser.add_argument("--per-hour", type=_positive, metavar="X", help="jobs an hour (60; lublin: 4.3)")
+    parser.add_argument("--swing", type=_share, metavar="SHARE", help="what the hour of the day makes (0.8)")
+    parser.add_argument(
+        "--widest", type=read_at_least(1), metavar="N", help="most GPUs of a job, lublin (128)"
     )
     for name, (kind, field, text) in OPTIONS.items():
         parser.add_argument(name, type=kind, dest=field, metavar=METAVARS[kind], help=text)

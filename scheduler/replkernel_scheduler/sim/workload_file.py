@@ -7,7 +7,7 @@ The same plan and seed give the same bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -120,12 +120,12 @@ def _level(spans: Sequence[tuple[float, float]]) -> Level:
     return level
 
 
-def write(path: Path, records: Sequence[Record], plan: WorkloadPlan, achieved: Achieved) -> None:
-    """Write the file, packed as its ending says; one that is there stays as it was until all is written."""
+def write(path: Path, text: Iterable[str]) -> None:
+    """Write lines, packed as the ending says; a file that is there stays as it was until all is written."""
     beside = path.with_name(path.name + UNFINISHED) if path.is_file() or not path.exists() else path
     try:
         with packed(beside, path.suffix) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines(records, plan, achieved))
+            file.writelines(f"{line}\n" for line in text)
         if beside != path:
             beside.replace(path)
     except BaseException:
