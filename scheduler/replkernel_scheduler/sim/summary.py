@@ -118,6 +118,14 @@ class FaultFigures(msgspec.Struct, frozen=True):
     hosts_released: int
 
 
+class HarvestFigures(msgspec.Struct, frozen=True):
+    """GPU-hours that jobs had, those that open sessions asked for and left idle, and how many were both."""
+
+    job_gpu_hours: float
+    idle_gpu_hours: float
+    harvested_gpu_hours: float
+
+
 class RunSummary(msgspec.Struct, frozen=True):
     """One policy on one trace; `not_served` counts tasks by outcome, `whys` by reason (the first few)."""
 
@@ -137,6 +145,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """How long sessions waited for a place, which no percentile of cells need show."""
     setting: dict[str, str] = {}
     """The numbers of the plan that were swept, as they were given."""
+    harvest: HarvestFigures | None = None
+    """None where jobs have GPUs of their own."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -193,6 +203,7 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         figures.whys,
         events,
         spread(figures.place_waits),
+        harvest=_harvest(figures, now),
     )
 
 
@@ -205,6 +216,14 @@ def _jobs(figures: Figures, places: Sequence[int]) -> JobFigures:
     return JobFigures(
         len(waits), waited, spread(waits), spread(loads), spread(times), spread(slowdowns), futile
     )
+
+
+def _harvest(figures: Figures, now: float) -> HarvestFigures | None:
+    counted = figures.idle_time
+    if counted is None:
+        return None
+    counted.add(now)
+    return HarvestFigures(counted.jobs / HOUR_S, counted.idle / HOUR_S, counted.harvested / HOUR_S)
 
 
 def _alone(slowdowns: Sequence[float]) -> float | None:
