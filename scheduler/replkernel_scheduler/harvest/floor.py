@@ -35,7 +35,7 @@ class Floor(Book):
         """Look at the jobs that have GPUs; `sizes` are those that one of them may grow to."""
         super().__init__((), SIDECAR)
         self.places: list[Place] = []
-        self.models: dict[HostName, set[str]] = {}
+        self.models_on: dict[HostName, set[str]] = {}
         """The models of GPUs that jobs have on each host."""
         self.barred: set[str] = set()
         """Jobs that are left as they are."""
@@ -61,7 +61,7 @@ class Floor(Book):
         training.since = self._now
         training.state = "running" if job.state == "running" and not job.leaves else "adjusting"
         self.record_of[name] = job
-        self.models.setdefault(job.host, set()).add(job.model)
+        self.models_on.setdefault(job.host, set()).add(job.model)
         self.seat(name, training)
 
     # -- for whom ------------------------------------------------------------------------------------
@@ -95,7 +95,11 @@ class Floor(Book):
             and (newcomer is None or self.record_of[name].spec.priority <= newcomer.spec.priority)
         ]
 
-    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float) -> float:
+    def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
+        """Return what a job is anywhere: its speeds are told apart by their number alone."""
+        return wanted.type
+
+    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float, host: int = 0) -> float:
         """F_new: one that has run before has less to set up; another one's GPUs come once that has left."""
         again = self._newcomer is not None and self._newcomer.attempt > 0
         begins_s = SIDECAR.process_start_s if again else SIDECAR.start_s
