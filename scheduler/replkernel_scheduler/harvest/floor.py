@@ -51,7 +51,7 @@ class Floor(Book):
         if job.host is None or not job.gpus:
             return
         name, number = str(job.spec.job), self._number(Place(job.host, job.model))
-        kind = job.spec.type
+        kind = job.type
         if job.state == "running":
             fewer = [gpus for gpus in kind.iteration_s if gpus <= len(job.gpus)]
             kind = _with(kind, {*fewer, *self._sizes(job)})
@@ -80,7 +80,7 @@ class Floor(Book):
 
     def wanted(self, job: JobRecord, sizes: Iterable[int]) -> TrainingWanted:
         """Return a job that waits, with the numbers of GPUs that it may have."""
-        kind, left = job.spec.type, job.left_at(self._now)
+        kind, left = job.type, job.left_at(self._now)
         if job.left is None:
             left = max(left, UNKNOWN_S * kind.rate(kind.least))
         return TrainingWanted(str(job.spec.job), _with(kind, set(sizes)), left)
