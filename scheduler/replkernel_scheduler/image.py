@@ -75,6 +75,8 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     """Since when it lingers, since when it is wanted back, and the GiB that lie on its GPUs."""
     kept: bool = False
     """Whether its kernel's state cannot leave its GPUs."""
+    paid: tuple[float, float] | None = None
+    """What it had cost when its price last changed, and when that was; None: since it was granted."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):

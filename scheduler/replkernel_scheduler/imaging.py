@@ -100,6 +100,7 @@ def _lease(record: LeaseRecord) -> LeaseImage:
         record.warm,
         (record.rested_at, record.wanted_at, record.held_gb),
         record.kept,
+        (record.paid, record.rated_at) if record.rate or record.paid else None,
     )
 
 

@@ -37,9 +37,11 @@ class LeaseRecord:
         "host",
         "kept",
         "lease",
+        "paid",
         "phase",
         "pool",
         "rate",
+        "rated_at",
         "rested_at",
         "wanted_at",
         "warm",
@@ -57,7 +59,8 @@ class LeaseRecord:
         self.rested_at = self.wanted_at = self.held_gb = 0.0
         self.home: LeaseId | None = None
         self.rate = 0
-        """What its user is charged while a cell uses it."""
+        """What its user is charged while a cell uses it, since `rated_at`; `paid` is what it cost before."""
+        self.paid = self.rated_at = 0.0
         self.warm = False
         self.kept = False
         """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""

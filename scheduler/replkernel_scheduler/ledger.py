@@ -80,7 +80,7 @@ class Ledger:
             host.standing.clear()
             host.rate = 0
             for record in host.leases.values():
-                record.rate = 0
+                self._rated(record, 0)
         if self.prices is not None:
             for host in parts.hosts.by_name.values():
                 self.host_offers(host)
@@ -117,7 +117,7 @@ class Ledger:
         """Charge nothing more for a lease whose use ends now; return what it cost, if that is counted."""
         if self.prices is None:
             return None
-        cost = record.rate * (self.parts.now - record.granted_at) / (NANO * HOUR_S)
+        cost = record.paid + _money(record.rate, self.parts.now - record.rated_at)
         self._charge(record, 0)
         self.look(record.host, record.lease.kernel_id, but=record)
         return cost
@@ -212,7 +212,12 @@ class Ledger:
     def _charge(self, record: LeaseRecord, rate: int) -> None:
         if rate != record.rate:
             self.parts.users.get(record.lease.user).money.add(rate - record.rate, self.parts.now)
-            record.rate = rate
+            self._rated(record, rate)
+
+    def _rated(self, record: LeaseRecord, rate: int) -> None:
+        """Let a lease cost so much from now on."""
+        record.paid += _money(record.rate, self.parts.now - record.rated_at)
+        record.rate, record.rated_at = rate, self.parts.now
 
     def _stand(self, host: Host, kernel_id: KernelId, *, stands: bool) -> None:
         """Let a replica stand by for money, or no more."""
@@ -227,3 +232,7 @@ class Ledger:
             user, fee = host.standing.pop(kernel_id)
             fee = -fee
         self.parts.users.get(user).money.add(fee, self.parts.now)
+
+
+def _money(rate: int, seconds: float) -> float:
+    return rate * seconds / (NANO * HOUR_S)

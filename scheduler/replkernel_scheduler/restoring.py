@@ -196,6 +196,9 @@ def _money(parts: Parts, image: CoreImage) -> None:
     for user in parts.users.by_name.values():
         parts.ledger.belongs(user)
     parts.ledger.set_prices(image.prices)
+    for kept in image.leases:
+        record = parts.leases.by_id[kept.lease.lease]
+        record.paid, record.rated_at = kept.paid or (0.0, kept.granted_at)
     for entry in image.users:
         meter = parts.users.get(entry.name).money
         meter.amount, meter.since, meter.before = entry.money

@@ -69,7 +69,7 @@ def test_a_training_goes_through_all_shapes_and_learns_as_if_alone(
     print(f"{beside_day.trained(said, EPOCHS)} epochs were trained again")
     assert "TWICE" not in said
     alone = subprocess.run(
-        [*command], cwd=work, env=_without_job(), capture_output=True, text=True, timeout=60, check=True
+        [*command], cwd=work, env=_without_job(), capture_output=True, text=True, timeout=240, check=True
     ).stdout
     beside, expected = losses(said), losses(alone)
     worst = max(abs(loss - expected[epoch]) for epoch, loss in beside.items())

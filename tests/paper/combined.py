@@ -48,6 +48,11 @@ def _harvested() -> Iterator[Row]:
             yield Row(PAPER, f"{what}: cells' delay p95", None, run.cells.delay_s.p95, "s", why)
             yield Row(PAPER, f"{what}: jobs' JCT p50", None, run.jobs.completion_s.p50, "s", why)
             yield Row(PAPER, f"{what}: jobs' mean JCT", None, run.jobs.completion_s.mean, "s", why)
+            if run.harvest is not None:
+                idle = (
+                    f"of {run.harvest.idle_gpu_hours:,.0f} GPU-hours that open notebooks left idle, jobs used"
+                )
+                yield Row(PAPER, f"{what}: {idle}", None, run.harvest.harvested_gpu_hours, "h", why)
 
 
 def batch() -> Iterator[Job]:

@@ -30,6 +30,8 @@ CASE_SEED = 3
 SEEDS = 10
 JOBS, BETWEEN_S = 30, 120.0
 HOSTS = (8, 8)
+MODELS = ("v100", "p100")
+"""Those of the hosts, where they differ."""
 SHORTEST_S, LONGEST_S = 300.0, 7200.0
 
 
@@ -46,6 +48,7 @@ def rows(short: bool) -> Iterator[Row]:
     yield from _case_rows()
     if not short:
         yield from _workload_rows()
+        yield from _mixed_rows()
 
 
 def _case_rows() -> Iterator[Row]:
@@ -97,6 +100,46 @@ def _workload_rows() -> Iterator[Row]:
     for name, share in (("termination", 26.7), ("SideCar", 7.9)):
         ours = 100 * fmean(figure[2] for figure in figures[name])
         yield Row(PAPER, f"the same, {name}: share of JCT stopped by reshaping", share, ours, "%", why)
+
+
+def _mixed_rows() -> Iterator[Row]:
+    """Yield the workload with two models of GPUs: where a job is launched says how fast it is."""
+    newer, older = ({kind.name: kind for kind in profiles(model)} for model in MODELS)
+    types = [kind for name, kind in newer.items() if _sizes(kind) == _sizes(older.get(name))]
+    less: dict[str, list[tuple[float, float]]] = {}
+    ways: dict[str, tuple[Reshaping, ReshapeCosts]] = {
+        "SideCar": (SideCar(), SIDECAR),
+        "default": (NeverReshape(), SIDECAR),
+        "termination": (GrowOnly(), TERMINATION),
+    }
+    for seed in range(SEEDS):
+        jobs = [_mixed(arrival, older) for arrival in workload(types, seed)]
+        found: dict[str, tuple[float, float]] = {}
+        for name, (policy, costs) in ways.items():
+            simulation = ElasticSimulation(jobs, HOSTS, costs, policy, seed, MODELS)
+            times = [story.over - story.at for story in simulation.run().values()]
+            found[name] = (simulation.makespan, fmean(times))
+        for name in list(ways)[1:]:
+            ratios = [
+                100 * (1 - ours / other) for ours, other in zip(found["SideCar"], found[name], strict=True)
+            ]
+            less.setdefault(name, []).append((ratios[0], ratios[1]))
+    why = f"sizes and arrivals are ours: {JOBS} jobs, {SEEDS} seeds, Gavel's profiles of both models"
+    for name, each in less.items():
+        for place, what in enumerate(("makespan", "mean JCT")):
+            text = f"{JOBS} jobs on 8 V100 and 8 P100 (Workload Four): {what} less than {name}"
+            yield Row(PAPER, text, None, fmean(ratio[place] for ratio in each), "%", why)
+
+
+def _sizes(kind: JobType | None) -> list[int]:
+    return [] if kind is None else sorted(kind.iteration_s)
+
+
+def _mixed(arrival: Arrival, older: dict[str, JobType]) -> Arrival:
+    """Return a job that knows how fast it is on the older model too."""
+    wanted = arrival.wanted
+    on_models = {MODELS[1]: older[wanted.type.name]}
+    return Arrival(arrival.at, TrainingWanted(wanted.job, wanted.type, wanted.samples, on_models))
 
 
 def profiles(gpu: str) -> list[JobType]:

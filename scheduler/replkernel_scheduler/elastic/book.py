@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from replkernel_scheduler.elastic.types import ReshapeCosts, TrainingWanted
+from replkernel_scheduler.elastic.types import JobType, ReshapeCosts, TrainingWanted
 
 State: TypeAlias = Literal["starting", "running", "yielding", "adjusting"]
 """yielding: it trains on with what it had until it is stopped to be reshaped."""
@@ -63,10 +63,11 @@ class Outlook:
 class Training:
     """A launched job; `ready` is when it is thought to train again while it does not."""
 
-    __slots__ = ("gpus", "host", "left", "ready", "since", "state", "trains_with", "wanted")
+    __slots__ = ("gpus", "host", "left", "ready", "since", "state", "trains_with", "type", "wanted")
 
-    def __init__(self, wanted: TrainingWanted, host: int, gpus: int, ready: float) -> None:
-        """Start as launched."""
+    def __init__(self, wanted: TrainingWanted, host: int, gpus: int, ready: float, model: str = "") -> None:
+        """Start as launched, on GPUs of a model."""
+        self.type = wanted.type_on(model)
         self.wanted, self.host, self.gpus, self.ready = wanted, host, gpus, ready
         self.state: State = "starting"
         self.trains_with = gpus
@@ -75,21 +76,22 @@ class Training:
     @property
     def gives(self) -> bool:
         """Whether it trains, with more GPUs than it needs."""
-        return self.state == "running" and self.gpus > self.wanted.type.least
+        return self.state == "running" and self.gpus > self.type.least
 
     def samples_left(self, now: float) -> float:
         """Return what it is thought to have left: profiles say how fast it is."""
         if self.state not in ("running", "yielding"):
             return self.left
-        return max(0.0, self.left - (now - self.since) * self.wanted.type.rate(self.trains_with))
+        return max(0.0, self.left - (now - self.since) * self.type.rate(self.trains_with))
 
 
 class Book:
     """Hosts, jobs, and the queue in order of arrival."""
 
-    def __init__(self, hosts: tuple[int, ...], costs: ReshapeCosts) -> None:
-        """Start with idle hosts of so many GPUs."""
+    def __init__(self, hosts: tuple[int, ...], costs: ReshapeCosts, models: tuple[str, ...] = ()) -> None:
+        """Start with idle hosts of so many GPUs; `models` are those of the hosts, where they differ."""
         self.hosts, self.costs = hosts, costs
+        self.models = models or ("",) * len(hosts)
         self.idle = list(hosts)
         self.trainings: dict[str, Training] = {}
         self.waiting: dict[str, TrainingWanted] = {}
@@ -157,21 +159,26 @@ class Book:
             self._outlook = Outlook(self.ends(now), now)
         return self._outlook
 
-    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float) -> float:
-        """F_new: when a job that is launched now is thought to be over."""
+    def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
+        """Return what a job is on the GPUs of a host."""
+        return wanted.type_on(self.models[host])
+
+    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float, host: int = 0) -> float:
+        """F_new: when a job that is launched now on a host is thought to be over."""
         begins_s = self.costs.joins_s if donor else self.costs.start_s
-        return now + begins_s + wanted.type.run_s(wanted.samples, gpus) + self.costs.finish_s
+        run_s = self.type_on(wanted, host).run_s(wanted.samples, gpus)
+        return now + begins_s + run_s + self.costs.finish_s
 
     def end(self, training: Training, now: float) -> float:
         """When a job is thought to be over if nobody changes it."""
         begins = now if training.state == "running" else max(now, training.ready)
-        run_s = training.wanted.type.run_s(training.samples_left(now), training.gpus)
+        run_s = training.type.run_s(training.samples_left(now), training.gpus)
         return begins + run_s + self.costs.finish_s
 
     def reshaped_end(self, training: Training, gpus: int, now: float) -> float:
         """F_run: when it is thought to be over if it goes on with `gpus`."""
         pause_s = self.costs.down_s if gpus < training.gpus else self.costs.up_s
-        run_s = training.wanted.type.run_s(training.samples_left(now), gpus)
+        run_s = training.type.run_s(training.samples_left(now), gpus)
         return now + pause_s + run_s + self.costs.finish_s
 
     def ends(self, now: float) -> dict[str, float]:

@@ -27,9 +27,16 @@ from replkernel_scheduler.errors import SchedulerError
 class ElasticCore:
     """Hosts and their jobs."""
 
-    def __init__(self, hosts: tuple[int, ...], costs: ReshapeCosts, policy: Reshaping, dice: Dice) -> None:
-        """Start with idle hosts of so many GPUs."""
-        self.book = Book(hosts, costs)
+    def __init__(
+        self,
+        hosts: tuple[int, ...],
+        costs: ReshapeCosts,
+        policy: Reshaping,
+        dice: Dice,
+        models: tuple[str, ...] = (),
+    ) -> None:
+        """Start with idle hosts of so many GPUs; `models` are those of the hosts, where they differ."""
+        self.book = Book(hosts, costs, models)
         self._policy, self._dice = policy, dice
 
     def handle(self, event: ElasticEvent, now: float) -> list[ElasticEffect]:
@@ -59,7 +66,7 @@ class ElasticCore:
             assert self.book.idle[host] >= 0
             assert booked + self.book.idle[host] == total
         for training in self.book.trainings.values():
-            assert training.gpus in training.wanted.type.iteration_s
+            assert training.gpus in training.type.iteration_s
         assert not self.book.trainings.keys() & self.book.waiting.keys()
 
     def _wanted(self, wanted: TrainingWanted, now: float) -> list[ElasticEffect]:
@@ -98,7 +105,8 @@ class ElasticCore:
             effects.append(reshape)
         assert launch.gpus <= book.idle[launch.host], "a policy gave GPUs away that are somebody's"
         ready = now + (book.costs.joins_s if launch.donor else book.costs.start_s)
-        book.launch(wanted.job, Training(wanted, launch.host, launch.gpus, ready))
+        model = book.models[launch.host]
+        book.launch(wanted.job, Training(wanted, launch.host, launch.gpus, ready, model))
         return [*effects, launch]
 
     def _reshape(self, reshape: Reshape, takes_s: float, now: float) -> None:

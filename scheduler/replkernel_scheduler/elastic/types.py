@@ -85,11 +85,16 @@ TERMINATION = ReshapeCosts(grow_s=38.0, restarts=True)
 
 
 class TrainingWanted(msgspec.Struct, frozen=True):
-    """A job that has `samples` to train on."""
+    """A job that has `samples` to train on; `on_models` is what it is on GPUs where it is not as `type`."""
 
     job: str
     type: JobType
     samples: float
+    on_models: dict[str, JobType] = {}
+
+    def type_on(self, model: str) -> JobType:
+        """Return what it is on GPUs of a model."""
+        return self.on_models.get(model, self.type)
 
 
 class TrainingRuns(msgspec.Struct, frozen=True):

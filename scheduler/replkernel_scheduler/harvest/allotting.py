@@ -137,7 +137,7 @@ class Allotting:
             room = self._leasing.room(host, model, vram_gb)
             if room.gpus:
                 found[Place(host, room.model)] = room.gpus
-            for other in sorted(floor.models.get(host, ())) if floor is not None else ():
+            for other in sorted(floor.models_on.get(host, ())) if floor is not None else ():
                 place = Place(host, other)
                 if place in found or model not in ("", other):
                     continue
@@ -231,7 +231,7 @@ class Allotting:
         place, name = _place(job), str(job.spec.job)
         there, has = self._idle_beside(job), len(job.gpus)
         floor.barred.discard(name)
-        more, came = max(floor.trainings[name].wanted.type.iteration_s) - has, False
+        more, came = max(floor.trainings[name].type.iteration_s) - has, False
         while more > there and not came:
             floor.offer(None, {place: more})
             reshape = self._rules.grow(floor, now)

@@ -44,6 +44,7 @@ from replkernel_scheduler.harvest.types import (
     StartJob,
     StopJob,
     StopWhy,
+    type_as_seen,
 )
 from replkernel_scheduler.types import (
     HostName,
@@ -106,6 +107,7 @@ class Desk:
         if job is not None and job.state == "running":
             job.pause(now)
             job.left = event.left
+            job.seen = type_as_seen(job.spec.type, event.speeds, len(job.gpus))
 
     def stopped(self, event: JobStopped, now: float) -> None:
         """Give back what is wanted back, and let the job go on with the rest."""

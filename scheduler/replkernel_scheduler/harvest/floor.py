@@ -35,7 +35,7 @@ class Floor(Book):
         """Look at the jobs that have GPUs; `sizes` are those that one of them may grow to."""
         super().__init__((), SIDECAR)
         self.places: list[Place] = []
-        self.models: dict[HostName, set[str]] = {}
+        self.models_on: dict[HostName, set[str]] = {}
         """The models of GPUs that jobs have on each host."""
         self.barred: set[str] = set()
         """Jobs that are left as they are."""
@@ -51,7 +51,7 @@ class Floor(Book):
         if job.host is None or not job.gpus:
             return
         name, number = str(job.spec.job), self._number(Place(job.host, job.model))
-        kind = job.spec.type
+        kind = job.type
         if job.state == "running":
             fewer = [gpus for gpus in kind.iteration_s if gpus <= len(job.gpus)]
             kind = _with(kind, {*fewer, *self._sizes(job)})
@@ -61,7 +61,7 @@ class Floor(Book):
         training.since = self._now
         training.state = "running" if job.state == "running" and not job.leaves else "adjusting"
         self.record_of[name] = job
-        self.models.setdefault(job.host, set()).add(job.model)
+        self.models_on.setdefault(job.host, set()).add(job.model)
         self.seat(name, training)
 
     # -- for whom ------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Floor(Book):
 
     def wanted(self, job: JobRecord, sizes: Iterable[int]) -> TrainingWanted:
         """Return a job that waits, with the numbers of GPUs that it may have."""
-        kind, left = job.spec.type, job.left_at(self._now)
+        kind, left = job.type, job.left_at(self._now)
         if job.left is None:
             left = max(left, UNKNOWN_S * kind.rate(kind.least))
         return TrainingWanted(str(job.spec.job), _with(kind, set(sizes)), left)
@@ -95,7 +95,11 @@ class Floor(Book):
             and (newcomer is None or self.record_of[name].spec.priority <= newcomer.spec.priority)
         ]
 
-    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float) -> float:
+    def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
+        """Return what a job is anywhere: its speeds are told apart by their number alone."""
+        return wanted.type
+
+    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float, host: int = 0) -> float:
         """F_new: one that has run before has less to set up; another one's GPUs come once that has left."""
         again = self._newcomer is not None and self._newcomer.attempt > 0
         begins_s = SIDECAR.process_start_s if again else SIDECAR.start_s

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.harvest.types import (
     ChangeWhy,
     JobChange,
@@ -33,7 +34,8 @@ class JobRecord(msgspec.Struct):
     it was not given the GPUs that it asked for last. `epoch`, `loss`: what its program told at its last end.
     `changes` are the last ones, `why` the reason of the next: processes that end unasked are lost.
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
-    `hopes_until`: so long it counts on GPUs that notebooks are asked back for it.
+    `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by speeds
+    that were seen.
     """
 
     spec: JobSpec
@@ -61,6 +63,12 @@ class JobRecord(msgspec.Struct):
     leaves: JobName | None = None
     keeps: int = 0
     hopes_until: float = 0.0
+    seen: JobType | None = None
+
+    @property
+    def type(self) -> JobType:
+        """Return how fast it is with each number of GPUs: as was seen, or as was thought at first."""
+        return self.seen or self.spec.type
 
     def held(self) -> int:
         """Return how many GPUs it holds."""
@@ -75,7 +83,7 @@ class JobRecord(msgspec.Struct):
     def fits(self, most: int | None = None) -> int:
         """Return the most GPUs that it can go on with, of its own."""
         usable = len(self.usable()) if most is None else min(most, len(self.usable()))
-        return max([size for size in self.spec.type.iteration_s if size <= usable])
+        return max([size for size in self.type.iteration_s if size <= usable])
 
     def spares(self, gpus: int) -> list[LeaseId]:
         """Return leases that it can do without, if it goes on with so many GPUs; the newest ones first."""
@@ -125,7 +133,7 @@ class JobRecord(msgspec.Struct):
         """Return it for others."""
         ends_at = None
         if self.state == "running" and self.left is not None:
-            ends_at = self.since + self.spec.type.run_s(self.left, len(self.gpus))
+            ends_at = self.since + self.type.run_s(self.left, len(self.gpus))
         return JobView(
             self.spec,
             self.state,
@@ -142,7 +150,7 @@ class JobRecord(msgspec.Struct):
 
     def _done(self, now: float) -> float:
         """Return what it did since it runs: profiles say how fast it is."""
-        return (now - self.since) * self.spec.type.rate(len(self.gpus)) if self.state == "running" else 0.0
+        return (now - self.since) * self.type.rate(len(self.gpus)) if self.state == "running" else 0.0
 
 
 class Jobs:

@@ -6,7 +6,7 @@ another attempt than the newest is about processes that are over, or have to be.
 
 from __future__ import annotations
 
-from math import log2
+from math import inf, log2
 from typing import ClassVar, Literal, NewType, TypeAlias
 
 import msgspec
@@ -21,6 +21,9 @@ JobName = NewType("JobName", str)
 
 EFFICIENCY = 0.9
 """What each doubling of a job's GPUs is thought to keep of twice the speed, before anybody measured it."""
+
+TIMES_MAX = 1000.0
+"""No number of GPUs is thought to be more times as fast as another one."""
 
 JobState: TypeAlias = Literal["waiting", "starting", "running", "stopping"]
 """waiting: it has no GPUs. stopping: it is told to save and stop, whatever comes then."""
@@ -70,6 +73,24 @@ def type_of_shapes(name: str, shapes: tuple[int, ...]) -> JobType:
     return JobType(name, 1, {gpus: gpus / (2 * EFFICIENCY) ** log2(gpus) for gpus in sorted(shapes)})
 
 
+def type_as_seen(kind: JobType, speeds: tuple[tuple[int, float], ...], gpus: int) -> JobType:
+    """Return a type with speeds that were seen, as fast as before with `gpus` GPUs.
+
+    A number that was not seen is thought to be as fast as before beside the nearest that was.
+    """
+    seen = {size: speed for size, speed in speeds if size in kind.iteration_s and 0.0 < speed < inf}
+    if not seen or gpus not in kind.iteration_s:
+        return kind
+    found: dict[int, float] = {}
+    for size in kind.iteration_s:
+        near = min(seen, key=lambda each: (abs(each - size), each))
+        found[size] = seen[near] * kind.rate(size) / kind.rate(near)
+    times = {size: min(max(found[size] / found[gpus], 1 / TIMES_MAX), TIMES_MAX) for size in found}
+    same = kind.rate(gpus)
+    took = {size: kind.batch * size / (same * times[size]) for size in kind.iteration_s}
+    return JobType(kind.name, kind.batch, took)
+
+
 class JobSubmitted(SchedulerEvent, frozen=True, tag=True, gc=False):
     """Somebody wants a job run."""
 
@@ -106,11 +127,15 @@ class JobRuns(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class JobProgress(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """A job that trains says what it has left."""
+    """A job that trains says what it has left, by what its type says of the GPUs that it has.
+
+    `speeds` are what was seen of it with numbers of GPUs, in a unit of its own: the rules compare by them.
+    """
 
     job: JobName
     attempt: int
     left: float
+    speeds: tuple[tuple[int, float], ...] = ()
 
 
 class JobStopped(SchedulerEvent, frozen=True, tag=True, gc=False):

@@ -42,7 +42,7 @@ class SideCar:
             for job, training in book.donors(host, now) if idle else ():
                 for more in range(1, idle + 1):
                     gpus = training.gpus + more
-                    if gpus not in training.wanted.type.iteration_s:
+                    if gpus not in training.type.iteration_s:
                         continue
                     end = book.reshaped_end(training, gpus, now)
                     score = outlook.score(None, job, end, more, book.costs.up_s)
@@ -65,16 +65,16 @@ class SideCar:
         for host, idle in enumerate(book.idle):
             if idle < wanted.type.least and host not in book.giving:
                 continue
-            donors = book.donors(host, now)
-            for gpus in sorted(wanted.type.iteration_s):
+            donors, kind = book.donors(host, now), book.type_on(wanted, host)
+            for gpus in sorted(kind.iteration_s):
                 if gpus <= idle:
-                    new = book.new_end(wanted, gpus, False, now)
+                    new = book.new_end(wanted, gpus, False, now, host)
                     yield outlook.score(new, gpus=gpus), Launch(job, host, gpus)
                     continue
                 for donor, training in donors:
                     left = training.gpus - (gpus - idle)
-                    if left in training.wanted.type.iteration_s:
-                        new = book.new_end(wanted, gpus, True, now)
+                    if left in training.type.iteration_s:
+                        new = book.new_end(wanted, gpus, True, now, host)
                         end = book.reshaped_end(training, left, now)
                         score = outlook.score(new, donor, end, gpus, costs.down_s)
                         yield score, Launch(job, host, gpus, donor)

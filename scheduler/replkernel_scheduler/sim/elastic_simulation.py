@@ -53,6 +53,7 @@ class Trained:
         "since",
         "started",
         "stopped_s",
+        "type",
         "version",
         "wanted",
     )  # fmt: skip
@@ -60,6 +61,7 @@ class Trained:
     def __init__(self, at: float, wanted: TrainingWanted) -> None:
         """Start as submitted."""
         self.at, self.wanted, self.left = at, wanted, wanted.samples
+        self.type = wanted.type
         self.launched = self.started = self.over = self.since = self.paused_at = 0.0
         self.stopped_s = 0.0
         self.gpus = self.resumes_with = self.version = self.shrunk = self.grown = 0
@@ -76,9 +78,10 @@ class ElasticSimulation:
         costs: ReshapeCosts,
         policy: Reshaping,
         seed: int = 0,
+        models: tuple[str, ...] = (),
     ) -> None:
-        """Play `jobs` on hosts of so many GPUs."""
-        self.core = ElasticCore(hosts, costs, policy, Random(f"core {seed}"))
+        """Play `jobs` on hosts of so many GPUs, of these models where they differ."""
+        self.core = ElasticCore(hosts, costs, policy, Random(f"core {seed}"), models)
         self.costs, self.jobs = costs, {job.wanted.job: Trained(job.at, job.wanted) for job in jobs}
         self.refused: dict[str, str] = {}
         self.now = 0.0
@@ -111,6 +114,7 @@ class ElasticSimulation:
     def _launch(self, effect: Launch, now: float) -> None:
         story = self.jobs[effect.job]
         story.launched, story.resumes_with = now, effect.gpus
+        story.type = self.core.book.type_on(story.wanted, effect.host)
         wait_s = self.costs.start_s if effect.donor is None else self.costs.joins_s
         self._agenda.post(now + wait_s, RUNS, self._runs, story)
 
@@ -128,7 +132,7 @@ class ElasticSimulation:
         story, resumes = what
         if not story.runs:
             return  # It ended before it was stopped; what it was to let go of is the newcomer's.
-        story.left = max(0.0, story.left - (now - story.since) * story.wanted.type.rate(story.gpus))
+        story.left = max(0.0, story.left - (now - story.since) * story.type.rate(story.gpus))
         story.runs = False
         story.version += 1
         self.in_use -= story.gpus
@@ -144,7 +148,7 @@ class ElasticSimulation:
         story.gpus, story.since, story.runs = story.resumes_with, now, True
         self.in_use += story.gpus
         assert self.in_use <= sum(self.core.book.hosts), "a GPU has two jobs"
-        run_s = story.wanted.type.run_s(story.left, story.gpus)
+        run_s = story.type.run_s(story.left, story.gpus)
         self._agenda.post(now + run_s, FREES, self._trained, (story, story.version))
         self._feed(TrainingRuns(story.wanted.job), now)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from replkernel_scheduler.sim.history import History
+from replkernel_scheduler.sim.idle_time import IdleTime
 from replkernel_scheduler.sim.level import Level
 from replkernel_scheduler.sim.task import Outcome, Task
 
@@ -45,6 +46,8 @@ class Figures:
         self.host_faults = self.lost_runs = 0
         self.unserved_gpu_s = 0.0
         self.lost_gpu_s = 0.0
+        self.idle_time: IdleTime | None = None
+        """Kept where jobs have what notebooks leave."""
 
     def host_added(self, now: float) -> None:
         """Take note that a host is asked for."""
@@ -66,6 +69,8 @@ class Figures:
         self.committed.add(task.amount, now)
         if not task.job:
             self.executing.add(1, now)
+            if self.idle_time is not None:
+                self.idle_time.add(now, cells=task.amount)
 
     def lost(self, task: Task, now: float) -> None:
         """Take note that a task's run was lost with its host."""
@@ -110,6 +115,8 @@ class Figures:
         self.committed.add(-task.amount, now)
         if not task.job:
             self.executing.add(-1, now)
+            if self.idle_time is not None:
+                self.idle_time.add(now, cells=-task.amount)
 
     def _over(self, task: Task, outcome: Outcome) -> None:
         self.outcomes[outcome] += 1

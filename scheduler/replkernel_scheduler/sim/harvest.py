@@ -115,7 +115,7 @@ class Harvest:
     def _leased(self, effect: JobLeased, now: float) -> None:
         """Count a job's GPUs."""
         self._runs[effect.job].held += len(effect.lease.gpus)
-        self._figures.committed.add(len(effect.lease.gpus), now)
+        self._count(len(effect.lease.gpus), now)
 
     def _lease_ended(self, effect: JobLeaseEnded, now: float) -> None:
         """Count them no longer; a job that lost them unasked has lost what was not saved."""
@@ -123,10 +123,15 @@ class Harvest:
         if run is None:
             return
         run.held -= len(effect.lease.gpus)
-        self._figures.committed.add(-len(effect.lease.gpus), now)
+        self._count(-len(effect.lease.gpus), now)
         if effect.why != "released":
             self._figures.lost_runs += 1
             self._halt(run, now, saved=False)
+
+    def _count(self, gpus: int, now: float) -> None:
+        self._figures.committed.add(gpus, now)
+        assert self._figures.idle_time is not None
+        self._figures.idle_time.add(now, jobs=gpus)
 
     def _start(self, effect: StartJob, now: float) -> None:
         """Have a job train once its processes are up."""
@@ -194,4 +199,6 @@ class Harvest:
         parts.paused_s = now - task.started - parts.ran_s
         task.gpus = run.held
         self._figures.finished(task, now)
+        assert self._figures.idle_time is not None
+        self._figures.idle_time.add(now, jobs=-run.held)
         self._feed(JobEnded(run.spec.job, run.attempt), now)

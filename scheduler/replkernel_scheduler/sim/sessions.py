@@ -138,6 +138,7 @@ class Sessions:
 
     def _open(self, name: str, gpus: int, user: str, now: float) -> OpenSession:
         session = self.open[name] = OpenSession(name, gpus, user, now)
+        self._asks(gpus, now)
         kernel_id = KernelId(name)
         spec = KernelSpec(kernel_id, UserName(user), gpus, self._way.replicas)
         if self._way.kernels == "placed":
@@ -167,8 +168,15 @@ class Sessions:
 
     def _end(self, session: OpenSession, now: float) -> None:
         del self.open[session.name]
+        self._asks(-session.gpus, now)
         if self._way.kernels == "none":
             return
         kernel_id = KernelId(session.name)
         self._feed(KernelEnded(kernel_id), now)
         self._replicas.end(kernel_id, now)
+
+    def _asks(self, gpus: int, now: float) -> None:
+        """Count what open sessions ask for, where that is wanted."""
+        idle_time = self._tasks.figures.idle_time
+        if idle_time is not None:
+            idle_time.add(now, sessions=gpus)

@@ -41,6 +41,7 @@ from replkernel_scheduler.sim.elastic_way import elastic_way_named
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.harvest import Harvest
+from replkernel_scheduler.sim.idle_time import IdleTime
 from replkernel_scheduler.sim.machines import Machines
 from replkernel_scheduler.sim.plan import Plan, settings_for
 from replkernel_scheduler.sim.records import Cell, Job, Record
@@ -107,6 +108,7 @@ class Simulation(Driver):
             assert isinstance(made, SchedulerCore | HarvestCore)
             self.core = beside = HarvestCore(made) if isinstance(made, SchedulerCore) else made
             jobs = elastic_way_named("sidecar")
+            self.figures.idle_time = IdleTime()
             self._harvest = Harvest(beside, agenda, self._feed, self.figures, jobs, plan.gpus_per_host)
         self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())
         self._upcoming: Record | None = None

@@ -118,6 +118,14 @@ class FaultFigures(msgspec.Struct, frozen=True):
     hosts_released: int
 
 
+class HarvestFigures(msgspec.Struct, frozen=True):
+    """GPU-hours that jobs had, those that open sessions asked for and left idle, and how many were both."""
+
+    job_gpu_hours: float
+    idle_gpu_hours: float
+    harvested_gpu_hours: float
+
+
 class RunSummary(msgspec.Struct, frozen=True):
     """One policy on one trace; `not_served` counts tasks by outcome, `whys` by reason (the first few)."""
 
@@ -139,6 +147,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """The numbers of the plan that were swept, as they were given."""
     unserved_gpu_hours: float = 0.0
     """The work of tasks that were not served."""
+    harvest: HarvestFigures | None = None
+    """None where jobs have GPUs of their own."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -196,6 +206,7 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         events,
         spread(figures.place_waits),
         unserved_gpu_hours=figures.unserved_gpu_s / HOUR_S,
+        harvest=_harvest(figures, now),
     )
 
 
@@ -208,6 +219,14 @@ def _jobs(figures: Figures, places: Sequence[int]) -> JobFigures:
     return JobFigures(
         len(waits), waited, spread(waits), spread(loads), spread(times), spread(slowdowns), futile
     )
+
+
+def _harvest(figures: Figures, now: float) -> HarvestFigures | None:
+    counted = figures.idle_time
+    if counted is None:
+        return None
+    counted.add(now)
+    return HarvestFigures(counted.jobs / HOUR_S, counted.idle / HOUR_S, counted.harvested / HOUR_S)
 
 
 def _alone(slowdowns: Sequence[float]) -> float | None:

@@ -44,7 +44,8 @@ def table(document: Summary) -> str:
                 row.append("-" if text is None else text)
     widths = [max(len(line[place]) for line in [names, *rows]) for place in range(len(names))]
     lines = [_line(line, widths) for line in [names, *rows]]
-    return "\n".join([head, *unequal(document), "", *lines, "", LEGEND, *_not_served(document)])
+    rest = [LEGEND, *_harvested(document), *_not_served(document)]
+    return "\n".join([head, *unequal(document), "", *lines, "", *rest])
 
 
 def unequal(document: Summary) -> list[str]:
@@ -73,6 +74,16 @@ def too_few(hosts: int, replicas: int) -> str:
 def _line(texts: list[str], widths: list[int]) -> str:
     first, *others = zip(texts, widths, strict=True)
     return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]).rstrip()
+
+
+def _harvested(document: Summary) -> list[str]:
+    found = [(run.policy, run.harvest) for run in document.runs if run.harvest is not None]
+    lines = [
+        f"{policy}: jobs had {had.job_gpu_hours:,.0f} GPU-hours, {had.harvested_gpu_hours:,.0f} of them "
+        f"in the {had.idle_gpu_hours:,.0f} that open notebooks left idle."
+        for policy, had in found
+    ]
+    return lines and ["", *lines]
 
 
 def _not_served(document: Summary) -> list[str]:

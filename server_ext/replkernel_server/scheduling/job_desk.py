@@ -259,7 +259,8 @@ class JobDesk:
         if left_s is None or job.state != "running" or now - told.left_at < LEFT_EVERY_S:
             return None
         told.left_at = now
-        return JobProgress(name, attempt, left_s * job.spec.type.rate(len(job.gpus)))
+        speeds = tuple(sorted(told.speeds.items()))
+        return JobProgress(name, attempt, left_s * job.spec.type.rate(len(job.gpus)), speeds)
 
     def answered(self, client: int, event: HarvestEvent) -> Iterator[Act]:
         """Have an agent forget a job whose end is durable, also one that ended before it could say so."""

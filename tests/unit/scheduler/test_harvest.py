@@ -91,3 +91,17 @@ def test_everybody_is_served_the_parts_add_up_and_the_core_keeps_its_laws(
         assert total_s == pytest.approx(task.done - task.submitted)
         assert min(parts.waited_s, parts.loaded_s, parts.ran_s, parts.paused_s) >= -1e-6
         assert (parts.waited_s + parts.ran_s) / task.duration_s >= 1 - 1e-6
+
+
+def test_what_jobs_had_of_notebooks_idle_time_is_told_apart_from_what_was_nobodys() -> None:
+    records: list[Record] = [
+        Session("note", 0.0, 3600.0, 2),
+        Cell("note", 1800.0, 900.0, 2),
+        Job("train", 0.0, 7000.0, 4, seconds_with=((4, 7000.0),)),
+        Session("late", 20_000.0, 30_000.0, 1),
+    ]
+    had = Run(records, "harvest", Plan(hosts=4, gpus_per_host=4)).summary.harvest
+    assert had is not None
+    assert had.idle_gpu_hours == pytest.approx((2 * 2700 + 10_000) / 3600, abs=0.01)
+    assert had.harvested_gpu_hours == pytest.approx(2 * 2700 / 3600, abs=0.01), "it had more than that"
+    assert had.job_gpu_hours == pytest.approx(4 * 7174 / 3600, abs=0.05)

@@ -233,6 +233,10 @@ def test_words_that_come_together_tell_no_speed_and_speeds_of_other_shapes_are_r
     room.say(line, wire.JobSaid("j", 1, "stopped"), wire.JobSaid("j", 2, "runs"))
     room.say(line, wire.JobSaid("j", 2, "progress", epoch=20.0))
     assert room.desk.jobs.told_of[JobName("j")].ends_in(kind, 100.0)[2] == pytest.approx(80.0)
+    room.beats(agent, 10)
+    room.say(line, wire.JobSaid("j", 2, "progress", epoch=30.0))
+    seen = room.beside.desk.jobs.by_name[JobName("j")].type
+    assert seen.rate(1) == pytest.approx(seen.rate(2)), "the rules know that the second GPU gained nothing"
 
 
 @pytest.mark.parametrize("number", [nan, inf, -inf])

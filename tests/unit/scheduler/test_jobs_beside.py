@@ -34,6 +34,7 @@ from replkernel_scheduler.harvest.types import (
     ReshapeJob,
     StartJob,
     StopJob,
+    type_as_seen,
     type_of_shapes,
 )
 from replkernel_scheduler.policies.built_in import notebook
@@ -682,3 +683,27 @@ def test_a_job_that_cells_push_out_goes_on_where_more_is_idle(world: Beside) -> 
     (start,) = of(StartJob, world.stopped("train"))
     assert (start.host, len(start.gpus)) == ("b", 4)
     assert "c" in world.cells
+
+
+def test_a_job_that_was_seen_to_be_no_faster_with_more_gpus_grows_no_more(world: Beside) -> None:
+    world.cell("c", 2)
+    world.submit("train", 1, 2, 4, samples=LONG)
+    world.runs("train")
+    name, attempt = JobName("train"), world.processes[JobName("train")].attempt
+    world.feed(JobProgress(name, attempt, LONG, ((1, 3.0), (2, 3.0), (4, 3.0))))
+    world.restart()
+    world.over("c")
+    world.until(world.now + 3 * LOOK_EVERY_S)
+    assert len(world.processes[name].gpus) == 2
+    world.feed(JobProgress(name, attempt, LONG, ((2, 3.0), (4, 5.0))))
+    world.until(world.now + 3 * LOOK_EVERY_S)
+    assert len(world.processes[name].gpus) == 4
+
+
+def test_speeds_that_were_seen_keep_the_unit_of_what_is_left_and_the_guess_beside_them() -> None:
+    kind = type_of_shapes("x", (1, 2, 4))
+    seen = type_as_seen(kind, ((2, 10.0), (1, 10.0), (64, 1.0), (4, float("inf"))), 2)
+    assert seen.rate(2) == pytest.approx(kind.rate(2))
+    assert seen.rate(1) == pytest.approx(kind.rate(2)), "both were seen"
+    assert seen.rate(4) == pytest.approx(1.8 * kind.rate(2)), "the guess, beside the nearest"
+    assert type_as_seen(kind, (), 2) is kind

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from msgspec import UNSET
+from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, LeaseRefused, UsageRecorded
-from replkernel_scheduler.events import MonthBegan, PricesSet, QuotaSet
+from replkernel_scheduler.events import LeaseReleased, MonthBegan, PricesSet, QuotaSet
+from replkernel_scheduler.image import CoreImage
+from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.policies.installed import policies
+from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.plan import Plan, settings_for
 from replkernel_scheduler.sim.records import Record, order
 from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.way import way_named
-from replkernel_scheduler.types import HostName, Lease, Prices, UserName, UserQuota
+from replkernel_scheduler.types import Fence, HostName, Lease, Prices, UserName, UserQuota
 from replkernel_scheduler.view import MoneyView, UserView
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.elsewhere import Elsewhere
@@ -101,6 +106,24 @@ def test_who_has_spent_the_budget_is_refused_by_name_until_the_month_is_over() -
     granted(cluster.ask("other", user="v"))
     cluster.feed(MonthBegan())
     granted(cluster.ask("three", user="u"))
+
+
+def test_a_cell_costs_the_same_in_its_row_as_its_user_pays_though_prices_change_in_it() -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    lease = granted(cluster.ask("one", gpus=4, user="u", ttl_s=HOUR_S * 9))
+    cluster.feed(PricesSet(Prices(host_hour=30.0, currency="USD")), after_s=HOUR_S)
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(cluster.core.image()), type=CoreImage)
+    again = SchedulerCore(random.Random(0), notebook(), CoreSettings(), Fence(0))
+    again.restore(kept)
+    effects = cluster.release(lease, after_s=HOUR_S)
+    (row,) = [each.usage for each in of(UsageRecorded, effects)]
+    assert row.cost == pytest.approx(money(cluster).charged)
+    assert row.cost == pytest.approx(5.75 + 3 * 5.75), "an hour at the old price, one at three times that"
+    (same,) = [
+        each.usage
+        for each in of(UsageRecorded, again.handle(LeaseReleased(lease.lease, lease.fence), cluster.now))
+    ]
+    assert same.cost == row.cost
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy"])

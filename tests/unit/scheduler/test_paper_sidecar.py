@@ -244,3 +244,15 @@ class Checked(ElasticSimulation):
     def _feed(self, event: object, now: float) -> None:
         super()._feed(event, now)  # type: ignore[arg-type]
         self.core.check_invariants()
+
+
+def test_workload_four_a_newcomer_goes_where_its_model_of_gpu_ends_it_sooner() -> None:
+    fast, slow = (JobType("job", 1, {1: second, 2: second}) for second in (1.0, 4.0))
+    wanted = TrainingWanted("j", slow, 2000.0, {"new": fast})
+    core = ElasticCore((8, 2), SIDECAR, SideCar(), Random(0), ("old", "new"))
+    assert core.handle(wanted, 0.0) == [Launch("j", 1, 2)], "two fast ones before eight slow ones"
+    simulation = ElasticSimulation([Arrival(0.0, wanted)], (8, 2), SIDECAR, SideCar(), models=("old", "new"))
+    trained = simulation.run()["j"]
+    assert trained.over - trained.started == pytest.approx(1000.0 + SIDECAR.finish_s), (
+        "2,000 by two, at 1 s each"
+    )
