@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
 import { cost, flood } from './cost.mjs';
+import { eyes } from './eyes.mjs';
 
 const FLAGS = [
   '--no-sandbox',
@@ -170,6 +171,7 @@ let channel = null;
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const commands = {
+  ...eyes(pages, cell),
   /** Have the same person open another tab at a JupyterHub, and start the server there if it is down. */
   async tab({ page: name, other, url }) {
     const page = await pages.get(name).page.context().newPage();

@@ -15,6 +15,12 @@ PANEL_TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 HIDDEN_S = 24.0
 """A page that has been hidden for so long listens no more."""
 
+GREY_SPREAD = 3
+"""So far apart red, green and blue of a grey may be."""
+
+STOPPED = "KeyboardInterrupt: "
+"""With this ends what a stock kernel leaves of a cell that is stopped by a shutdown."""
+
 
 def open_notebook(desk: tuple[Lab, Browser], page: str, name: str, cells: int = 1) -> None:
     lab, browser = desk
@@ -31,6 +37,13 @@ def shoot(browser: Browser, page: str, name: str) -> None:
     browser.do("screenshot", page, path=str(SHOTS / f"{name}.png"))
 
 
+def is_grey(browser: Browser, cell: int) -> bool:
+    """Tell whether the icon of a cell's state is of no colour."""
+    mark = f".jp-CodeCell >> nth={cell - 1} >> .jp-replkernel-mark.jp-mod-state > .jp-replkernel-icon"
+    colour = browser.do("colour", "a", query=mark)
+    return bool(max(colour) - min(colour) <= GREY_SPREAD)
+
+
 def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     desk: tuple[Lab, Browser],
 ) -> None:
@@ -40,20 +53,31 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
         "replkernel",
         "x = list(range(1000)); print(len(x))",
         "import socket; s = socket.socket()",
-        "1 / 0",
+        "import time; time.sleep(2); 1 / 0",
         "y = 1",
+        "for number in range(200): print(number)",
     )
-    open_notebook(desk, "a", "a", 4)
+    open_notebook(desk, "a", "a", 5)
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     assert browser.line("a").startswith("▸ Done r")
-    assert browser.do("lines", "a")[1:] == ["", "", ""]
+    assert browser.do("lines", "a")[1:] == [""] * 4
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "pinned: s" in browser.line("a", 2))
     browser.wait("a", lambda: browser.line("a", 2).endswith("durable, but for what is pinned"))
     assert "durable, but for what is pinned (1)" in browser.do("text", "a", query=".jp-replkernel-status")[0]
     browser.do("run", "a", cell=3)
+    browser.do("run", "a", cell=4)
     browser.wait("a", lambda: "Failed: ZeroDivisionError" in browser.line("a", 3))
+    browser.wait("a", lambda: "Skipped" in browser.line("a", 4))
+    assert is_grey(browser, 4) and not is_grey(browser, 3)
+    browser.do("run", "a", cell=5)
+    browser.wait("a", lambda: "durable, but for what is pinned" in browser.line("a", 5))
+    assert browser.do("lineInSight", "a", cell=5), "its end is far below the window"
+    browser.do("run", "a", cell=3)
+    browser.wait("a", lambda: "Running" in browser.line("a", 3))
+    browser.do("lineInSight", "a", cell=5)
+    browser.wait("a", lambda: "Failed" in browser.line("a", 3))  # Above the window it is right as well.
     browser.do("toggle", "a", cell=1)
     browser.wait("a", lambda: "Replicate" in browser.line("a"))
     assert "Run" in browser.line("a") and "Queue" in browser.line("a")
@@ -63,8 +87,9 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     shoot(browser, "a", "cells-dark")
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
 
-    browser.do("reload", "a", cells=4)
+    browser.do("reload", "a", cells=5)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert browser.do("lineInSight", "a", cell=5)
     assert browser.do("state", "a")["errors"] == []
 
     write_notebook(lab.directory / "stock.ipynb", "python3", "print('stock')")
@@ -146,6 +171,9 @@ def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tupl
     browser.do("menu", "a", menu="Kernel", id="kernelmenu:shutdown")
     browser.wait("a", lambda: browser.line("a").endswith("its kernel has ended"))
     assert "durable" not in browser.line("a") and "Stopped" in browser.line("a", 3)
+    left = browser.text("a", 3)
+    assert left == "" or (left.endswith(STOPPED) and left.count("Traceback") == 1), left
+    assert "IPython" not in left and left.count("\n") < 10, left
     shoot(browser, "a", "ended-light")
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
     browser.do("reload", "a", cells=3)

@@ -15,6 +15,7 @@ pytestmark = IN_BROWSER
 REPLICATED = "Python 3 (replicated)"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 CHOOSER = ".jp-replkernel-chooser select"
+TOOLS_MAX = 20
 
 
 def replicas(browser: Browser) -> str:
@@ -42,6 +43,33 @@ def press(browser: Browser, text: str) -> None:
     browser.do("press", "a", query=f"{PANEL} button", text=text)
 
 
+def chosen_by_keys_alone(browser: Browser, gpus: str) -> None:
+    """Walk from a cell to the toolbar's chooser and choose by typing the number."""
+    browser.do("press", "a", query=".jp-CodeCell .cm-content")
+    browser.do("keys", "a", keys=["Escape", "Shift+Tab"])
+    for _ in range(TOOLS_MAX):
+        if browser.do("focused", "a")[1].startswith("No GPU"):
+            break
+        browser.do("keys", "a", keys=["ArrowRight"])
+    browser.do("keys", "a", text=gpus)
+    browser.wait("a", lambda: browser.do("value", "a", query=CHOOSER) == gpus)
+
+
+def keys_and_menu_ask_for_gpus(browser: Browser) -> None:
+    def asked() -> bool:
+        return "GPUs for every cell of this notebook" in " ".join(browser.do("text", "a", query=".jp-Dialog"))
+
+    browser.do("press", "a", query=".jp-CodeCell .cm-content")
+    browser.do("keys", "a", keys=["Escape", "g", "n"])
+    browser.wait("a", asked)
+    browser.do("keys", "a", keys=["Escape"])
+    browser.wait("a", lambda: not asked())
+    browser.do("menu", "a", menu="Kernel", id="replkernel:request-gpus")
+    browser.wait("a", asked)
+    browser.do("keys", "a", keys=["Escape"])
+    browser.wait("a", lambda: not asked())
+
+
 def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     path = lab.directory / "a.ipynb"
@@ -54,6 +82,9 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     assert "No GPUs yet: choose some below, or write %%gpu 1 in a cell." in panel(browser)
     assert panel(browser).index("GPUs") < panel(browser).index("Replicas")
 
+    chosen_by_keys_alone(browser, "2")
+    browser.wait("a", lambda: "every cell gets 2 GPUs when it runs" in panel(browser))
+    keys_and_menu_ask_for_gpus(browser)
     form = f"{PANEL} .jp-replkernel-request:not(.jp-mod-migrate)"
     browser.do("choose", "a", query=f"{form} >> nth=0 >> select", value="1")
     press(browser, "Apply to notebook")
@@ -88,6 +119,11 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     browser.wait(
         "a", lambda: "Hibernated" not in panel(browser) and "3 of 3 healthy, in sync" in panel(browser)
     )
+    browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
+    browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
+    browser.wait("a", lambda: browser.line("a") == "")
+    browser.wait("a", lambda: "No GPUs yet" in panel(browser))
+    assert browser.do("value", "a", query=CHOOSER) == "0", "what holds after a restart, not what was chosen"
     assert browser.do("state", "a")["errors"] == []
 
 

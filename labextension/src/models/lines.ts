@@ -21,6 +21,7 @@ import { textDigest } from './digest';
 import { bannerInWords } from './doubt';
 import type { Histories } from './histories';
 import { isUndone } from './history';
+import { LinesInSight } from './inSight';
 import { isSafe } from './kernelMark';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
@@ -39,9 +40,7 @@ export class NotebookLines implements ILineSource {
   private readonly _lines = new Map<Cell, CellLine>();
   private readonly _live: HTMLElement;
   private readonly _banner: Widget;
-  /** The lines that are seen: others wait with what is new until they are. */
-  private readonly _seen = new Set<Element>();
-  private readonly _observer: IntersectionObserver;
+  private readonly _inSight = new LinesInSight();
   private _release: (() => void) | null = null;
   private _follows = '';
   private _unfollow: () => void = () => undefined;
@@ -72,9 +71,6 @@ export class NotebookLines implements ILineSource {
     this._banner.node.setAttribute('role', 'status');
     this._banner.hide();
     _panel.contentHeader.addWidget(this._banner);
-    this._observer = new IntersectionObserver(entries => {
-      this._onSeen(entries);
-    });
     const { sessionContext, content } = _panel;
     sessionContext.kernelChanged.connect(this._onKernel, this);
     content.modelContentChanged.connect(this._showNew, this);
@@ -90,7 +86,7 @@ export class NotebookLines implements ILineSource {
 
   dispose(): void {
     this._stop();
-    this._observer.disconnect();
+    this._inSight.dispose();
     clearTimeout(this._speaking);
     clearTimeout(this._editing);
     Signal.clearData(this);
@@ -243,11 +239,10 @@ export class NotebookLines implements ILineSource {
     }
     for (const [cell, line] of this._lines) {
       cell.removeClass('jp-replkernel-mod-waits');
-      this._observer.unobserve(line.node);
+      this._inSight.remove(line);
       line.dispose();
     }
     this._lines.clear();
-    this._seen.clear();
   }
 
   /** Want to know the history of this kernel alone; empty: of none. */
@@ -310,9 +305,8 @@ export class NotebookLines implements ILineSource {
       const execution = known.get(id) ?? this._past(id) ?? undefined;
       const bare = execution === undefined && this._asks(cell.model) === '';
       const line = bare ? this._lines.get(cell) : this._line(cell);
-      // One that is hidden, as after a restart of the kernel, cannot be seen, but may have something to show now.
-      if (line !== undefined && (this._seen.has(line.node) || line.isHidden || execution === undefined)) {
-        line.update();
+      if (line !== undefined) {
+        this._inSight.update(line);
       }
       // The kernel says under the cell that it waits, for front ends that do not; here the line does.
       const waits =
@@ -344,31 +338,13 @@ export class NotebookLines implements ILineSource {
           }
         });
       }
-      const { node } = line;
-      this._observer.observe(node);
+      this._inSight.add(line);
       cell.disposed.connect(() => {
-        this._observer.unobserve(node);
-        this._seen.delete(node);
+        this._inSight.remove(made);
         this._lines.delete(cell);
       });
     }
     return line;
-  }
-
-  private _onSeen(entries: readonly IntersectionObserverEntry[]): void {
-    const come = new Set<Element>();
-    for (const { target, isIntersecting } of entries) {
-      this._seen.delete(target);
-      if (isIntersecting) {
-        this._seen.add(target);
-        come.add(target);
-      }
-    }
-    for (const line of this._lines.values()) {
-      if (come.has(line.node)) {
-        line.update();
-      }
-    }
   }
 
   /** Let the times of what runs or waits go on, once a second and only where somebody may look. */
@@ -384,7 +360,7 @@ export class NotebookLines implements ILineSource {
     this._timer = setTimeout(() => {
       if (!document.hidden && this._panel.isVisible) {
         ticking
-          .filter(([, line]) => this._seen.has(line.node))
+          .filter(([, line]) => this._inSight.has(line))
           .forEach(([, line]) => {
             line.update();
           });

@@ -16,6 +16,8 @@ import { ILive } from '../tokens';
 export const SHOW_DASHBOARD = 'replkernel:show-dashboard';
 /** The command that opens a new notebook on a replicated kernel, for who looks for GPUs. */
 const NEW_NOTEBOOK = 'replkernel:new-notebook';
+/** Among the notebooks the launcher shows pictures instead of icons: the same in a colour that is seen in each theme. */
+const ICON_URL = `data:image/svg+xml,${encodeURIComponent(gpuIcon.svgstr.replaceAll('#616161', '#1976d2'))}`;
 const NAMESPACE = 'replkernel-dashboard';
 const ID = 'jp-replkernel-dashboard';
 
@@ -81,7 +83,7 @@ function activate(
   palette?.addItem({ command: SHOW_DASHBOARD, category: trans.__('Kernel Operations') });
   // Among the notebooks too: JupyterLab's own sections stand first, and fill a small window.
   const notebooks = (translator ?? nullTranslator).load('jupyterlab').__('Notebook');
-  launcher?.add({ command: NEW_NOTEBOOK, category: notebooks, rank: 1 });
+  launcher?.add({ command: NEW_NOTEBOOK, category: notebooks, rank: 1, kernelIconUrl: ICON_URL });
   launcher?.add({ command: NEW_NOTEBOOK, category: trans.__('GPUs'), rank: 0 });
   launcher?.add({ command: SHOW_DASHBOARD, category: trans.__('GPUs'), rank: 1 });
   themes?.themeChanged.connect(() => {
