@@ -8,7 +8,8 @@ TOUR := .venv/tour
 BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
-PYTEST := $(BIN)/python -m pytest
+# Of what tests write, the last run's is kept: it may lie in memory.
+PYTEST := $(BIN)/python -m pytest -o tmp_path_retention_count=1
 # Tests run in one process more than there are cores (many wait for a kernel), at most 5; browsers keep a core busy
 # each. A file's tests stay together, in order; the files that take longest begin first.
 CORES := $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
