@@ -8,14 +8,12 @@ TOUR := .venv/tour
 BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
-PYTEST := $(BIN)/python -m pytest
-# Tests run in one process more than there are cores (many wait for a kernel), at most 5; browsers keep a core busy
-# each. A file's tests stay together, in order; the files that take longest begin first.
-CORES := $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
-PROCESSES ?= $(shell echo $$(($(CORES) > 1 ? $(CORES) + 1 : 1)))
-BROWSERS ?= $(shell echo $$(($(PROCESSES) < $(CORES) ? $(PROCESSES) : $(CORES))))
-beside = $(if $(filter 0 1,$(1)),,-n $(1) --dist loadfile --no-loadscope-reorder)
-BESIDE := $(call beside,$(PROCESSES))
+# Of what tests write, the last run's is kept: it may lie in memory.
+PYTEST := $(BIN)/python -m pytest -o tmp_path_retention_count=1
+# Tests run in one process more than there are cores, at most 5: many wait for a kernel, or for a page. A file's
+# tests stay together, in order; the files that take longest begin first.
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 2 ? 1 : n < 4 ? n + 1 : 5)))
+BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
 TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
 # What Python has compiled is kept, whatever the shell says: to compile the tests anew takes as long as to run them.
@@ -137,7 +135,7 @@ soak: $(STAMP) ## a day of a notebook in minutes, beside a stock kernel: faults,
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 ui: $(STAMP) lab ## JupyterLab in a real browser, but for what is slow (needs node and chromium)
-	$(PYTEST) $(call beside,$(BROWSERS)) tests/ui -m "not slow"
+	$(PYTEST) $(BESIDE) tests/ui -m "not slow"
 
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
 	$(BIN)/python -m tests.ui.pictures

@@ -19,6 +19,7 @@ import pytest
 from tests.support import left_open
 from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
+from tests.support.in_memory import roomy_memory
 from tests.support.longest_first import put_in_order
 
 ROOT = Path(__file__).parents[1]
@@ -29,6 +30,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Else each of the thousands of processes that tests start compiles the project anew, for half a second."""
+if found := roomy_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", found)
 KEPT = frozenset(
     {
         "REPLKERNEL_TEST_HOSTS",

@@ -1,5 +1,5 @@
 """Stands in, in tests' processes, for what an editable install imports at each start of Python.
 
-The sources are on their path anyway, and an installed wheel has nothing like it: to be found by it costs
-each of thousands of processes a third of its start.
+The sources are on their path anyway, and an installed wheel has nothing like it. It costs each of thousands
+of processes a third of its start.
 """

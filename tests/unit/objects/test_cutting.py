@@ -22,8 +22,12 @@ from tests.support.examples import examples
 WORDS = [bytes(random.Random(number).choices(range(97, 123), k=6)) for number in range(500)]
 
 
+SPACED = np.frombuffer(b"".join(word + b" " for word in WORDS), np.uint8).reshape(len(WORDS), -1)
+
+
 def prose(size: int, seed: int = 0) -> bytes:
-    return b" ".join(random.Random(seed).choices(WORDS, k=size // 7 + 1))[:size]
+    words = np.random.default_rng(seed).integers(len(WORDS), size=size // SPACED.shape[1] + 1)
+    return SPACED[words].tobytes()[:size]
 
 
 TEXT = prose(12 << 20)
