@@ -88,7 +88,7 @@ slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what e
 
 ##@ Check
 
-check: $(STAMP) ## lint, format, types, import rules; the same for the lab extension where there is node
+check: $(STAMP) ## lint, format, types, import rules; the same for the extensions of JupyterLab and VS Code where there is node
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -98,8 +98,10 @@ ifdef NODE
 	$(MAKE) --no-print-directory $(BUNDLE)/package.json
 	npm run check
 	npm test
+	$(MAKE) --no-print-directory vscode/node_modules/.package-lock.json
+	cd vscode && npm test
 else
-	@echo "node was not found: the lab extension was not checked."
+	@echo "node was not found: the extensions of JupyterLab and VS Code were not checked."
 endif
 
 types: $(STAMP) ## write the TypeScript types of what the server extension tells pages
