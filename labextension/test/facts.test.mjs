@@ -25,11 +25,9 @@ test('a reply of ours names replica and host', () => {
   assert.equal(summary(readFacts({ replkernel: reply }), same), 'Replica r2 · alpha');
 });
 
-test('leased GPUs are counted in the summary and named in the table', () => {
+test('leased GPUs are named in the table; the summary is no place for what may be gone since', () => {
   const facts = readFacts({ replkernel: { ...reply, gpus: ['GPU-1', 7], lease_s: 12 } });
-  assert.equal(summary(facts, same), 'Replica r2 · alpha · 1 GPU');
-  const two = readFacts({ replkernel: { ...reply, gpus: ['GPU-1', 'GPU-2'] } });
-  assert.equal(summary(two, same), 'Replica r2 · alpha · 2 GPUs');
+  assert.equal(summary(facts, same), 'Replica r2 · alpha');
   assert.deepEqual(describe(facts, same).slice(2, 4), [
     ['GPUs', 'GPU-1'],
     ['GPU lease', '12.0 s']

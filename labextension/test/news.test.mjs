@@ -78,7 +78,23 @@ test('what lived in the process alone is not called safe', () => {
   const others = [replica('r2', 'standby'), replica('r3', 'standby')];
   tell(0, { kernels: [kernel({ replicas: [replica('r1', 'executor', { pins }), ...others] })] });
   tell(1, { kernels: [kernel({ replicas: [replica('r1', 'starting', killed), ...others] })] });
-  assert.match(tell(3)[0][1], /killed by signal 9\. All variables are safe except s\.$/);
+  assert.match(
+    tell(3)[0][1],
+    /killed by signal 9\. All variables are safe except s: run their cells again\.$/
+  );
+});
+
+test('of a long reason the notice leaves the end out, never what is safe and what to do', () => {
+  const { tell } = page();
+  tell(0);
+  const died = {
+    last_death: 'killed by the kernel for lack of memory (the machine had none left), '.repeat(3)
+  };
+  const others = [replica('r2', 'executor'), replica('r3', 'standby')];
+  tell(1, { kernels: [kernel({ replicas: [replica('r1', 'starting', died), ...others] })] });
+  const told = tell(3)[0][1];
+  assert.match(told, /…\. The notebook’s variables are safe: run the next cell\.$/);
+  assert.ok(told.length <= 140);
 });
 
 test('a cell that was cut short can be run again, and lost changes are not called safe', () => {

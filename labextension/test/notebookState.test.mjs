@@ -41,7 +41,7 @@ const page = (executions = [], more = {}, others = {}) => {
   return store;
 };
 const said = store => notebookState(store, 'k', () => '', trans, 10).text;
-const bar = store => statusLine(store, 'k', 'Replica r1 · alpha · 1 GPU', () => '', trans, 10);
+const bar = store => statusLine(store, 'k', 'Replica r1 · alpha', () => '', trans, 10);
 
 test('a notebook that waits for GPUs is not idle, and says what panel, line and status bar say', () => {
   const lease = { lease: 'l', kernel_id: 'j', gpus: ['g'], notebook: 'x/b.ipynb', user: '', yours: true };
@@ -66,10 +66,12 @@ test('of a hibernated kernel nothing else is said: no GPU, no mark', () => {
   assert.equal(said(page([], { state: 'hibernated', rest: '' })), 'Hibernated');
 });
 
-test('who is idle says where its last cell ran', () => {
-  const store = page([cell('done')]);
+test('who is idle says where its last cell ran, and which GPUs are kept now, not which that cell had', () => {
+  const store = page([cell('done', { gpus: ['g'] })]);
   assert.equal(said(store), 'Idle');
-  assert.equal(bar(store), 'Replica r1 · alpha · 1 GPU');
+  assert.equal(bar(store), 'Replica r1 · alpha');
+  const held = { lease: 'l', host: 'alpha', gpus: ['g'], cell: '', since: 1, part: 0, part_gb: 0 };
+  assert.equal(bar(page([], { holdings: [held] })), 'Replica r1 · alpha · 1 × GPU kept between cells');
 });
 
 test('one banner says that a cell keeps running while the page reconnects', () => {
@@ -88,6 +90,7 @@ test('the banner calls variables safe only where all of them are known to be dur
   const other = more => cell('done', { cell_id: 'd', msg_id: 'n', ...more });
   assert.match(banner([durable, other()]), /does not answer at the moment\. Its variables are safe\.$/);
   const marked = /does not answer at the moment\. Cells marked “durable” are safe\.$/;
+  assert.match(banner([]), marked);
   assert.match(banner([durable, other({ safety: 'pending' })]), marked);
   assert.match(banner([durable, other({ safety: 'lost' })]), marked);
   assert.match(banner([durable, other({ state: 'running' })]), marked);

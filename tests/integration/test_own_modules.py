@@ -19,10 +19,10 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     directory.mkdir()
     monkeypatch.setattr(own_modules, "_libraries", (f"{directory}/",))
     monkeypatch.syspath_prepend(str(directory))
-    own_modules._is_in_library.cache_clear()
+    own_modules._is_a_library.cache_clear()
     known = set(sys.modules)
     yield directory
-    own_modules._is_in_library.cache_clear()
+    own_modules._is_a_library.cache_clear()
     for name in set(sys.modules) - known:
         del sys.modules[name]
 
@@ -71,8 +71,8 @@ def test_beside_what_was_installed_into_a_directory_the_users_modules_are_theirs
     for module in ("recorded", "beside_it", "edited"):
         (tmp_path / f"{module}.py").write_text("value = 1\n")
     (tmp_path / "recorded-1.0.dist-info").mkdir()
-    (tmp_path / "recorded-1.0.dist-info" / "METADATA").write_text("Name: recorded\nVersion: 1.0\n")
-    (tmp_path / "recorded-1.0.dist-info" / "RECORD").write_text("recorded.py,,\n")
+    record = tmp_path / "recorded-1.0.dist-info" / "RECORD"
+    record.write_bytes(b"recorded.py,,\n\ntests/__init__.py,,,\n.,,\n\xff.py,,\n")
     (tmp_path / "edited.egg-info").mkdir()
     (tmp_path / "edited.egg-info" / "PKG-INFO").write_text("Name: edited\nVersion: 1.0\n")
     (tmp_path / "edited.egg-info" / "SOURCES.txt").write_text("edited.py\n")
@@ -82,4 +82,26 @@ def test_beside_what_was_installed_into_a_directory_the_users_modules_are_theirs
         assert {name for name in own if own_modules.is_own(name)} == {"beside_it", "edited"}
     finally:
         for name in ("recorded", "beside_it", "edited"):
+            sys.modules.pop(name, None)
+
+
+def test_what_is_installed_into_a_directory_later_is_a_library_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the directory is the working directory, which the path of imports names as nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    (tmp_path / "mine_first.py").write_text("value = 1\n")
+    try:
+        assert importlib.import_module("mine_first").value == 1
+        assert own_modules.is_own("mine_first")
+        (tmp_path / "put_later.py").write_text("value = 1\n")
+        (tmp_path / "later-1.0.dist-info").mkdir()
+        (tmp_path / "later-1.0.dist-info" / "RECORD").write_text("put_later.py,sha256=x,10\n")
+        importlib.invalidate_caches()
+        assert importlib.import_module("put_later").value == 1
+        assert not own_modules.is_own("put_later")
+        assert own_modules.is_own("mine_first")
+    finally:
+        for name in ("mine_first", "put_later"):
             sys.modules.pop(name, None)

@@ -63,7 +63,10 @@ function Holdings(props: {
 }): React.JSX.Element {
   const { store, kernel, now, trans } = props;
   if (kernel.holdings.length === 0) {
-    return (
+    const waits = [...store.cells(kernel.kernel_id).values()].some(cell => cell.state === 'waiting');
+    return waits ? (
+      <></>
+    ) : (
       <p>
         {kernel.default_gpus > 0
           ? trans(

@@ -1,6 +1,5 @@
 // What a reply says about the execution it ends. Pure: no JupyterLab, no DOM.
 // Law: what does not have the announced type is left out, never guessed.
-import { gpusCounted } from './cluster.js';
 import type { ITranslate } from './line';
 
 /** What `execute_reply.metadata.replkernel` carries about one execution. */
@@ -114,10 +113,7 @@ export function summary(facts: ICellFacts | null, trans: ITranslate): string {
   if (facts === null) {
     return trans('Replicated');
   }
-  const where = `${trans('Replica')} ${facts.replica} · ${facts.host}`;
-  return facts.gpus.length === 0
-    ? where
-    : `${where} · ${gpusCounted(facts.part || facts.gpus.length, trans)}`;
+  return `${trans('Replica')} ${facts.replica} · ${facts.host}`;
 }
 
 /** Everything that is known, as rows for a table. */

@@ -30,12 +30,13 @@ function isPast(execution: IExecution, newest: number): boolean {
   return execution.ename === LOST && (execution.ended_at ?? Infinity) < newest;
 }
 
-/** Tell whether all that a kernel's cells have changed is known to be durable, pinned variables included. */
+/** Tell whether all that a kernel's cells have changed is known to be durable, pinned variables included; where no cell is known nothing is. */
 export function isSafe(store: LiveStore, kernelId: string): boolean {
   const kernel = store.kernel(kernelId);
   const cells = [...store.cells(kernelId).values()];
   return (
     kernel !== null &&
+    cells.length > 0 &&
     kernel.replicas.every(replica => replica.pins.length === 0) &&
     cells.every(one => one.state === 'done' && one.safety !== 'pending' && one.safety !== 'lost')
   );

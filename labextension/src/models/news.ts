@@ -27,6 +27,7 @@ export const LOST = 'ExecutorLost';
 const REFUSED = 'GpusDenied';
 /** JupyterLab cuts what is longer. */
 const MESSAGE_MAX = 140;
+const NAMED_MAX = 3;
 
 interface ILoss {
   replica: string;
@@ -153,16 +154,13 @@ export class News {
       this._losses.delete(id);
       const cutShort = cells.some(one => one.ename === LOST && one.replica === loss.replica);
       const lost = cells.some(one => one.safety === 'lost' && one.ename !== LOST);
-      const message = trans(
-        '%1: the process that ran its cells died: %3. %2.',
-        this._name(id),
-        keptInWords(lost, cutShort, loss.pinned, trans),
-        loss.why
-      );
+      const kept = keptInWords(lost, cutShort, loss.pinned, trans);
+      const written = (why: string): string =>
+        trans('%1: the process that ran its cells died: %3. %2.', this._name(id), kept, why);
       notices.push({
         kind: 'executorLost',
         type: 'warning',
-        message: cut(message),
+        message: cut(written(cut(loss.why, MESSAGE_MAX - written('').length))),
         again: cutShort ? id : ''
       });
     }
@@ -240,15 +238,16 @@ function keptInWords(lost: boolean, cutShort: boolean, pinned: readonly string[]
     return trans('Run the cells marked “Changes lost” again');
   }
   if (pinned.length > 0) {
-    return trans('All variables are safe except %1', pinned.join(', '));
+    const named = pinned.slice(0, NAMED_MAX).join(', ') + (pinned.length > NAMED_MAX ? ', …' : '');
+    return trans('All variables are safe except %1: run their cells again', named);
   }
   return cutShort
     ? trans('The notebook’s variables are safe: run the cell again')
     : trans('The notebook’s variables are safe: run the next cell');
 }
 
-function cut(text: string): string {
-  return text.length <= MESSAGE_MAX ? text : `${text.slice(0, MESSAGE_MAX - 1)}…`;
+function cut(text: string, most = MESSAGE_MAX): string {
+  return text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`;
 }
 
 /** The executor of before, as long as nothing has happened to it: one that dies while it is asked something loses its role before its end is told. */

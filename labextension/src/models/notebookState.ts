@@ -83,7 +83,7 @@ function ofCell(
   }
 }
 
-/** Write what the status bar says: what the notebook does, else `last`, where its last cell ran. */
+/** Write what the status bar says: what the notebook does, else `last`, where its last cell ran, and what it keeps. */
 export function statusLine(
   store: LiveStore,
   kernelId: string,
@@ -93,5 +93,11 @@ export function statusLine(
   now = Infinity
 ): string {
   const { doing, text } = notebookState(store, kernelId, name, trans, now);
-  return doing !== 'unknown' && doing !== 'idle' ? text : last;
+  if (doing !== 'unknown' && doing !== 'idle') {
+    return text;
+  }
+  const kept = (store.kernel(kernelId)?.holdings ?? []).map(held =>
+    trans('%1 kept between cells', gpusInWords(held.gpus, store.models, trans, held))
+  );
+  return [last, ...kept].join(' · ');
 }

@@ -1,5 +1,6 @@
 // What the GPU chooser of one notebook shows and does. A driver: signals, the kernel's control channel, a dialog.
-// Law: it listens only while its notebook is seen; what holds is what the kernel says, never what was clicked.
+// Law: it listens only while its notebook is seen; what holds is what the kernel says. What was chosen is shown
+// until the kernel has refused it, or has told what holds.
 import { InputDialog, Notification } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
@@ -13,11 +14,19 @@ import type { LiveConnection } from './connection';
 import type { ITranslate } from './line';
 
 const SHOWN_MS = 6_000;
+const TOLD_MS = 5_000;
+
+/** What every cell gets. */
+interface IHolds {
+  gpus: number;
+  vramGb: number;
+}
 
 /** The source of one notebook's chooser. */
 export class ChooserSource implements IChooserSource, IDisposable {
   readonly changed = new Signal<this, void>(this);
   private _told = '';
+  private _chosen: IHolds | null = null;
   private _release: (() => void) | null = null;
 
   constructor(
@@ -47,9 +56,8 @@ export class ChooserSource implements IChooserSource, IDisposable {
     return this._kernel !== null;
   }
 
-  holds(): { gpus: number; vramGb: number } | null {
-    const kernel = this._connection.store.kernel(this._kernel?.id ?? '');
-    return kernel === null ? null : { gpus: kernel.default_gpus, vramGb: kernel.default_vram_gb };
+  holds(): IHolds | null {
+    return this._chosen ?? this._said();
   }
 
   most(): number {
@@ -77,21 +85,39 @@ export class ChooserSource implements IChooserSource, IDisposable {
     return kernel !== null && this._replicated(kernel) ? kernel : null;
   }
 
+  private _said(): IHolds | null {
+    const kernel = this._connection.store.kernel(this._kernel?.id ?? '');
+    return kernel === null ? null : { gpus: kernel.default_gpus, vramGb: kernel.default_vram_gb };
+  }
+
   private _ask(gpus: number, vramGb: number): void {
     const kernel = this._kernel;
     if (kernel === null) {
       return;
     }
+    const chosen = { gpus, vramGb };
+    this._chosen = chosen;
+    this.changed.emit();
     request(kernel, gpus, vramGb)
       .then(said => {
         Notification.info(said, { autoClose: SHOWN_MS });
+        setTimeout(() => {
+          this._giveWay(chosen);
+        }, TOLD_MS);
       })
       .catch((error: unknown) => {
         Notification.error(error instanceof Error ? error.message : String(error), { autoClose: SHOWN_MS });
-      })
-      .finally(() => {
-        this.changed.emit(); // What was clicked gives way to what holds.
+        this._giveWay(chosen);
       });
+  }
+
+  /** Show what holds in the place of what was chosen. */
+  private _giveWay(chosen: IHolds): void {
+    if (this._chosen === chosen && !this.isDisposed) {
+      this._chosen = null;
+      this._look();
+      this.changed.emit();
+    }
   }
 
   private _look(): void {
@@ -104,6 +130,10 @@ export class ChooserSource implements IChooserSource, IDisposable {
     } else {
       this._release?.();
       this._release = null;
+    }
+    const said = this._said();
+    if (said === null || (said.gpus === this._chosen?.gpus && said.vramGb === this._chosen.vramGb)) {
+      this._chosen = null;
     }
     const told = JSON.stringify([this.shown(), this.holds(), this.most()]);
     if (told !== this._told) {

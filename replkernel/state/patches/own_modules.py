@@ -8,6 +8,7 @@ Law: nobody's code runs; a look at a process without such modules costs one comp
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 import sys
@@ -17,8 +18,8 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from enum import EnumType
 from functools import lru_cache
-from importlib.metadata import distributions
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from replkernel.state.patches.book import UNKNOWN, Book
@@ -106,25 +107,39 @@ def is_own(name: str) -> bool:
     return not _is_in_library(file)
 
 
-@lru_cache(FILES_MAX)
 def _is_in_library(file: str) -> bool:
     """Tell whether an installer put a file there: into a Python, or into a directory of its own."""
     directory = _real_directory(os.path.dirname(file))
-    if directory.startswith(_libraries) or not INSTALLED_IN.isdisjoint(directory.split(os.sep)):
+    if _is_a_library(directory):
         return True
-    for entry in sys.path:
-        if type(entry) is str and directory.startswith(root := _real_directory(entry)):
-            top = os.path.relpath(os.path.join(directory, os.path.basename(file)), root).split(os.sep)[0]
-            if top in _installed_in(root):
-                return True
-    return False
+    path = directory + os.path.basename(file)
+    roots = (_real_directory(entry or os.getcwd()) for entry in sys.path if type(entry) is str)
+    return any(
+        path.startswith(root) and path[len(root) :] in _installed_in(root, _changed(root)) for root in roots
+    )
+
+
+@lru_cache(FILES_MAX)
+def _is_a_library(directory: str) -> bool:
+    return directory.startswith(_libraries) or not INSTALLED_IN.isdisjoint(directory.split(os.sep))
+
+
+def _changed(root: str) -> int:
+    try:
+        return os.stat(root).st_mtime_ns
+    except OSError:
+        return 0
 
 
 @lru_cache(PATHS_MAX)
-def _installed_in(root: str) -> frozenset[str]:
-    """Return what installers recorded at the top of a directory (``pip install --target``)."""
-    recorded = (found for found in distributions(path=[root]) if found.read_text("RECORD"))
-    return frozenset(file.parts[0] for found in recorded for file in found.files or ())
+def _installed_in(root: str, changed: int) -> frozenset[str]:
+    """Return the modules' files that installers recorded in a directory (``pip install --target``)."""
+    found = set()
+    for record in Path(root).glob("*.dist-info/RECORD"):
+        with contextlib.suppress(OSError):
+            lines = record.read_text("utf-8", "replace").splitlines()
+            found.update(line.partition(",")[0].strip('"') for line in lines if ".py" in line)
+    return frozenset(found)
 
 
 @lru_cache(FILES_MAX)

@@ -17,7 +17,7 @@ from replkernel.state.patches.book import book
 from replkernel.state.patches.imported_sources import at_hand
 from replkernel.state.patches.places import place_of_module
 from replkernel.state.patches.strays import begin_anew, enroll, is_loaded_by_notebook, is_stray
-from replkernel.state.python.kinds import derives, kind_of
+from replkernel.state.python.kinds import derives, is_a, kind_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
         return None
     name = scope["__name__"]
     for known in (_made.get(id(scope), _nobody)(), sys.modules.get(name) if type(name) is str else None):
-        if isinstance(known, types.ModuleType) and _DICT.__get__(known) is scope:
+        if is_a(known, types.ModuleType) and _DICT.__get__(known) is scope:
             return known
     for holder in gc.get_referrers(scope):
         if isinstance(holder, types.ModuleType) and vars(holder) is scope:

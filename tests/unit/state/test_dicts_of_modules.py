@@ -37,3 +37,14 @@ def test_a_module_that_only_bears_a_registered_name_is_found_itself(monkeypatch:
     monkeypatch.setitem(sys.modules, "registered_twice", new)
     assert module_of_dict(vars(old)) is old
     assert module_of_dict(dict(vars(new))) is None
+
+
+def test_a_proxy_that_stands_for_a_module_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Proxy:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise AssertionError("code of the notebook's ran")
+
+    module = made("behind_a_proxy")
+    monkeypatch.setitem(sys.modules, "behind_a_proxy", Proxy())  # type: ignore[arg-type]
+    assert module_of_dict(vars(module)) is module

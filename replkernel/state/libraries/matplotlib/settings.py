@@ -152,12 +152,12 @@ def _set_backend(backend: str, shows_inline: bool) -> None:
     """Have pyplot draw with a backend, and the shell show its figures where it did."""
     pyplot: Any = sys.modules[PYPLOT]
     settings: Any = sys.modules["matplotlib"].rcParams
-    in_page = _plain(backend) in IN_PAGES
     with contextlib.suppress(ImportError):
         if backend and _plain(_backend(settings)) != _plain(backend):
             pyplot.switch_backend(MODULES.get(_plain(backend), backend))
         if backend:
             dict.__setitem__(settings, "backend", backend)  # It may have two names.
+        in_page = _plain(backend) in IN_PAGES and not shows_inline
         if in_page or (shows_inline and not _shows_inline()):
             inline: Any = importlib.import_module(INLINE)
             shell = sys.modules["IPython"].get_ipython()

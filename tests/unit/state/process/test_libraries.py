@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import matplotlib as mpl
 import numpy as np
@@ -304,6 +305,30 @@ def test_a_backend_that_draws_into_the_page_travels_under_its_name(name: str) ->
         plots.switch_backend("agg")
         there.load(data)
         assert mpl.get_backend() == name
+    finally:
+        plots.switch_backend(before)
+
+
+def test_what_shows_figures_at_a_cells_end_stays_beside_a_backend_that_draws_into_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`switch_backend` leaves what `%matplotlib inline` has set up, other than `%matplotlib notebook`."""
+    plots = pytest.importorskip("matplotlib.pyplot")
+    from replkernel.state.libraries.matplotlib import settings
+
+    asked: list[str] = []
+    monkeypatch.setattr(settings, "_shows_inline", lambda: True)
+    monkeypatch.setattr(
+        "matplotlib_inline.backend_inline.configure_inline_support", lambda _, name: asked.append(name)
+    )
+    monkeypatch.setattr("IPython.get_ipython", MagicMock)
+    monkeypatch.setattr(plots, "install_repl_displayhook", lambda: None)
+    before = mpl.rcParams["backend"]
+    try:
+        settings._set_backend("nbagg", shows_inline=True)
+        assert (mpl.get_backend(), asked) == ("nbagg", [])
+        settings._set_backend("nbagg", shows_inline=False)
+        assert asked == ["nbagg"]
     finally:
         plots.switch_backend(before)
 
