@@ -31,6 +31,7 @@ from replkernel.launch.attachment import (
     returning_launchers,
     taken_port,
 )
+from replkernel.launch.chosen_gpus import CHOSEN, chosen_text
 from replkernel.launch.configured import as_text, configured_env
 from replkernel.launch.given_ports import GIVEN_PORTS, HeldPorts
 from replkernel.launch.kernel_end import end_at_hosts
@@ -231,6 +232,8 @@ class ReplkernelProvisioner(LocalProvisioner):
     """The ports of a router that is about to start."""
     _end_wanted = False
     """Whether the user has asked for the end or the restart of what runs now."""
+    _chosen = ""
+    """What every cell of a kernel that is restarted gets."""
 
     def __init__(self, **kwargs: Any) -> None:
         """Take the traits that the kernelspec gives as well as those of the configuration."""
@@ -286,6 +289,9 @@ class ReplkernelProvisioner(LocalProvisioner):
         kwargs["independent"] = True
         env.pop("JPY_PARENT_PID", None)
         env.pop(GIVEN_PORTS, None)
+        env.pop(CHOSEN, None)
+        if self._chosen:
+            env[CHOSEN], self._chosen = self._chosen, ""
         if self._held is not None:
             env[GIVEN_PORTS] = self._held.text
         env[LAUNCHER_PID] = str(os.getpid())
@@ -375,8 +381,9 @@ class ReplkernelProvisioner(LocalProvisioner):
         return self._attached is not None
 
     async def shutdown_requested(self, restart: bool = False) -> None:
-        """Note that the user asks for the end, be it to restart: state must not outlive it."""
+        """Note that the user asks for the end, be it to restart: only the chosen GPUs outlive it."""
         self._end_wanted = True
+        self._keep_choice()
 
     async def kill(self, restart: bool = False) -> None:
         """Kill the router and end its kernel.
@@ -385,9 +392,13 @@ class ReplkernelProvisioner(LocalProvisioner):
         `cleanup` says that there will be none.
         """
         crashed = self.process is None or self.process.poll() is not None
+        self._keep_choice()  # Jupyter does not say here whether a restart is meant.
         await super().kill(restart=restart)
         if not crashed:
             await self._end_for_good("the router was killed")
+
+    def _keep_choice(self) -> None:
+        self._chosen = chosen_text(self._record()) or self._chosen
 
     async def send_signal(self, signum: int) -> None:
         """Signal the router; it hands an interrupt on to the executor."""
@@ -402,6 +413,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         Before a restart that is only needed when the router died before it could see to it.
         """
         if not restart:
+            self._chosen = ""
             await self._end_for_good("the kernel was shut down")
         elif self._end_wanted and self._record() is not None:
             await self._end_for_good("the kernel was restarted")

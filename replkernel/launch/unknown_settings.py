@@ -16,6 +16,7 @@ ALIKE = 0.75
 _OTHERS = (
     "AGENTS_TOKEN",
     "CGROUP",
+    "CHOSEN_GPUS",
     "CONFIG_FAULT",
     "CUDA_ASKS",
     "CUDA_HIDDEN",

@@ -108,6 +108,25 @@ def test_waiting_in_a_cell_ends_with_an_interrupt_and_the_place_in_the_queue_wit
     assert one.value(UNSEEN).split()[1:3] == ["-1", GPU], "and the process is as good as before"
 
 
+@pytest.mark.parametrize("now", [False, True])
+def test_gpus_that_were_chosen_for_every_cell_outlive_a_restart(
+    notebooks: tuple[Live, Live], *, now: bool
+) -> None:
+    """Cells that are all run again would see no GPU otherwise, and nothing would say so."""
+    one, _ = notebooks
+    asks = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], 'x' in globals())"
+    one.run("%gpu 1")
+    one.run("x = 1")
+    one.manager.restart_kernel(now=now)
+    one.client.wait_for_ready(timeout=60)
+    assert one.value(asks).split() == [GPU, "False"]
+    one.run("%gpu off")
+    one.manager.restart_kernel(now=now)
+    one.client.wait_for_ready(timeout=60)
+    assert one.value(asks).split() == ["-1", "False"]
+    assert "CHOSEN" not in one.value("print(sorted(os.environ))")
+
+
 def test_a_cell_that_says_that_it_needs_none_is_told_so(notebooks: tuple[Live, Live]) -> None:
     one, _ = notebooks
     ran = one.run("%%gpu 0\n" + UNSEEN)

@@ -10,14 +10,15 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from replkernel.agent.io.death import start_time
 from replkernel.errors import UNREADABLE, ReplkernelError
+from replkernel.launch.chosen_gpus import ASKED
 from replkernel.launch.kernel_record import (
     ConnectionValue,
     KernelRecord,
@@ -56,13 +57,20 @@ def find_record(data_dir: Path, kernel_id: KernelId, key: bytes) -> KernelRecord
 
 
 def new_record(
-    file: ConnectionFile, ports: dict[str, int], kernel_id: KernelId, found: KernelRecord | None
+    file: ConnectionFile,
+    ports: dict[str, int],
+    kernel_id: KernelId,
+    found: KernelRecord | None,
+    chosen: Mapping[str, Any],
 ) -> KernelRecord:
-    """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
+    """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`.
+
+    `chosen` are the GPUs of a new one's cells, as fields of the record.
+    """
     connection = _connection(file.path) | ports
-    asked = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "gpu_part", "gpu_shared")
-    kept = (*asked, "guests", "move", "hosts", "began", "state_bytes")
-    known = {"began": time.time()} if found is None else {name: getattr(found, name) for name in kept}
+    kept = (*ASKED, "guests", "move", "hosts", "began", "state_bytes")
+    begins = {**chosen, "began": time.time()}
+    known = begins if found is None else {name: getattr(found, name) for name in kept}
     return KernelRecord(
         kernel_id=kernel_id,
         kernel_name=str(connection.get("kernel_name") or ""),

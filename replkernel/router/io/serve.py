@@ -23,6 +23,7 @@ from replkernel import settings as configuration
 from replkernel.agent.io.start import Start
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
 from replkernel.hosts.places import hosts_are_chosen
+from replkernel.launch.chosen_gpus import CHOSEN, chosen_by
 from replkernel.launch.kernel_record import KernelRecord, is_kernel_id
 from replkernel.launch.unknown_settings import misspelt, unknown_settings
 from replkernel.leasing.asking import scheduler_trouble
@@ -58,6 +59,7 @@ EXIT_CONNECTION_FILE = 1
 EXIT_PORT_IN_USE = 2
 EXIT_SERVED_ALREADY = 3
 _NOT_FOR_REPLICAS = (
+    CHOSEN,
     "JPY_PARENT_PID",
     "JPY_INTERRUPT_EVENT",
     "IPY_INTERRUPT_EVENT",
@@ -128,7 +130,7 @@ def _serve(
     data_dir = configuration.data_dir(env)
     log = RouterLog(data_dir / "logs" / f"router-{kernel_id}.log")
     found = find_record(data_dir, kernel_id, file.key)
-    record = new_record(file, ports.numbers, kernel_id, found)
+    record = new_record(file, ports.numbers, kernel_id, found, chosen_by(env))
     fault: Fault | None = None
     told, unsealed, wanted = [""], False, None
     try:

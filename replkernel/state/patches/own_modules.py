@@ -134,7 +134,7 @@ def _changed(root: str) -> int:
 @lru_cache(PATHS_MAX)
 def _installed_in(root: str, changed: int) -> frozenset[str]:
     """Return the modules' files that installers recorded in a directory (``pip install --target``)."""
-    found = set()
+    found: set[str] = set()
     for record in Path(root).glob("*.dist-info/RECORD"):
         with contextlib.suppress(OSError):
             lines = record.read_text("utf-8", "replace").splitlines()
