@@ -44,6 +44,12 @@ GROUPS_MAX = 100
 Value = TypeVar("Value")
 
 
+def _is_owner(name: str, properties: dict[str, object]) -> bool:
+    """Say whether a group's property `owners` has this name."""
+    owners = properties.get("owners")
+    return isinstance(owners, list) and name in owners
+
+
 class HubIdentify:
     """Asks a JupyterHub whom a token stands for, and reads the properties of his groups."""
 
@@ -77,6 +83,7 @@ class HubIdentify:
                 "if that does not help, ask the Hub's administrator for a group that may lease GPUs."
             )
         groups = tuple(sorted(str(group) for group in model.get("groups", ())))[:GROUPS_MAX]
+        properties = {} if service else {group: await self._properties(group) for group in groups}
         return Identity(
             UserName(f"service/{name}" if service else name),
             admin=ADMIN_SCOPE in scopes or (bool(model.get("admin")) and HUB_ADMIN_SCOPE in scopes),
@@ -84,7 +91,8 @@ class HubIdentify:
             may_lease=_has(LEASE_SCOPE, scopes),
             groups=groups,
             sees_all=_has(SEE_SCOPE, scopes),
-            quota=None if service else quota_of({group: await self._properties(group) for group in groups}),
+            quota=None if service else quota_of(properties),
+            owns=tuple(group for group, found in properties.items() if _is_owner(name, found)),
         )
 
     async def _unknown(self, token: str) -> dict[str, Any] | None:
