@@ -88,15 +88,20 @@ class Foresight:
         self._due, self._looked_at = None, now
         lines = core.lines(self.durations)
         waits = {one.request: one for one in lines.waiting}
+        yield
         found: dict[RequestId, list[float]] = {}
         if self.durations.enough and waits:
             found = yield from foresee(lines, self._dice)
         newest: dict[RequestId, Expected] = {}
+        whys: dict[frozenset[int], str] = {}
         for request, one in waits.items():
             place = core.place_of(request)  # Others had their turn between the slices.
             if place is not None:
                 wait_s = likely_s(found.get(request, []))
-                newest[request] = Expected(request, place, wait_s, lines.why(one), now)
+                pools = frozenset((*one.own, *one.elsewhere))
+                if pools not in whys:
+                    whys[pools] = lines.why(pools)
+                newest[request] = Expected(request, place, wait_s, whys[pools], now)
         self._newest = newest
         self._told = {request: told for request, told in self._told.items() if request in newest}
         changed = [one for one in newest.values() if not self._is_told(one)]

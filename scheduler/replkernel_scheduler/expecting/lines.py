@@ -6,17 +6,19 @@ thousandths, so that shares have their place: they are taken for parts of their 
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from itertools import islice
 from typing import NamedTuple
 
 from msgspec import UNSET
 
 from replkernel_scheduler.expecting.durations import Draws, Durations, kinds_of
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.queue import Shape, Waiting
-from replkernel_scheduler.types import RequestId
+from replkernel_scheduler.types import LeaseRequest, RequestId
 from replkernel_scheduler.users import MILLI
 
 WAITING_MAX = 256
@@ -56,9 +58,8 @@ class Lines(NamedTuple):
     """What is set aside until the end of a booking."""
     waiting: list[Waits]
 
-    def why(self, waits: Waits) -> str:
-        """Say in a clause what a request waits for, whoever has it."""
-        pools = {*waits.own, *waits.elsewhere}
+    def why(self, pools: frozenset[int]) -> str:
+        """Say in a clause what a request for any of these pools waits for, whoever has it."""
         computing = [run for run in self.running if run.pool in pools]
         if not pools or not computing:
             return ""
@@ -69,14 +70,36 @@ class Lines(NamedTuple):
         return f"{cells} on {gpus:.3g} GPU{'' if gpus == 1 else 's'} of the hosts that may serve it{booked}"
 
 
+class _Places:
+    """The pools of the hosts that are up, numbered through, and which of them serve what is asked for."""
+
+    def __init__(self, parts: Parts) -> None:
+        up = [host for host in parts.hosts.by_name.values() if host.state == "up"]
+        self.pools = [pool for host in up for pool in host.pools]
+        self.number = {id(pool): at for at, pool in enumerate(self.pools)}
+        self.hosts = {id(host): at for at, host in enumerate(up)}
+        self.host_of = [self.hosts[id(pool.host)] for pool in self.pools]
+        self._fits: dict[tuple[int, str, float], tuple[int, ...]] = {}
+
+    def fits(self, wish: LeaseRequest) -> tuple[int, ...]:
+        """Return the pools that could serve a request; many ask for the same."""
+        kind = wish.gpus, wish.gpu_model, wish.vram_gb
+        found = self._fits.get(kind)
+        if found is None:
+            found = self._fits[kind] = tuple(
+                [
+                    at
+                    for at, pool in enumerate(self.pools)
+                    if pool.suits(wish) and len(pool.uuids) >= wish.gpus
+                ]
+            )
+        return found
+
+
 def picture(parts: Parts, durations: Durations) -> Lines:
     """Return the lines as they stand."""
-    pools = [pool for host in parts.hosts.by_name.values() if host.state == "up" for pool in host.pools]
-    number = {id(pool): at for at, pool in enumerate(pools)}
-    hosts: dict[int, int] = {}
-    for pool in pools:
-        hosts.setdefault(id(pool.host), len(hosts))
-    free = [len(pool.idle) * MILLI for pool in pools]
+    places = _Places(parts)
+    number, free = places.number, [len(pool.idle) * MILLI for pool in places.pools]
     running = list[Running]()
     for record in islice(parts.leases.by_id.values(), RUNNING_MAX):
         at = number.get(id(record.pool))
@@ -86,10 +109,10 @@ def picture(parts: Parts, durations: Durations) -> Lines:
             running.append(Running(at, _milli(record), _left(record, parts, durations)))
         elif record.phase in ("lingering", "reclaiming") and not parts.policies.keeps and not record.kept:
             free[at] += _milli(record)
-    _fill_cards(pools, free)
+    _fill_cards(places.pools, free)
     waiting = [
-        _waits(waiting, parts, durations, pools, number, hosts)
-        for waiting in parts.queue.ordered()[:WAITING_MAX]
+        _waits(waiting, parts, durations, places)
+        for waiting in nsmallest(WAITING_MAX, parts.queue.by_request.values(), key=_key)
         if waiting.wish.gpus
     ]
     booked = [
@@ -98,7 +121,11 @@ def picture(parts: Parts, durations: Durations) -> Lines:
         for pool, gpus in one.aside.items()
         if id(pool) in number
     ]
-    return Lines(free, [hosts[id(pool.host)] for pool in pools], running, booked, waiting)
+    return Lines(free, places.host_of, running, booked, waiting)
+
+
+def _key(waiting: Waiting) -> Rank:
+    return waiting.key
 
 
 def _fill_cards(pools: list[Pool], free: list[int]) -> None:
@@ -120,31 +147,21 @@ def _left(record: LeaseRecord, parts: Parts, durations: Durations) -> Draws:
     )
 
 
-def _waits(
-    waiting: Waiting,
-    parts: Parts,
-    durations: Durations,
-    pools: list[Pool],
-    number: dict[int, int],
-    hosts: dict[int, int],
-) -> Waits:
+def _waits(waiting: Waiting, parts: Parts, durations: Durations, places: _Places) -> Waits:
     wish = waiting.wish
-    own_hosts: list[Host] | None = waiting.hosts
     milli = wish.gpus * MILLI if wish.share is UNSET else wish.share.milli
-    fits = [pool for pool in pools if pool.suits(wish) and len(pool.uuids) >= wish.gpus]
-    elsewhere = tuple[int, ...]()
-    if own_hosts is None:
-        own = tuple([number[id(pool)] for pool in fits])
+    fits, elsewhere = places.fits(wish), tuple[int, ...]()
+    if waiting.hosts is None:
+        own = fits
     else:
-        names = {host.name for host in own_hosts}
-        own = tuple([number[id(pool)] for pool in fits if pool.host.name in names])
+        host_of, on = places.host_of, {places.hosts.get(id(host)) for host in waiting.hosts}
+        own = tuple([at for at in fits if host_of[at] in on])
         if _moves(waiting, parts):
-            elsewhere = tuple([number[id(pool)] for pool in fits if pool.host.name not in names])
-    claim = None if waiting.claim is None else hosts.get(id(waiting.claim))
+            elsewhere = tuple([at for at in fits if host_of[at] not in on])
+    claim = None if waiting.claim is None else places.hosts.get(id(waiting.claim))
     lasts = durations.draws_for(kinds_of(wish.kernel_id, wish.user, milli / MILLI), wish.expected_s)
-    return Waits(
-        wish.request, milli, own, elsewhere, claim, waiting.shape if own_hosts is None else None, lasts
-    )
+    shape = waiting.shape if waiting.hosts is None else None
+    return Waits(wish.request, milli, own, elsewhere, claim, shape, lasts)
 
 
 def _moves(waiting: Waiting, parts: Parts) -> bool:
