@@ -89,7 +89,12 @@ class Bookings:
         )
         self.by_id.clear()
         self.by_id.update((one.booking.booking, one) for one in ordered)
-        parts.timers.set(("booking", booking.booking), max(parts.now, booking.at - self._gathers_s()))
+        begins = booking.at - self._gathers_s()
+        if begins > parts.now:
+            parts.timers.set(("booking", booking.booking), begins)
+        else:
+            self.due(booking.booking)
+            self.after()
 
     def joined(self, event: BookingJoined) -> None:
         """Count somebody among those who may have what is booked."""

@@ -142,10 +142,9 @@ class SchedulerCore:
             self._run_timers(including_now=event.turn >= TIMERS)
         parts.history.keep((now, event))
         if parts.booked:
-            self._bookings.before(event)
-        self._deciders[type(event)](event)
-        if parts.booked:
-            self._bookings.after()
+            self._beside_bookings(event)
+        else:
+            self._deciders[type(event)](event)
         self._serving.settle()
         if due is not None and due <= now and event.turn < TIMERS:
             self._run_timers(including_now=True)
@@ -254,6 +253,14 @@ class SchedulerCore:
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
         laws.check(self._parts)
+
+    def _beside_bookings(self, event: Event) -> None:
+        """Decide about an event; what is booked is set aside again, also if it raises."""
+        self._bookings.before(event)
+        try:
+            self._deciders[type(event)](event)
+        finally:
+            self._bookings.after()
 
     def _run_timers(self, *, including_now: bool) -> None:
         parts = self._parts

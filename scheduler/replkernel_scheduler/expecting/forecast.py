@@ -74,7 +74,10 @@ class _Play:
     def __init__(self, lines: Lines, field: _Field, dice: Dice) -> None:
         self._lines, self._field, self._dice = lines, field, dice
         self._free = lines.free.copy()
-        self._ends = [(run.left.left_s(dice), run.pool, run.milli) for run in (*lines.running, *lines.booked)]
+        self._ends = [
+            (run.left.left_s(dice), run.pool, run.milli)
+            for run in (*lines.running, *lines.booked, *lines.back)
+        ]
         heapify(self._ends)
         self._claims = {
             number: waits.claim for number, waits in enumerate(lines.waiting) if waits.claim is not None

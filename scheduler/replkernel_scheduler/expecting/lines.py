@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from replkernel_scheduler.asking import GIVEN_BACK_S
 from replkernel_scheduler.expecting.durations import Draws, Durations, kinds_of
 from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
@@ -56,6 +57,8 @@ class Lines(NamedTuple):
     running: list[Running]
     booked: list[Running]
     """What is set aside until the end of a booking."""
+    back: list[Running]
+    """What is asked back, of those who are late: until they have to give it back."""
     waiting: list[Waits]
 
     def why(self, pools: frozenset[int]) -> str:
@@ -100,13 +103,16 @@ def picture(parts: Parts, durations: Durations) -> Lines:
     """Return the lines as they stand."""
     places = _Places(parts)
     number, free = places.number, [len(pool.idle) * MILLI for pool in places.pools]
-    running = list[Running]()
+    running, back = list[Running](), list[Running]()
     for record in islice(parts.leases.by_id.values(), RUNNING_MAX):
         at = number.get(id(record.pool))
         if at is None or not record.lease.gpus:
             continue
         if record.phase in ("active", "bound"):
             running.append(Running(at, _milli(record), _left(record, parts, durations)))
+        elif record.phase == "reclaiming" and record.wanted_at + GIVEN_BACK_S <= parts.now:
+            due = parts.timers.at(("lease", record.lease.lease)) or parts.now
+            back.append(Running(at, _milli(record), Draws([(1.0, [due], 0)], parts.now)))
         elif record.phase in ("lingering", "reclaiming") and not parts.policies.keeps and not record.kept:
             free[at] += _milli(record)
     _fill_cards(places.pools, free)
@@ -121,7 +127,7 @@ def picture(parts: Parts, durations: Durations) -> Lines:
         for pool, gpus in one.aside.items()
         if id(pool) in number
     ]
-    return Lines(free, places.host_of, running, booked, waiting)
+    return Lines(free, places.host_of, running, booked, back, waiting)
 
 
 def _key(waiting: Waiting) -> Rank:

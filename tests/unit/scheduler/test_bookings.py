@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
     BookingRefused,
@@ -14,7 +15,14 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     ReclaimLease,
 )
-from replkernel_scheduler.events import BookingCancelled, BookingJoined, BookingMade, HostDown, TimeReached
+from replkernel_scheduler.errors import UnexpectedEvent
+from replkernel_scheduler.events import (
+    BookingCancelled,
+    BookingJoined,
+    BookingMade,
+    HostDown,
+    TimeReached,
+)
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.policies.installed import policies
 from replkernel_scheduler.types import Booking, BookingId, HostName, UserName
@@ -108,6 +116,16 @@ def test_more_than_there_is_cannot_be_booked_and_a_known_booking_is_changed() ->
     assert [one.booking.at for one in cluster.core.bookings()] == [1200.0, 2000.0]
     cluster.feed(BookingCancelled(CLASS))
     assert len(cluster.core.bookings()) == 1
+
+
+def test_an_event_that_cannot_be_leaves_what_is_set_aside() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    book(cluster, 1, 0.0, 2000.0, "ada")
+    assert ready(cluster) == 1
+    with pytest.raises(UnexpectedEvent):
+        cluster.host("b", 1, reservation="none")
+    assert of(LeaseQueued, cluster.ask("other", 1, 500.0, user="bob"))
 
 
 def test_whoever_of_the_group_shows_up_is_a_member() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+from replkernel_scheduler.effects import ReclaimLease
 from replkernel_scheduler.events import TimeReached
 from replkernel_scheduler.expecting.durations import Durations, kinds_of
 from replkernel_scheduler.expecting.forecast import likely_s
 from replkernel_scheduler.expecting.foresight import AGAIN_S, EVERY_S, Expected, Foresight
 from replkernel_scheduler.types import CellUsage, HostName, KernelId, LeaseId, RequestId, UserName
 
-from tests.unit.scheduler.cluster import Cluster
+from tests.unit.scheduler.cluster import Cluster, granted, of
 
 
 def row(kernel: str, leased_s: float, user: str = "ada", gpus: int = 1) -> CellUsage:
@@ -108,3 +109,13 @@ def test_who_waits_behind_a_claim_waits_for_whom_it_waits_for() -> None:
     told = looked(foresight, cluster)
     assert told["large"].wait_s == 100.0, "both cells end before it"
     assert told["small"].wait_s == 200.0, "nobody passes the claim"
+
+
+def test_of_a_holder_that_does_not_give_back_the_deadline_is_told() -> None:
+    cluster, foresight = Cluster(), Foresight(Random(0))
+    foresight.learn([row("k", 100.0)] * 20)
+    cluster.host("a", 1)
+    cluster.linger(granted(cluster.ask("first", 1, kernel="k", ttl_s=900.0, hosts="a")))
+    (asked,) = of(ReclaimLease, cluster.ask("second", 1, kernel="other", hosts="a"))
+    cluster.feed(TimeReached(), after_s=5.0)
+    assert looked(foresight, cluster)["second"].wait_s == asked.until - cluster.now
