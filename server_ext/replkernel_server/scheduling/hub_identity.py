@@ -23,7 +23,7 @@ from tornado.web import HTTPError as WebError
 from replkernel.errors import UNREADABLE
 from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE, SEE_SCOPE
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
-from replkernel_server.scheduling.quotas import quota_of
+from replkernel_server.scheduling.quotas import owned_by, quota_of
 
 CACHE_S = 15.0
 FAILURE_KEPT_S = 1.0
@@ -42,12 +42,6 @@ GROUPS_MAX = 100
 """More groups of one user than this are not looked at."""
 
 Value = TypeVar("Value")
-
-
-def _is_owner(name: str, properties: dict[str, object]) -> bool:
-    """Say whether a group's property `owners` has this name."""
-    owners = properties.get("owners")
-    return isinstance(owners, list) and name in owners
 
 
 class HubIdentify:
@@ -92,7 +86,7 @@ class HubIdentify:
             groups=groups,
             sees_all=_has(SEE_SCOPE, scopes),
             quota=None if service else quota_of(properties),
-            owns=tuple(group for group, found in properties.items() if _is_owner(name, found)),
+            owns=owned_by(name, properties),
         )
 
     async def _unknown(self, token: str) -> dict[str, Any] | None:
