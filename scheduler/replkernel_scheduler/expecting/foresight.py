@@ -53,6 +53,10 @@ class Foresight:
         for row in rows:
             self.durations.observe(row)
 
+    def wake(self, now: float) -> None:
+        """Have the lines looked at: somebody may wait since before."""
+        self._due = now
+
     def saw(self, effects: Iterable[object], now: float) -> None:
         """Take note of what was decided."""
         for effect in effects:

@@ -42,6 +42,7 @@ class Foreseeing:
         """Look whenever that is due; a look that fails is logged, and the next one is made all the same."""
         with contextlib.suppress(ServerError):
             self.foresight.learn(await self._before())
+        self.foresight.wake(self._driver.clock.now())
         while True:
             due = self.foresight.due()
             self._woken.clear()

@@ -119,3 +119,10 @@ def test_of_a_holder_that_does_not_give_back_the_deadline_is_told() -> None:
     (asked,) = of(ReclaimLease, cluster.ask("second", 1, kernel="other", hosts="a"))
     cluster.feed(TimeReached(), after_s=5.0)
     assert looked(foresight, cluster)["second"].wait_s == asked.until - cluster.now
+
+
+def test_who_waits_since_before_a_restart_is_looked_at() -> None:
+    cluster, foresight = Cluster(), Foresight(Random(0))
+    foresight.wake(cluster.now)
+    assert foresight.due() == cluster.now
+    assert not looked(foresight, cluster) and foresight.due() is None, "nobody waits"
