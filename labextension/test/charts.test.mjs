@@ -61,7 +61,7 @@ test('what holds now is what the panel shows, not the last look at the cluster',
   const said = {
     hosts: [{ name: 'a', state: 'up', gpus: [gpu('lingering'), gpu('idle')] }],
     queue: [{ request: 'q' }, { request: 'r' }],
-    scheduler: { url: 'u', trouble: '', waiting: 1, subscription_ratio: 0 }
+    scheduler: { url: 'u', trouble: '', waiting: 1, subscription_ratio: 0, booked: [] }
   };
   const rest = { type: 'snapshot', seq: 1, now: 0, kernels: [], executions: [], leases: [], account: null };
   assert.equal(nowOf(store), null);

@@ -36,7 +36,7 @@ const gpu = (uuid, more = {}) => ({
   ...more
 });
 const host = (name, ...gpus) => ({ name, state: 'up', gpus });
-const scheduler = { url: 'u', trouble: '', waiting: 2, subscription_ratio: 1.5 };
+const scheduler = { url: 'u', trouble: '', waiting: 2, subscription_ratio: 1.5, booked: [] };
 const snapshot = {
   type: 'snapshot',
   seq: 0,
@@ -154,7 +154,7 @@ test('an administrator reads whose GPUs and cells they are, and which are framed
 
 test('a scheduler that cannot be asked is named with what still works', () => {
   const away = store({
-    scheduler: { url: 'u', trouble: 'refused', waiting: null, subscription_ratio: null }
+    scheduler: { url: 'u', trouble: 'refused', waiting: null, subscription_ratio: null, booked: [] }
   });
   const read = text(ClusterSection, { store: away, name: id => id });
   assert.match(read, /is out of reach: refused\. Cells without GPUs run, and you keep the GPUs you have/);

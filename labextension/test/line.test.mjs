@@ -18,6 +18,8 @@ const execution = (more = {}) => ({
   model: '',
   position: null,
   estimate_s: null,
+  awaits: '',
+  told_at: null,
   trouble: '',
   unaudited: [],
   accepted_at: 10,
@@ -65,9 +67,11 @@ test('a cell that waits tells its place and how long that may take', () => {
     describeLine(execution({ ...waiting, ended_at: null, ...more }), none, 20, trans, holder).state.text;
   assert.equal(text({}), 'Waiting for 2 GPUs');
   assert.equal(text({ position: 3, model: 'H100' }), 'Waiting for 2 H100 GPUs · number 3 in line');
-  assert.equal(text({ position: 1, estimate_s: 7 }), 'Waiting for 2 GPUs · next in line', 'it took longer');
+  const told = { position: 1, told_at: 12 };
+  assert.equal(text({ ...told, estimate_s: 7 }), 'Waiting for 2 GPUs · next in line', 'it took longer');
   const guess = 'Waiting for 2 GPUs · next in line · about 3 min';
   assert.equal(text({ position: 1, estimate_s: 180 }), guess);
+  assert.equal(text({ ...told, estimate_s: 188, awaits: '2 cells compute' }), `${guess} · 2 cells compute`);
   assert.equal(text({ position: 1, estimate_s: 180 }, 'b.ipynb'), `${guess} · held by b.ipynb`);
   assert.equal(text({ position: 0 }), 'Waiting for 2 GPUs · its host is getting ready');
   assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs · no scheduler answers');

@@ -22,7 +22,7 @@ const snapshot = (seq, more = {}) => ({
   hosts: [],
   leases: [],
   queue: [],
-  scheduler: { url: '', trouble: '', waiting: null, subscription_ratio: null },
+  scheduler: { url: '', trouble: '', waiting: null, subscription_ratio: null, booked: [] },
   account: null,
   ...more
 });

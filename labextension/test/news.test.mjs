@@ -16,7 +16,7 @@ function page() {
   const told = {
     leases: [],
     queue: [],
-    scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null },
+    scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null, booked: [] },
     account: null,
     hosts: [],
     executions: []
@@ -166,7 +166,7 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   const away = { scheduler: { url: 'u', trouble: 'it does not answer' } };
   tell(0, away);
   assert.deepEqual(
-    tell(1, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null } }),
+    tell(1, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null, booked: [] } }),
     []
   );
   tell(10, away);
@@ -177,7 +177,9 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   assert.ok(message.length <= 140);
   assert.deepEqual(tell(30), []);
   assert.match(
-    tell(31, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null } })[0][1],
+    tell(31, {
+      scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null, booked: [] }
+    })[0][1],
     /answers again/
   );
 });

@@ -27,6 +27,8 @@ const cell = (state, more = {}) => ({
   trouble: '',
   position: null,
   estimate_s: null,
+  awaits: '',
+  told_at: null,
   accepted_at: 1,
   ...more
 });

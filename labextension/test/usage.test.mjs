@@ -19,7 +19,7 @@ const name = id => (id === 'k' ? 'mine.ipynb' : '');
 const gpu = (uuid, state, lease = '') => ({ uuid, model: 'H100', state, lease });
 const own = { user: 'ann', notebook: 'mine.ipynb', yours: true };
 const alices = { user: 'alice', notebook: 'work/train.ipynb', yours: false };
-const scheduler = { url: 'u', trouble: '', waiting: 2, subscription_ratio: 1 };
+const scheduler = { url: 'u', trouble: '', waiting: 2, subscription_ratio: 1, booked: [] };
 const store = (more = {}) => {
   const made = new LiveStore();
   const nothing = { kernels: [], executions: [], hosts: [], leases: [], queue: [], account: null };
@@ -57,7 +57,7 @@ test('a cell that waits has the place and the guess of its own line', () => {
   const others = { ...waiting, request: 'r', kernel_id: 'x', position: 4, estimate_s: 120, ...alices };
   const cell = {
     ...{ kernel_id: 'k', msg_id: 'e', cell_id: 'c', state: 'waiting', wanted: 1, model: '', gpus: [] },
-    ...{ position: 1, estimate_s: 30, trouble: '', wished_at: 6, accepted_at: 5 }
+    ...{ position: 1, estimate_s: 30, awaits: '', told_at: 10, trouble: '', wished_at: 6, accepted_at: 5 }
   };
   const kernel = { kernel_id: 'k', answers: true, rest: 'awake', state: 'idle', replicas: [], holdings: [] };
   const made = store({ executions: [cell], kernels: [kernel], queue: [waiting, others] });

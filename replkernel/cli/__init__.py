@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from replkernel import __version__
-from replkernel.cli import carrying, job_verbs
+from replkernel.cli import booking_verb, carrying, job_verbs
 from replkernel.cli.programs import KUBERNETES_DOCTOR, PROGRAMS, become
 from replkernel.errors import ReplkernelError
 
@@ -122,6 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
         passed_on.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
     _add_draining(verbs)
+    booking_verb.add_verb(verbs)
     job_verbs.add_verb(verbs)
     verbs.add_parser("version", help="print the version")
     return parser
@@ -326,6 +327,17 @@ def _tell(options: argparse.Namespace) -> int:
     return run_status(as_json=options.json)
 
 
+def _of_cluster(options: argparse.Namespace) -> int:
+    """Do what concerns the scheduler's cluster."""
+    if options.verb == "book":
+        from replkernel.cli.booking import run_booking
+
+        return run_booking(options)
+    from replkernel.cli.draining import run_draining
+
+    return run_draining(options.host, drained=options.verb == "drain")
+
+
 def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     match options.verb:
         case "doctor":
@@ -369,10 +381,8 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
 
             form = "csv" if options.csv else "json" if options.json else "table"
             return run_accounting(form, options.by, options.since)
-        case "drain" | "undrain":
-            from replkernel.cli.draining import run_draining
-
-            return run_draining(options.host, drained=options.verb == "drain")
+        case "book" | "drain" | "undrain":
+            return _of_cluster(options)
         case "version":
             print(f"replkernel {__version__}")
             return 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from replkernel.cli.booking import describe as describe_bookings
 from replkernel.client.inquiry import ask_agents
-from replkernel.leasing.request import gpus_in_words
+from replkernel.leasing.request import gpus_in_words, seconds_in_words
 from replkernel.leasing.standing import ask_scheduler, join
 from replkernel.protocol.status import (
     GpuStatus,
@@ -114,7 +116,9 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
     for wish in document.waiting:
         gpus = gpus_in_words(wish.gpus)
         why = f" ({wish.why})" if wish.why else ""
-        lines.append(f"waiting: a cell of {_in_full(wish)} for {gpus}{why}")
+        about = "" if wish.estimate_s is None else f", about {seconds_in_words(wish.estimate_s)}"
+        lines.append(f"waiting: a cell of {_in_full(wish)} for {gpus}{about}{why}")
+    lines += [f"booked: {line}" for line in describe_bookings(document.bookings, time.time())]
     lines += [f"a host is asked for, {one.coming}: {one.why or 'on its way'}" for one in document.coming]
     return lines
 

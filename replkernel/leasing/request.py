@@ -77,6 +77,13 @@ def in_words(wanted: GpuRequest) -> str:
     return f"{gpus_in_words(number_of(wanted), wanted.model)}{of}{f', {beside}' if beside else ''}"
 
 
+def seconds_in_words(seconds: float) -> str:
+    """Return roughly how long something takes."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def gpus_in_words(count: float, model: str = "") -> str:
     """Return ``2 H100 GPUs``, or ``½ H100 GPU`` of a part of one."""
     if 0 < count < 1:

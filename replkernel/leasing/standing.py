@@ -15,6 +15,7 @@ from replkernel.leasing.advice import Patience
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
 from replkernel.leasing.finding import find_scheduler
 from replkernel.protocol.status import (
+    BookingStatus,
     ComingStatus,
     GpuStatus,
     HostStatus,
@@ -67,6 +68,7 @@ class Standing(msgspec.Struct, frozen=True):
     queue: tuple[WaitingStatus, ...]
     counts: tuple[ToldCounts, ...] = ()
     coming: tuple[ComingStatus, ...] = ()
+    bookings: tuple[BookingStatus, ...] = ()
 
 
 UNTOLD = Standing((), (), ())
@@ -147,6 +149,7 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
         leases=told.leases,
         waiting=told.queue,
         coming=told.coming,
+        bookings=told.bookings,
         scheduler=scheduler,
     )
 

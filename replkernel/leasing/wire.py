@@ -335,11 +335,15 @@ class Granted(LeaseMessage, frozen=True):
 
 
 class Waiting(LeaseMessage, frozen=True):
-    """The wish waits; `position` 1 is served next, 0 waits for its host only."""
+    """The wish waits; `position` 1 is served next, 0 waits for its host only.
+
+    `estimate_s` is how long it is expected to, `why` what for, in a clause.
+    """
 
     request: str
     position: int
     estimate_s: float | None = None
+    why: str = ""
 
 
 class Denied(LeaseMessage, frozen=True):

@@ -49,6 +49,10 @@ class Execution(msgspec.Struct, kw_only=True):
     position: int | None = None
     """Its place in the queue for GPUs; 0: granted, the host gets ready."""
     estimate_s: float | None = None
+    awaits: str = ""
+    """What it waits for, in a clause."""
+    told_at: float | None = None
+    """When that was told; `estimate_s` counts from then."""
     trouble: str = ""
     """Why its wish for GPUs is not heard at the moment, or, once it is done, why it was refused."""
     unaudited: tuple[str, ...] = ()

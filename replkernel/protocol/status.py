@@ -185,6 +185,22 @@ class ComingStatus(Section, frozen=True):
     why: str = ""
 
 
+class BookingStatus(Section, frozen=True):
+    """GPUs that are booked, for whom; `phase` is planned, gathering or open, times are seconds from now.
+
+    Of its GPUs so many as `ready` says are set aside, or held by its members.
+    """
+
+    booking: str
+    gpus: int
+    whom: str
+    begins_in_s: float
+    ends_in_s: float
+    phase: str
+    ready: int
+    gpu_model: str = ""
+
+
 class SchedulerStatus(Section, frozen=True):
     """Which scheduler was asked, and what is wrong with it, if anything.
 
@@ -207,6 +223,7 @@ class StatusDocument(Section, frozen=True):
     leases: tuple[LeaseStatus, ...] = ()
     waiting: tuple[WaitingStatus, ...] = ()
     coming: tuple[ComingStatus, ...] = ()
+    bookings: tuple[BookingStatus, ...] = ()
     scheduler: SchedulerStatus | None = None
 
 

@@ -106,7 +106,7 @@ class Asking:
             if record.pool is pool and record.phase == "lingering" and id(record) not in own
         ]
         asked: list[LeaseRecord] = []
-        for record in sorted(resting, key=_cost):
+        for record in sorted(resting, key=cost):
             if need <= 0:
                 break
             asked.append(record)
@@ -252,5 +252,6 @@ class Asking:
         return bool(held) and min(held) > hold_s
 
 
-def _cost(record: LeaseRecord) -> tuple[float, float, int]:
+def cost(record: LeaseRecord) -> tuple[float, float, int]:
+    """Return what it costs to have a lease's GPUs back: smaller is better."""
     return record.held_gb, record.rested_at, record.lease.fence

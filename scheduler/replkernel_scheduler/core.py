@@ -14,10 +14,14 @@ from math import inf
 from typing import Any
 
 from replkernel_scheduler import imaging, laws, restoring, viewing
+from replkernel_scheduler.bookings import Bookings
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
     TIMERS,
+    BookingCancelled,
+    BookingJoined,
+    BookingMade,
     Event,
     GpusWanted,
     HolderGone,
@@ -48,6 +52,8 @@ from replkernel_scheduler.events import (
     Resumed,
     TimeReached,
 )
+from replkernel_scheduler.expecting.durations import Durations
+from replkernel_scheduler.expecting.lines import Lines, picture
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.host_life import HostLife
 from replkernel_scheduler.hosts import NO_ROOM, Room
@@ -64,6 +70,7 @@ from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import TimerKind
 from replkernel_scheduler.types import (
     NO_FENCE,
+    BookingId,
     Fence,
     HostName,
     KernelId,
@@ -75,7 +82,7 @@ from replkernel_scheduler.types import (
     ReservationId,
     UserName,
 )
-from replkernel_scheduler.view import ClusterView
+from replkernel_scheduler.view import BookingView, ClusterView
 from replkernel_scheduler.warming import Warming
 from replkernel_scheduler.yielding import Yielding
 
@@ -100,6 +107,7 @@ class SchedulerCore:
         self._hosts = HostLife(
             parts, self._granting, self._leases, self._kernels, self._moving, self._placing, self._warming
         )
+        self._bookings = Bookings(parts, self._serving)
         self._yielding = Yielding(parts, self._serving)
         self._scaling = ScalingPass(parts, self._hosts, self._placing)
         self._leases.draining = self._hosts.go_on
@@ -114,6 +122,7 @@ class SchedulerCore:
             "placing": lambda _: self._placing.due(),
             "prewarm": lambda name: self._warming.due(HostName(name)),
             "late": lambda name: self._serving.late(LeaseId(name)),
+            "booking": lambda name: self._bookings.due(BookingId(name)),
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -132,7 +141,10 @@ class SchedulerCore:
         if due is not None and (due < now or (due == now and event.turn >= TIMERS)):
             self._run_timers(including_now=event.turn >= TIMERS)
         parts.history.keep((now, event))
-        self._deciders[type(event)](event)
+        if parts.booked:
+            self._beside_bookings(event)
+        else:
+            self._deciders[type(event)](event)
         self._serving.settle()
         if due is not None and due <= now and event.turn < TIMERS:
             self._run_timers(including_now=True)
@@ -197,6 +209,27 @@ class SchedulerCore:
         waiting = self._parts.queue.by_request.get(request)
         return None if waiting is None else self._serving.asking.estimate_s(waiting)
 
+    def bookings(self) -> list[BookingView]:
+        """Return what is booked, the next one first."""
+        return [
+            BookingView(one.booking, tuple(one.users), one.phase, self._bookings.ready(one))
+            for one in self._parts.booked.values()
+        ]
+
+    def booked_for(self, groups: Collection[str], user: UserName) -> list[BookingId]:
+        """Return what is booked for any of these groups, and not known yet to be this user's as well."""
+        booked = self._parts.booked
+        return [name for name, one in booked.items() if one.booking.group in groups and user not in one.users]
+
+    def lines(self, durations: Durations) -> Lines:
+        """Return who waits where, and how long what runs is likely to last by what `durations` has seen."""
+        return picture(self._parts, durations)
+
+    def place_of(self, request: RequestId) -> int | None:
+        """Return the place of a request; None if it waits no more."""
+        waiting = self._parts.queue.by_request.get(request)
+        return None if waiting is None else self._parts.queue.position(waiting)
+
     def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
         """Return the request that a lease in force was granted for."""
         record = self._parts.leases.by_id.get(lease)
@@ -221,6 +254,14 @@ class SchedulerCore:
         """Raise InvariantBroken if a law does not hold."""
         laws.check(self._parts)
 
+    def _beside_bookings(self, event: Event) -> None:
+        """Decide about an event; what is booked is set aside again, also if it raises."""
+        self._bookings.before(event)
+        try:
+            self._deciders[type(event)](event)
+        finally:
+            self._bookings.after()
+
     def _run_timers(self, *, including_now: bool) -> None:
         parts = self._parts
         while (at := parts.timers.next_at()) is not None and (
@@ -228,6 +269,8 @@ class SchedulerCore:
         ):
             kind, name = parts.timers.pop()
             self._runners[kind](name)
+            if parts.booked:
+                self._bookings.after()
             self._serving.settle()
 
     def _table(self) -> dict[type[Event], Callable[[Any], None]]:
@@ -273,6 +316,9 @@ class SchedulerCore:
             QuotaSet: quota_set,
             PricesSet: lambda event: parts.ledger.set_prices(event.prices),
             MonthBegan: month_began,
+            BookingMade: self._bookings.made,
+            BookingJoined: self._bookings.joined,
+            BookingCancelled: self._bookings.cancelled,
             Resumed: self._leases.resume,
             TimeReached: lambda _: None,
         }

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from replkernel_scheduler.types import (
+    BookingId,
     CellUsage,
     HostName,
     HostShape,
@@ -189,6 +190,13 @@ class MigrationFailed(SchedulerEffect, frozen=True, tag=True, gc=False):
     why: str
 
 
+class BookingRefused(SchedulerEffect, frozen=True, tag=True, gc=False):
+    """That cannot be booked; `why` is a sentence."""
+
+    booking: BookingId
+    why: str
+
+
 class Prewarm(SchedulerEffect, frozen=True, tag=True, gc=False):
     """Have `count` more processes pre-warmed on `host`; each is answered by Prewarmed or PrewarmFailed."""
 
@@ -217,5 +225,6 @@ Effect: TypeAlias = (
     | ReplicaMoved
     | MoveRefused
     | MigrationFailed
+    | BookingRefused
     | Prewarm
 )

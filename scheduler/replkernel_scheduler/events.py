@@ -11,6 +11,8 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from replkernel_scheduler.types import (
+    Booking,
+    BookingId,
     Fence,
     Gpu,
     HostName,
@@ -272,6 +274,26 @@ class Resumed(SchedulerEvent, frozen=True, tag=True, gc=False):
     grace_s: float
 
 
+class BookingMade(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """GPUs are booked; one that is known has these times and sizes from now on."""
+
+    booking: Booking
+
+
+class BookingJoined(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A user is one of the group for which something is booked."""
+
+    booking: BookingId
+    user: UserName
+
+
+class BookingCancelled(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """What is booked is not wanted any more."""
+
+    turn: ClassVar[int] = FREES
+    booking: BookingId
+
+
 class TimeReached(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The driver's timer, armed for `deadline()`, has fired."""
 
@@ -305,6 +327,9 @@ Event: TypeAlias = (
     | QuotaSet
     | PricesSet
     | MonthBegan
+    | BookingMade
+    | BookingJoined
+    | BookingCancelled
     | Resumed
     | TimeReached
 )

@@ -16,8 +16,10 @@ from replkernel_scheduler.events import Event
 from replkernel_scheduler.queue import Shape
 from replkernel_scheduler.timers import TimerKind
 from replkernel_scheduler.types import (
+    Booking,
     Fence,
     Gpu,
+    GpuUuid,
     HostName,
     HostShape,
     HostState,
@@ -193,6 +195,15 @@ class DemandImage(Image, frozen=True, array_like=True, gc=False):
     next_at: float | None
 
 
+class BookingImage(Image, frozen=True, array_like=True, gc=False):
+    """What is booked, and what is set aside: by host and the number of its pool."""
+
+    booking: Booking
+    users: tuple[UserName, ...]
+    phase: Literal["planned", "gathering", "open"]
+    aside: tuple[tuple[HostName, int, tuple[GpuUuid, ...]], ...]
+
+
 class CoreImage(Image, frozen=True, array_like=True, gc=False):
     """Everything."""
 
@@ -229,3 +240,4 @@ class CoreImage(Image, frozen=True, array_like=True, gc=False):
     prices: Prices | None = None
     provider: tuple[float, float] = (0.0, 0.0)
     """What the hosts have cost, and until when that is counted."""
+    bookings: tuple[BookingImage, ...] = ()

@@ -9,6 +9,7 @@ from replkernel_scheduler.accounting import Sums
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.image import (
+    BookingImage,
     CoreImage,
     DemandImage,
     HostImage,
@@ -64,6 +65,17 @@ def take(parts: Parts) -> CoreImage:
         history=tuple(parts.history.events()),
         prices=parts.ledger.prices,
         provider=(parts.ledger.provider.amount, parts.ledger.provider.since),
+        bookings=tuple(
+            [
+                BookingImage(
+                    one.booking,
+                    tuple(one.users),
+                    one.phase,
+                    tuple([(*pool.name, gpus) for pool, gpus in one.aside.items()]),
+                )
+                for one in parts.booked.values()
+            ]
+        ),
     )
 
 

@@ -122,7 +122,10 @@ def _hosts(parts: Parts) -> None:
             held = [uuid for r in records if r.pool is pool and r.card is None for uuid in r.lease.gpus]
             held += [pool.uuids[number] for number in pool.cards]
             idle = [pool.uuids[number] for number in pool.idle]
-            _require(sorted(held + idle) == sorted(pool.uuids), "the idle GPUs are not those in no lease")
+            aside = [uuid for booked in parts.booked.values() for uuid in booked.aside.get(pool, ())]
+            _require(
+                sorted(held + idle + aside) == sorted(pool.uuids), "the idle GPUs are not those in no lease"
+            )
             _require(
                 idle == [uuid for uuid in pool.uuids if uuid in set(idle)], "the idle GPUs are not in order"
             )

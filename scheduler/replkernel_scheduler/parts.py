@@ -5,6 +5,8 @@ Law: one event at a time; `now` is its time, `out` what follows from it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from replkernel_scheduler.accounting import Accounts
 from replkernel_scheduler.demand import Demand
 from replkernel_scheduler.effects import Effect
@@ -20,8 +22,11 @@ from replkernel_scheduler.queue import Queue
 from replkernel_scheduler.reservations import Reservations
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import Timers
-from replkernel_scheduler.types import Fence
+from replkernel_scheduler.types import BookingId, Fence
 from replkernel_scheduler.users import Users
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.bookings import Booked
 
 
 class Parts:
@@ -45,5 +50,6 @@ class Parts:
         self.migrations = Migrations()
         self.reservations = Reservations(settings.boot_s)
         self.rate = PrewarmRate(settings.prewarm_s)
+        self.booked: dict[BookingId, Booked] = {}
         self.timers = Timers()
         self.history = History()

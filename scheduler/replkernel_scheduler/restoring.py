@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import UNSET
 
 from replkernel_scheduler.accounting import KernelSums, Sums
+from replkernel_scheduler.bookings import Booked
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.image import (
@@ -69,6 +70,12 @@ def _restore(parts: Parts, image: CoreImage) -> None:
     demand = parts.demand
     demand.requested, demand.committed = image.demand.requested, image.demand.committed
     demand.samples, demand.next_at = list(image.demand.samples), image.demand.next_at
+    for kept_booking in image.bookings:
+        booked = parts.booked[kept_booking.booking.booking] = Booked(kept_booking.booking)
+        booked.users, booked.phase = dict.fromkeys(kept_booking.users), kept_booking.phase
+        for on, number, gpus in kept_booking.aside:
+            pool = parts.hosts.by_name[on].pools[number]
+            booked.aside[pool] = parts.hosts.take(pool, gpus, len(gpus))
     parts.timers.restore(
         [((one.kind, one.name), one.at, one.number) for one in image.timers], image.timers_set
     )

@@ -12,7 +12,9 @@ from heapq import heapify, heappop, heappush
 from math import floor
 from typing import Literal, TypeAlias
 
-TimerKind: TypeAlias = Literal["lease", "migration", "reservation", "scaling", "placing", "prewarm", "late"]
+TimerKind: TypeAlias = Literal[
+    "lease", "migration", "reservation", "scaling", "placing", "prewarm", "late", "booking"
+]
 TimerKey: TypeAlias = tuple[TimerKind, str]
 
 

@@ -35,6 +35,9 @@ MigrationId = NewType("MigrationId", str)
 ReservationId = NewType("ReservationId", str)
 """The id of a host that is being provisioned, given by the scheduler and never used twice."""
 
+BookingId = NewType("BookingId", str)
+"""What a booking of GPUs for later is called."""
+
 Fence = NewType("Fence", int)
 """A number that only grows: of two leases on one GPU the newer has the larger fence."""
 
@@ -158,6 +161,23 @@ class KernelSpec(msgspec.Struct, frozen=True, gc=False):
     cpu: float = 0.0
     memory_gb: float = 0.0
     without: tuple[HostName, ...] = ()
+
+
+class Booking(msgspec.Struct, frozen=True, gc=False):
+    """So many GPUs for `users`, and whoever of `group` shows up, from `at` until `until`; `by` made it.
+
+    `begins` is the same time as `at` for people (Unix time): it stays as it is while the driver is away.
+    """
+
+    booking: BookingId
+    gpus: int
+    at: float
+    until: float
+    begins: float
+    users: tuple[UserName, ...] = ()
+    group: str = ""
+    gpu_model: str = ""
+    by: UserName = NOBODY
 
 
 class UserQuota(msgspec.Struct, frozen=True, gc=False):

@@ -6,11 +6,13 @@ Law: it is a copy; everything is sorted by id, so the same state encodes to the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler.types import (
+    Booking,
     Fence,
     Gpu,
     GpuUuid,
@@ -151,6 +153,15 @@ class MoneyView(msgspec.Struct, frozen=True, gc=False):
     def margin(self) -> float | None:
         """Return what is left of the revenue, as a share of it (spec 1.10); None without revenue."""
         return (self.charged - self.cost) / self.charged if self.charged else None
+
+
+class BookingView(msgspec.Struct, frozen=True, gc=False):
+    """What is booked, for whom so far, and how many of its GPUs are set aside or held by these."""
+
+    booking: Booking
+    users: tuple[UserName, ...]
+    phase: Literal["planned", "gathering", "open"]
+    ready: int
 
 
 class ClusterView(msgspec.Struct, frozen=True, gc=False):

@@ -52,6 +52,7 @@ from tests.bench import (
     survival_executor,
     survival_majority,
     survival_many,
+    told_waits,
     training_disk,
 )
 from tests.bench import start_to_first_reply as start
@@ -83,6 +84,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "state_budget": state_budget.measure,
     "state_restore": state_restore.measure,
     "training_disk": training_disk.measure,
+    "told_waits": told_waits.measure,
     "undo": going_back.measure_undo,
     "history_kept": going_back.measure_points,
     "history_kept_long": going_back.measure_many_points,

@@ -50,8 +50,9 @@ def status(service: Service) -> Any:
 
 
 def in_line(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return who waits, without for how long: that goes on."""
-    return [{name: said for name, said in each.items() if name != "waited_s"} for each in found["queue"]]
+    """Return who waits, and where, without for how long, which goes on, and what is found out anew."""
+    places = [each | {"why": each["why"].partition(";")[0]} for each in found["queue"]]
+    return [{name: said for name, said in each.items() if name != "waited_s"} for each in places]
 
 
 def nothing_in(found: dict[str, Any]) -> bool:

@@ -89,6 +89,21 @@ def test_a_lease_from_asking_to_giving_back(service: Server) -> None:
     assert document["hosts"][0]["gpus"][0]["lease"] == document["leases"][0]["lease"]
 
 
+def test_who_waits_is_told_how_long_and_what_for(service: Server) -> None:
+    service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})
+    for number in range(5):
+        lease = service.call("POST", "leases", WISH | {"request": f"before-{number}"})[1]["lease"]
+        service.call("DELETE", f"leases/{lease['lease']}?fence={lease['fence']}")
+    service.call("POST", "leases", WISH)
+    service.call("POST", "leases", WISH | {"request": "two"})
+    deadline = time.monotonic() + 20
+    while ";" not in (queued := service.get("status")[1]["queue"][0])["why"]:
+        assert time.monotonic() < deadline, queued
+        time.sleep(0.05)
+    assert queued["why"].endswith("; 1 cell computes on 1 GPU of the hosts that may serve it")
+    assert queued["estimate_s"] > 0
+
+
 def test_a_lease_runs_out_by_itself_and_the_next_request_is_served(service: Server) -> None:
     service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})
     service.call("POST", "leases", WISH | {"ttl_s": 0.2})
@@ -167,3 +182,23 @@ def test_all_addresses_of_a_name_have_the_same_port() -> None:
     for one in sockets:
         assert not one.getblocking()
         one.close()
+
+
+BOOKING = {"gpus": 1, "in_s": 0.0, "lasts_s": 3600.0, "users": ["ada"], "group": "class"}
+
+
+def test_what_is_booked_is_kept_for_its_users_also_after_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as service:
+        service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})
+        status, booked = service.call("POST", "bookings", BOOKING)
+        assert (status, booked["whom"], booked["ready"]) == (201, "group class, ada", 1)
+        assert 3500 < booked["ends_in_s"] <= 3600
+        assert service.call("POST", "leases", WISH)[0] == 202, "it is not ada who asks"
+        refused = service.call("POST", "bookings", BOOKING)
+        assert refused == (409, {"why": "0 GPUs can be booked for that time, not 1."})
+        assert service.call("DELETE", "bookings/none")[0] == 404
+        assert [one["booking"] for one in service.get("status")[1]["bookings"]] == [booked["booking"]]
+    with serving(tmp_path / "data") as service:
+        assert service.call("GET", "bookings")[1]["bookings"][0]["booking"] == booked["booking"]
+        assert service.call("DELETE", f"bookings/{booked['booking']}")[0] == 200
+        assert service.get("status")[1]["bookings"] == []

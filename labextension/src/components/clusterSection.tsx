@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import type { IAccount, IWaiting } from '../generated/live';
 import type { GpuUse, NameKernel } from '../models/cluster';
-import { count, countsInWords, LETTERS, useInWords, whose } from '../models/cluster';
+import { bookedInWords, count, countsInWords, LETTERS, useInWords, whose } from '../models/cluster';
 import { formatHours, formatMoney } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
@@ -110,6 +110,9 @@ export function ClusterSection(props: {
       )}
       {scheduler.waiting !== null && <p>{waitingInWords(allWaiting(scheduler.waiting, queue), trans)}</p>}
       {queue.length > 0 && <Queue store={store} now={props.now ?? Infinity} name={name} trans={trans} />}
+      {(scheduler.booked ?? []).map(one => (
+        <p key={`${one.begins} ${one.whom}`}>{bookedInWords(one, trans)}</p>
+      ))}
     </section>
   );
 }

@@ -14,6 +14,16 @@ export interface IAccount {
   currency: string;
 }
 
+/** GPUs that are booked, for whom, from when until when (Unix times), and how many are ready. */
+export interface IBooked {
+  gpus: number;
+  whom: string;
+  model: string;
+  begins: number;
+  ends: number;
+  ready: number | null;
+}
+
 /** How much a GPU computed (0 to 1) at a Unix time, and how many GiB it held; `gpu` is `host/uuid`. */
 export interface IBusy {
   at: number;
@@ -73,6 +83,8 @@ export interface IExecution {
   model: string;
   position: number | null;
   estimate_s: number | null;
+  awaits: string;
+  told_at: number | null;
   trouble: string;
   unaudited: string[];
   accepted_at: number | null;
@@ -294,6 +306,7 @@ export interface IScheduler {
   trouble: string;
   waiting: number | null;
   subscription_ratio: number | null;
+  booked?: IBooked[];
 }
 
 /** Everything, as of `seq`. */

@@ -1,6 +1,6 @@
 // What the panel says of hosts and their GPUs, and which rows of a long list are to be drawn. Pure.
 // Law: a GPU's state is a letter and a word, never a colour alone.
-import type { IGpu, IHost, ILease, IWaiting } from '../generated/live';
+import type { IBooked, IGpu, IHost, ILease, IWaiting } from '../generated/live';
 import type { ITranslate } from './line';
 import type { LiveStore } from './live';
 
@@ -191,4 +191,19 @@ export function rowsSeen(scrollTop: number, height: number, rowHeight: number, c
   const first = Math.max(0, Math.min(Math.floor(scrollTop / rowHeight) - more, count));
   const end = Math.min(count, Math.ceil((scrollTop + height) / rowHeight) + more);
   return { first, end: Math.max(first, end) };
+}
+
+/** Write what is booked: how many GPUs, for whom, from when until when (local time), and how many are ready. */
+export function bookedInWords(one: IBooked, trans: ITranslate): string {
+  const model = one.model === '' ? '' : `${one.model} `;
+  const gpus = `${numberOfGpus(one.gpus)} ${model}${one.gpus === 1 ? trans('GPU') : trans('GPUs')}`;
+  const when = trans('%1 to %2', momentInWords(one.begins), momentInWords(one.ends));
+  const line = trans('Booked: %1 for %2, %3', gpus, one.whom, when);
+  return one.ready === null ? line : `${line} · ${trans('%1 ready', one.ready)}`;
+}
+
+/** Write a Unix time as people here do. */
+function momentInWords(at: number): string {
+  const short = { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' } as const;
+  return new Date(at * 1000).toLocaleString(undefined, short);
 }

@@ -161,6 +161,9 @@ export function waitingText(execution: IExecution, holder: string, now: number, 
     parts.push(trans('no scheduler answers'));
   } else if (execution.position !== null) {
     parts.push(placeInWords(execution, now, trans));
+    if (execution.awaits !== '') {
+      parts.push(execution.awaits);
+    }
     if (execution.position > 0 && holder !== '') {
       parts.push(trans('held by %1', holder));
     }
@@ -170,7 +173,7 @@ export function waitingText(execution: IExecution, holder: string, now: number, 
 
 /** Write a place in the queue, and how long that may take; empty where nobody tells. */
 export function placeInWords(
-  waiting: Pick<IExecution, 'position' | 'estimate_s' | 'wished_at'>,
+  waiting: Pick<IExecution, 'position' | 'estimate_s' | 'told_at'>,
   now: number,
   trans: ITranslate
 ): string {
@@ -182,10 +185,8 @@ export function placeInWords(
     return trans('its host is getting ready');
   }
   const place = position === 1 ? trans('next in line') : trans('number %1 in line', position);
-  const waited = between(waiting.wished_at, now) ?? 0;
-  return estimate !== null && estimate > waited
-    ? `${place} · ${trans('about %1', formatEstimate(estimate))}`
-    : place;
+  const left = (estimate ?? 0) - (between(waiting.told_at, now) ?? 0);
+  return left > 0 ? `${place} · ${trans('about %1', formatEstimate(left))}` : place;
 }
 
 /** Write how long something may take, roughly. */

@@ -42,7 +42,13 @@ export class LiveStore {
   private _models: Map<string, string> | null = null;
   private _leases: readonly ILease[] = [];
   private _queue: readonly IWaiting[] = [];
-  private _scheduler: IScheduler = { url: '', trouble: '', waiting: null, subscription_ratio: null };
+  private _scheduler: IScheduler = {
+    url: '',
+    trouble: '',
+    waiting: null,
+    subscription_ratio: null,
+    booked: []
+  };
   private _account: IAccount | null = null;
   private _jobs: readonly IJob[] = [];
 

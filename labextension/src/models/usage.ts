@@ -119,6 +119,6 @@ function placeOf(
   if (cell !== undefined) {
     return { place: placeInWords(cell, now, trans), since: cell.wished_at ?? one.since };
   }
-  const told = { position: one.position || null, estimate_s: one.estimate_s, wished_at: null };
+  const told = { position: one.position || null, estimate_s: one.estimate_s, told_at: null };
   return { place: placeInWords(told, now, trans), since: one.since };
 }

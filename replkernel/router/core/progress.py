@@ -198,7 +198,7 @@ class Progress:
         known.state, known.ended_at = "done", now
         known.status, known.ename = reply.status, reply.ename[:200]
         known.count = reply.execution_count if reply.execution_count is not None else known.count
-        known.position = known.estimate_s = None
+        known.position, known.estimate_s, known.awaits = None, None, ""
         known.trouble = reply.evalue[:TROUBLE_MAX] if reply.ename in (DENIED, NO_SCHEDULER) else ""
         if said.replkernel.replica:
             known.replica, known.host = said.replkernel.replica, said.replkernel.host or known.host
@@ -233,11 +233,12 @@ class Progress:
         if known is None or known.state not in ("queued", "waiting", "running"):
             return
         place = wish.place
-        shown = (None, None) if place is None else (place.position, place.estimate_s)
+        shown = (None, None, "") if place is None else (place.position, place.estimate_s, place.why)
         trouble = "" if leases.up else leases.why_down
-        now_is = (known.state, known.position, known.estimate_s, known.trouble)
+        now_is = (known.state, known.position, known.estimate_s, known.awaits, known.trouble)
         if now_is != ("waiting", *shown, trouble):
-            known.state, (known.position, known.estimate_s), known.trouble = "waiting", shown, trouble
+            known.state, known.trouble, known.told_at = "waiting", trouble, now
+            known.position, known.estimate_s, known.awaits = shown
             known.wanted, known.model = number_of(wish.wanted), wish.wanted.model
             known.wished_at = known.wished_at if known.wished_at is not None else now
             self._touch(wish.cell)
@@ -251,7 +252,8 @@ class Progress:
         """Have an execution that waited be where it was: in the queue, or running."""
         if known.state == "waiting":
             known.state = "queued" if known.began_at is None else "running"
-        known.position, known.estimate_s, known.trouble = None, None, ""
+        known.position = known.estimate_s = None
+        known.awaits = known.trouble = ""
         self._touch(known.msg_id)
 
     # -- durability -------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from replkernel.leasing.request import gpus_in_words, number_of
+from replkernel.leasing.request import gpus_in_words, number_of, seconds_in_words
 from replkernel.router.core import answers
 from replkernel.router.core.events import ClientRequest, Effect, Publish
 from replkernel.router.core.wire import pack
 from replkernel.router.core.wishes import Wish
 
 KEY = "replkernel"
+WHY_CHARS_MAX = 200
 
 
 def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> str:
@@ -32,19 +33,14 @@ def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> st
             return f"{what}: moving this notebook's state to {move[0]} …"
         return f"{what}: their host is getting ready.{failed}"
     estimate_s = wish.place.estimate_s
-    guess = "" if estimate_s is None else f", about {_duration(estimate_s)}"
-    return f"{what}: number {wish.place.position} in the queue{guess}.{failed}"
+    guess = "" if estimate_s is None else f", about {seconds_in_words(estimate_s)}"
+    why = f"; {wish.place.why[:WHY_CHARS_MAX]}" if wish.place.why else ""
+    return f"{what}: number {wish.place.position} in the queue{guess}{why}.{failed}"
 
 
 def display_of(msg_id: str) -> str:
     """Return the id of the display that shows a cell to wait."""
     return f"replkernel-waits-{msg_id}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class WaitingCell:
@@ -106,6 +102,8 @@ def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str
     waiting: dict[str, Any] = {"gpus": number_of(wish.wanted)}
     if wish.place is not None:
         waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
+        if wish.place.why:
+            waiting["why"] = wish.place.why
         if move is not None and not move[1]:
             waiting["moving_to"] = move[0]
     return _content(request, line, {"waiting": waiting})

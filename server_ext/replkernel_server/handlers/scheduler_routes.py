@@ -10,6 +10,7 @@ from tornado.routing import URLSpec
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.handlers import (
     scheduler_admin,
+    scheduler_bookings,
     scheduler_jobs,
     scheduler_moves,
     scheduler_reports,
@@ -43,6 +44,8 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/jobs/{job}": scheduler_jobs.JobHandler,
     "/api/v1/jobs/{job}/hold": scheduler_jobs.HoldHandler,
     "/api/v1/jobs/{job}/log": scheduler_jobs.LogHandler,
+    "/api/v1/bookings": scheduler_bookings.BookingsHandler,
+    "/api/v1/bookings/{booking}": scheduler_bookings.BookingHandler,
     "/api/v1/quotas": scheduler_admin.QuotasHandler,
     "/api/v1/quotas/{user}": scheduler_admin.QuotaHandler,
     "/api/v1/accounting": scheduler_reports.AccountingHandler,

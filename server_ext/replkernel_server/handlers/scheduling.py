@@ -47,6 +47,7 @@ from replkernel_scheduler.view import HostView, LeaseView, WaitingView, gpu_phas
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler, paced
+from replkernel_server.handlers.scheduler_bookings import booking_answer
 from replkernel_server.launchers.elsewhere import USER
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
@@ -191,6 +192,7 @@ class StatusHandler(EffectHandler):
             ),
             queue=(self._waits(entry) for entry in view.waiting if self._may_see(entry.request.user)),
             counts=self.past.newest(waiting=len(view.waiting)),
+            bookings=(booking_answer(one, self.driver.clock.now()) for one in self.driver.core.bookings()),
             coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
         )
 
@@ -200,14 +202,19 @@ class StatusHandler(EffectHandler):
             wish.request,
             wish.kernel_id,
             amount(wish),
-            _awaits(entry),
+            _awaits(entry, self.channel.desk.why_waits(wish.request)),
             wish.user,
             self.channel.desk.kernels.notebook_of(wish.kernel_id),
             wish.user == self.identity.user,
             entry.position,
             self._ago_s(entry.asked_at),
-            self.driver.core.estimate_s(wish.request) if entry.position <= ESTIMATED_MAX else None,
+            self._expects_s(wish.request, entry.position),
         )
+
+    def _expects_s(self, request: RequestId, position: int) -> float | None:
+        """Return how long a request is expected to wait yet."""
+        guess_s = self.driver.core.estimate_s(request) if position <= ESTIMATED_MAX else None
+        return self.channel.desk.wait_s(request, guess_s, self.driver.clock.now())
 
     def _foremost(self, entries: list[LeaseView]) -> LeaseView:
         """Return the lease that stands for all on a shared GPU: one that computes, one's own among equals."""
@@ -266,12 +273,12 @@ def _keeps(reasons: dict[str, int]) -> str:
     )
 
 
-def _awaits(entry: WaitingView) -> str:
+def _awaits(entry: WaitingView, why: str) -> str:
     """Say in a clause what a request waits for."""
     if entry.migration is not None:
         return "its kernel's hosts have not so many free, and another host is looked for"
     where = "" if entry.claim is None else f" for GPUs of host {entry.claim}"
-    return f"number {entry.position} in line{where}"
+    return f"number {entry.position} in line{where}" + (f"; {why}" if why else "")
 
 
 class HostsHandler(EffectHandler):

@@ -15,6 +15,7 @@ EXECUTIONS_MAX = 500
 HOSTS_MAX = 2_000
 GPUS_MAX = 64
 QUEUE_MAX = 500
+BOOKED_MAX = 50
 LEASES_MAX = 2_000
 PINS_MAX = 100
 JOBS_MAX = 100
@@ -116,6 +117,8 @@ class Execution(msgspec.Struct, frozen=True):
     model: str
     position: int | None
     estimate_s: float | None
+    awaits: str
+    told_at: float | None
     trouble: str
     unaudited: list[str]
     accepted_at: float | None
@@ -182,6 +185,18 @@ class Waiting(msgspec.Struct, frozen=True):
     estimate_s: float | None
 
 
+class Booked(msgspec.Struct, frozen=True):
+    """GPUs that are booked, for whom, from when until when (Unix times), and how many are ready."""
+
+    gpus: int
+    whom: str
+    model: str
+    begins: float
+    ends: float
+    ready: int | None
+    """Null: it is not begun to set them aside."""
+
+
 class Scheduler(msgspec.Struct, frozen=True):
     """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none.
 
@@ -192,6 +207,7 @@ class Scheduler(msgspec.Struct, frozen=True):
     trouble: str
     waiting: int | None
     subscription_ratio: float | None
+    booked: list[Booked] = []
 
 
 class Account(msgspec.Struct, frozen=True):

@@ -14,7 +14,14 @@ import msgspec
 
 from replkernel.protocol.progress import TOLD_MAX, ProgressAnswer
 from replkernel.protocol.progress import Execution as TellsExecution
-from replkernel.protocol.status import HostStatus, KernelStatus, LeaseStatus, StatusDocument, WaitingStatus
+from replkernel.protocol.status import (
+    BookingStatus,
+    HostStatus,
+    KernelStatus,
+    LeaseStatus,
+    StatusDocument,
+    WaitingStatus,
+)
 from replkernel_server.live import documents as told
 from replkernel_server.live.documents import Changes, Gone, Snapshot
 
@@ -110,7 +117,13 @@ class LiveState:
         scheduler = (
             NO_SCHEDULER
             if asked is None
-            else told.Scheduler(asked.url, asked.trouble, asked.waiting, asked.subscription_ratio)
+            else told.Scheduler(
+                asked.url,
+                asked.trouble,
+                asked.waiting,
+                asked.subscription_ratio,
+                [_booked(one, wall) for one in document.bookings[: told.BOOKED_MAX]],
+            )
         )
         self._set("scheduler", scheduler)
 
@@ -274,6 +287,13 @@ def _lease(one: LeaseStatus, since: float) -> told.Lease:
     )
 
 
+def _booked(one: BookingStatus, wall: float) -> told.Booked:
+    """Return a booking with its times to the minute: hearing of it again is no change."""
+    begins, ends = (round((wall + left_s) / 60) * 60.0 for left_s in (one.begins_in_s, one.ends_in_s))
+    ready = None if one.phase == "planned" else one.ready
+    return told.Booked(one.gpus, one.whom, one.gpu_model, begins, ends, ready)
+
+
 def _waiting(one: WaitingStatus, since: float) -> told.Waiting:
     return told.Waiting(
         request=one.request,
@@ -392,6 +412,8 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         model=one.model,
         position=one.position,
         estimate_s=one.estimate_s,
+        awaits=one.awaits,
+        told_at=at(one.told_at),
         trouble=one.trouble,
         unaudited=list(one.unaudited),
         accepted_at=at(one.accepted_at),

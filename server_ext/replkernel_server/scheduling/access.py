@@ -7,6 +7,8 @@ returns why not, an empty text if it may be.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from replkernel_scheduler.harvest.asking import JOBS_REQUEST, is_of_job
 from replkernel_scheduler.types import UserName
 
@@ -61,6 +63,16 @@ def why_not_host(who: Identity) -> str:
     return (
         f"{who.user} may not offer a host's GPUs: the agent that does needs a token with the scope "
         f"{HOST_SCOPE}, as setup_replkernel(c, agents_token=...) makes one."
+    )
+
+
+def why_not_book(who: Identity, group: str, users: Collection[str]) -> str:
+    """Say why `who` may not book GPUs for a group, or for users."""
+    if who.admin or (group and group in who.owns and not users):
+        return ""
+    return (
+        f"{who.user} may book GPUs for the groups that he owns: the Hub's administrator gives a group the "
+        'property owners, such as ["ada"]. Administrators book for anybody.'
     )
 
 

@@ -27,6 +27,7 @@ from replkernel.leasing.wire import (
 )
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import JournalFull, ServerError
+from replkernel_server.scheduling.booking import members_seen
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import (
     Act,
@@ -93,12 +94,14 @@ class Channel:
         """Let a client in, or refuse it."""
         owner = self.driver.core.owner_of_kernel(KernelId(hello.name)) if hello.role == "router" else None
         await self.happened(Joined(client, hello, identity, owner))
+        await members_seen(self.driver, [identity])
 
     async def known_again(self, identity: Identity) -> None:
         """Take note of the quota of somebody who was asked about again."""
         quota = self.desk.quota_of(identity)
         if quota is not None:
             await self.driver.apply(quota)
+        await members_seen(self.driver, [identity])
 
     async def said(self, client: int, message: FromClient) -> None:
         """Take a message; return once all that it led to is durable."""

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from math import inf
 
 import msgspec
+from replkernel_scheduler.asking import GIVEN_BACK_S
 from replkernel_scheduler.bounds import Bounds, UserBounds
 from replkernel_scheduler.effects import (
     HostRefused,
     KernelRefused,
     LeaseGranted,
+    LeaseQueued,
     LeaseUnknown,
     MoveRefused,
 )
@@ -29,9 +31,10 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
     QuotaSet,
 )
+from replkernel_scheduler.expecting.foresight import Expected, Foresight
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect
-from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, KernelId, RequestId, ReservationId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
 from replkernel import records
@@ -44,6 +47,7 @@ from replkernel_server.scheduling.desk_words import (
     Close,
     Counted,
     Feed,
+    Foreseen,
     Happening,
     HostFixed,
     HostTakenDown,
@@ -126,6 +130,8 @@ class Desk:
         self.reserved: dict[HostName, ReservationId] = {}
         self.coming: dict[str, str] = {}
         """Hosts that were provisioned, until they come."""
+        self.foresight: Foresight | None = None
+        """Set by who has the lines looked at."""
         self._due = self._exactly()
 
     def handle(self, happening: Happening, now: float) -> list[Act]:
@@ -156,6 +162,8 @@ class Desk:
                 self._by(lost_at)
             case JobCame(user):
                 return [] if self.jobs is None else list(self.jobs.submitted(user))
+            case Foreseen(told):
+                return list(self._expects(told, now))
             case TimeCame():
                 return list(self._time_came(now))
         return []
@@ -392,7 +400,7 @@ class Desk:
 
     def _tell(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         for effect in self.guards.decided(effects):
-            said = messages(effect, now, self.owners)
+            said = messages(self._as_foreseen(effect, now), now, self.owners, self.why_waits)
             if said is not None:
                 kernel = self.kernels.kernels.get(said[0])
                 if kernel is not None and kernel.client is not None:
@@ -402,6 +410,30 @@ class Desk:
                     yield from self._without_holder(kernel, now)
         for client, leases in self.guards.words():
             yield Send(client, leases)
+
+    def _expects(self, told: list[Expected], now: float) -> Iterator[Act]:
+        """Tell routers what their cells may expect."""
+        effects = [LeaseQueued(one.request, one.place, one.wait_s) for one in told]
+        yield from self._tell(list(effects), now)
+
+    def _as_foreseen(self, effect: HarvestEffect, now: float) -> HarvestEffect:
+        """Say what was foreseen in the place of the core's own guess, but for GPUs that are on their way."""
+        if not isinstance(effect, LeaseQueued) or not effect.position or self.foresight is None:
+            return effect
+        return LeaseQueued(
+            effect.request, effect.position, self.wait_s(effect.request, effect.estimate_s, now)
+        )
+
+    def wait_s(self, request: RequestId, guess_s: float | None, now: float) -> float | None:
+        """Return how long a request is expected to wait: as foreseen, or as the core guesses."""
+        if self.foresight is None or (guess_s is not None and guess_s <= GIVEN_BACK_S):
+            return guess_s
+        left_s = self.foresight.left_s(request, now)
+        return guess_s if left_s is None else round(left_s, 3)
+
+    def why_waits(self, request: RequestId) -> str:
+        """Say in a clause what a request waits for; empty where nobody has looked."""
+        return "" if self.foresight is None else self.foresight.why(request)
 
     def _is_new(self, granted: LeaseGranted) -> bool:
         """Say whether it tells of a lease that is new; a renewal is told of in the same words."""

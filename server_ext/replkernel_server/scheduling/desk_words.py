@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
+from replkernel_scheduler.expecting.foresight import Expected
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
 from replkernel_scheduler.types import UserName
 
@@ -93,6 +94,12 @@ class JobCame(msgspec.Struct, frozen=True):
     user: UserName
 
 
+class Foreseen(msgspec.Struct, frozen=True):
+    """What requests that wait may expect, of those for whom it has changed."""
+
+    told: list[Expected]
+
+
 class TimeCame(msgspec.Struct, frozen=True):
     """The desk's deadline has come."""
 
@@ -109,6 +116,7 @@ Happening: TypeAlias = (
     | KernelAwaited
     | Counted
     | JobCame
+    | Foreseen
     | TimeCame
 )
 

@@ -224,6 +224,40 @@ class ComingAnswer(msgspec.Struct):
     why: str
 
 
+class BookingBody(msgspec.Struct, forbid_unknown_fields=True):
+    """So many GPUs from `in_s` seconds on, for `lasts_s` seconds: for users, or for whoever is of a group."""
+
+    gpus: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    in_s: Seconds
+    lasts_s: Seconds
+    users: Annotated[list[Id], msgspec.Meta(max_length=NAMES_MAX)] = []
+    group: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
+    gpu_model: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
+
+
+class BookingAnswer(msgspec.Struct):
+    """What is booked, and for whom; `phase` is planned, gathering or open.
+
+    Times are seconds from now. Of its GPUs so many as `ready` says are set aside, or held by its members.
+    """
+
+    booking: str
+    gpus: int
+    whom: str
+    begins_in_s: float
+    ends_in_s: float
+    phase: str
+    ready: int
+    gpu_model: str = ""
+    by: str = ""
+
+
+class Bookings(msgspec.Struct):
+    """What is booked, the next one first."""
+
+    bookings: list[BookingAnswer]
+
+
 class Status(msgspec.Struct):
     """Hosts with their GPUs and those on their way; one's own leases and requests that wait (an admin: all).
 
@@ -235,6 +269,7 @@ class Status(msgspec.Struct):
     queue: list[WaitingAnswer]
     counts: list[Point] = []
     coming: list[ComingAnswer] = []
+    bookings: list[BookingAnswer] = []
 
 
 class MoveBody(msgspec.Struct, forbid_unknown_fields=True):

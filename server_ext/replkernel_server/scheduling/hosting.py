@@ -22,8 +22,10 @@ from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import ServerError
 from replkernel_server.handlers.scheduler_routes import routes
 from replkernel_server.launchers.protocol import Capabilities, Launcher
+from replkernel_server.scheduling.booking import set_right
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.desk import DeskTimes
+from replkernel_server.scheduling.foreseeing import Foreseeing
 from replkernel_server.scheduling.identity import Identify
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
@@ -55,6 +57,7 @@ class Hosted:
         self.channel = Channel(self.driver, times, settings.bounds)
         self.channel.takes_jobs = settings.jobs
         self.channel.desk.routers.sharing = settings.gpu_sharing
+        self.foreseeing = Foreseeing(self.driver, self.channel)
         self._identify = identify
         self.shortening = Shortening(self.driver)
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,6 +82,7 @@ class Hosted:
         )
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
+        await set_right(hosted.driver)
         if recovered.core.prices != settings.prices:
             await hosted.driver.apply(PricesSet(settings.prices))
         if not settings.jobs:
@@ -88,7 +92,8 @@ class Hosted:
             await hosted.launch(launcher)
         months = hosted._keep_months(recovered.wall or time.time())
         hosted._tasks = [
-            loop.create_task(work) for work in (months, hosted.shortening.keep(), hosted._keep_past())
+            loop.create_task(work)
+            for work in (months, hosted.shortening.keep(), hosted._keep_past(), hosted.foreseeing.keep())
         ]
         return hosted
 

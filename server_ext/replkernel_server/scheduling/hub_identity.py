@@ -23,7 +23,7 @@ from tornado.web import HTTPError as WebError
 from replkernel.errors import UNREADABLE
 from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE, SEE_SCOPE
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
-from replkernel_server.scheduling.quotas import quota_of
+from replkernel_server.scheduling.quotas import owned_by, quota_of
 
 CACHE_S = 15.0
 FAILURE_KEPT_S = 1.0
@@ -77,6 +77,7 @@ class HubIdentify:
                 "if that does not help, ask the Hub's administrator for a group that may lease GPUs."
             )
         groups = tuple(sorted(str(group) for group in model.get("groups", ())))[:GROUPS_MAX]
+        properties = {} if service else {group: await self._properties(group) for group in groups}
         return Identity(
             UserName(f"service/{name}" if service else name),
             admin=ADMIN_SCOPE in scopes or (bool(model.get("admin")) and HUB_ADMIN_SCOPE in scopes),
@@ -84,7 +85,8 @@ class HubIdentify:
             may_lease=_has(LEASE_SCOPE, scopes),
             groups=groups,
             sees_all=_has(SEE_SCOPE, scopes),
-            quota=None if service else quota_of({group: await self._properties(group) for group in groups}),
+            quota=None if service else quota_of(properties),
+            owns=owned_by(name, properties),
         )
 
     async def _unknown(self, token: str) -> dict[str, Any] | None:

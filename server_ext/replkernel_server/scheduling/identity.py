@@ -38,6 +38,8 @@ class Identity(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     quota: UserQuota | None = None
     sees_all: bool = False
+    owns: tuple[str, ...] = ()
+    """The groups for which he may book GPUs."""
 
 
 class NotYours(ServerError):

@@ -5,6 +5,7 @@ Law: pure; seconds on the wire are counted from now, a time of the core's never 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import UNSET
@@ -39,8 +40,13 @@ from replkernel_server.scheduling.owners import Owners
 ToKernel: TypeAlias = tuple[KernelId, FromScheduler]
 
 
-def messages(effect: HarvestEffect, now: float, owners: Owners) -> ToKernel | None:
-    """Return the message of an effect and the kernel whose router it is for; None: nobody is told."""
+def messages(
+    effect: HarvestEffect, now: float, owners: Owners, awaits: Callable[[RequestId], str] = lambda _: ""
+) -> ToKernel | None:
+    """Return the message of an effect and the kernel whose router it is for; None: nobody is told.
+
+    `awaits` says what a request waits for.
+    """
     match effect:
         case LeaseGranted(lease):
             return lease.kernel_id, Granted(granted_lease(lease, now))
@@ -51,7 +57,7 @@ def messages(effect: HarvestEffect, now: float, owners: Owners) -> ToKernel | No
         case ReclaimLease(lease, until):
             return lease.kernel_id, LeaseWanted(lease.lease, lease.fence, max(0.0, until - now))
         case LeaseQueued(request, position, estimate_s):
-            return _asker(request, Waiting(request, position, estimate_s), owners)
+            return _asker(request, Waiting(request, position, estimate_s, awaits(request)), owners)
         case LeaseRefused(request, why):
             return _asker(request, Denied(request, why), owners)
         case StartReplica(migration, kernel_id, host, source, _, attempt):

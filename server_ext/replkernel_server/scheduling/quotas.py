@@ -41,6 +41,12 @@ def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
     )
 
 
+def owned_by(user: str, groups: Mapping[str, Mapping[str, object]]) -> tuple[str, ...]:
+    """Return the groups whose property `owners` lists a user: he may book GPUs for them."""
+    listed = ((name, found.get("owners")) for name, found in groups.items())
+    return tuple(name for name, owners in listed if isinstance(owners, list) and user in owners)
+
+
 def _stated(groups: Mapping[str, Mapping[str, object]], name: str) -> list[float]:
     return [_number(group, name, found[name]) for group, found in sorted(groups.items()) if name in found]
 

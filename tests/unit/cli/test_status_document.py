@@ -50,7 +50,9 @@ def test_who_has_seen_more_executions_tells_the_state_and_anybody_the_router() -
 
 def test_merging_nothing_gives_an_empty_document() -> None:
     assert merge([]) == StatusDocument()
-    lists: dict[str, list[str]] = {name: [] for name in ("hosts", "kernels", "leases", "waiting", "coming")}
+    lists: dict[str, list[str]] = {
+        name: [] for name in ("hosts", "kernels", "leases", "waiting", "coming", "bookings")
+    }
     empty = {**lists, "scheduler": None}
     assert msgspec.json.decode(to_json(merge([]))) == empty
 

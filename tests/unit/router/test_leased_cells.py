@@ -167,11 +167,16 @@ def test_a_waiting_cell_shows_its_place_and_nothing_stays_of_that() -> None:
     assert world.seen(cell) == []
     world.scheduler(Waiting(wish_of(cell), 3, 40.0))
     world.scheduler(Waiting(wish_of(cell), 3, 40.0))
+    world.scheduler(Waiting(wish_of(cell), 2, 300.0, "1 cell computes on 2 GPUs"))
     world.scheduler(Waiting(wish_of(cell), 1))
     world.scheduler(Waiting(wish_of(cell), 0))
     world.grant(wish_of(cell), ("g0", "g1"))
     assert displays(world, cell) == [
         ("display_data", "Waiting for 2 GPUs: number 3 in the queue, about 40 s."),
+        (
+            "update_display_data",
+            "Waiting for 2 GPUs: number 2 in the queue, about 5 min; 1 cell computes on 2 GPUs.",
+        ),
         ("update_display_data", "Waiting for 2 GPUs: number 1 in the queue."),
         ("update_display_data", f"Waiting for 2 GPUs: {ON_ITS_WAY}"),
         ("clear_output", ""),

@@ -7,12 +7,13 @@ from replkernel_scheduler.events import KernelEnded
 from replkernel_scheduler.types import KernelId, UserName, UserQuota
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, one_token, token_of
-from replkernel_server.scheduling.quotas import quota_of
+from replkernel_server.scheduling.quotas import owned_by, quota_of
 
 from tests.unit.scheduler.cluster import Cluster
 
 ALICE, BOB = UserName("alice"), UserName("bob")
 USER = Identity(ALICE, may_host=False)
+GROUPS: dict[str, dict[str, object]] = {"class": {"owners": ["alice"]}, "lab": {}}
 ADMIN = Identity(UserName("root"), admin=True, may_host=False, may_lease=False)
 
 
@@ -33,6 +34,15 @@ def test_an_overseer_sees_everything_and_touches_what_is_his() -> None:
     assert not access.why_not_touch(overseer, ALICE, "Lease x")
     assert "Lease x is another user's: alice" in access.why_not_touch(overseer, BOB, "Lease x")
     assert access.why_not_administer(overseer) and access.why_not_route(overseer, BOB, "k")
+
+
+def test_gpus_are_booked_for_a_group_by_its_owners_and_for_anybody_by_an_admin() -> None:
+    owner = Identity(ALICE, groups=("class", "lab"), owns=owned_by(ALICE, GROUPS))
+    assert not access.why_not_book(owner, "class", [])
+    for group, users in (("lab", []), ("", []), ("", ["alice"]), ("class", ["bob"])):
+        assert "groups that he owns" in access.why_not_book(owner, group, users)
+        assert not access.why_not_book(ADMIN, group, users)
+    assert owned_by(BOB, GROUPS) == () and owned_by(ALICE, {"odd": {"owners": "alice"}}) == ()
 
 
 def test_a_router_speaks_for_its_own_users_kernels_only_be_it_an_admins() -> None:

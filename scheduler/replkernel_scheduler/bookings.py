@@ -1,0 +1,267 @@
+"""GPUs that are booked for a while ahead: who made them, which are set aside, and who may have these.
+
+Laws: what is set aside is idle and nobody's but the members'; a booking never has more set aside than it
+lacks beside what its members hold. From `at` on idle GPUs are set aside before anybody who waits is served,
+and what lingers is asked back. For a few usual leases before that they are set aside for whoever says
+(`expected_s`) that he is done by then. No cell is ended for a booking. Without one nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from replkernel_scheduler.asking import cost
+from replkernel_scheduler.effects import BookingRefused
+from replkernel_scheduler.events import (
+    BookingCancelled,
+    BookingJoined,
+    BookingMade,
+    Event,
+    HostAway,
+    HostDown,
+    HostDrained,
+    HostUndrained,
+    HostUp,
+    LeaseAsked,
+)
+from replkernel_scheduler.hosts import Pool
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.types import Booking, BookingId, GpuUuid, LeaseRequest, UserName
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.serving import Serving
+
+BOOKINGS_MAX = 256
+USERS_MAX = 10_000
+AHEAD_S_MAX = 90 * 86_400.0
+LASTS_S_MAX = 14 * 86_400.0
+GATHERS_S_MIN, GATHERS_S_MAX = 60.0, 3600.0
+GATHERS_TIMES = 3.0
+"""It is begun to set GPUs aside so many usual leases before."""
+USUAL_S = 300.0
+LOOKS = 64
+OF_HOSTS = (HostUp, HostDown, HostAway, HostDrained, HostUndrained)
+Phase: TypeAlias = Literal["planned", "gathering", "open"]
+
+
+class Booked:
+    """One booking; `aside` has the GPUs that are set aside, by pool."""
+
+    __slots__ = ("aside", "booking", "phase", "users")
+
+    def __init__(self, booking: Booking) -> None:
+        """Start with nothing set aside."""
+        self.booking = booking
+        self.users: dict[UserName, None] = dict.fromkeys(booking.users)
+        self.phase: Phase = "planned"
+        self.aside: dict[Pool, tuple[GpuUuid, ...]] = {}
+
+    @property
+    def count(self) -> int:
+        """Return how many GPUs are set aside."""
+        return sum([len(gpus) for gpus in self.aside.values()])
+
+
+class Bookings:
+    """All that are not over, by when they begin."""
+
+    def __init__(self, parts: Parts, serving: Serving) -> None:
+        """Decide about `parts`."""
+        self._parts, self._serving = parts, serving
+        self.by_id = parts.booked
+
+    # -- made and over ------------------------------------------------------------------------------
+
+    def made(self, event: BookingMade) -> None:
+        """Take a booking in, or give one that is known other times and sizes."""
+        booking, parts = event.booking, self._parts
+        why = self._problem(booking)
+        if why is not None:
+            parts.out.append(BookingRefused(booking.booking, why))
+            return
+        before = self.by_id.pop(booking.booking, None)
+        if before is not None:
+            self._let_go(before)
+        booked = Booked(booking)
+        booked.users |= before.users if before is not None else {}
+        ordered = sorted(
+            [*self.by_id.values(), booked], key=lambda one: (one.booking.at, one.booking.booking)
+        )
+        self.by_id.clear()
+        self.by_id.update((one.booking.booking, one) for one in ordered)
+        begins = booking.at - self._gathers_s()
+        if begins > parts.now:
+            parts.timers.set(("booking", booking.booking), begins)
+        else:
+            self.due(booking.booking)
+            self.after()
+
+    def joined(self, event: BookingJoined) -> None:
+        """Count somebody among those who may have what is booked."""
+        booked = self.by_id.get(event.booking)
+        if booked is not None and len(booked.users) < USERS_MAX:
+            booked.users[event.user] = None
+            self._let_go(booked)  # Set aside again, once those of its requests are served that wait.
+
+    def cancelled(self, event: BookingCancelled) -> None:
+        """Forget a booking; what was set aside is everybody's again."""
+        booked = self.by_id.pop(event.booking, None)
+        if booked is not None:
+            self._parts.timers.cancel(("booking", event.booking))
+            self._let_go(booked)
+
+    def due(self, name: BookingId) -> None:
+        """Begin to set aside, open, or end a booking."""
+        booked, timers = self.by_id[name], self._parts.timers
+        booking = booked.booking
+        if self._parts.now >= booking.until:
+            del self.by_id[name]
+            self._let_go(booked)
+        elif self._parts.now >= booking.at:
+            booked.phase = "open"
+            timers.set(("booking", name), booking.until)
+        else:
+            booked.phase = "gathering"
+            timers.set(("booking", name), booking.at)
+
+    # -- around each event --------------------------------------------------------------------------
+
+    def before(self, event: Event) -> None:
+        """Have what is set aside be idle for the time of an event of a member's, or of a host's."""
+        wish = event.request if isinstance(event, LeaseAsked) else None
+        if wish is None and not isinstance(event, OF_HOSTS):
+            return
+        for booked in self.by_id.values():
+            if booked.aside and (wish is None or self._may_have(booked, wish)):
+                self._let_go(booked)
+
+    def after(self) -> None:
+        """Set aside what bookings lack, before anybody who waits is served."""
+        taken: set[str] = set()
+        for booked in self.by_id.values():
+            if booked.phase == "planned":
+                continue
+            lacks = booked.booking.gpus - booked.count - self._held(booked, taken)
+            if lacks > 0:
+                self._gather(booked, lacks)
+            elif lacks < 0:
+                self._let_go(booked, -lacks)
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def ready(self, booked: Booked) -> int:
+        """Return how many of its GPUs are set aside, or held by its members."""
+        taken: set[str] = set()
+        for other in self.by_id.values():
+            held = 0 if other.phase == "planned" else self._held(other, taken)
+            if other is booked:
+                return min(booked.booking.gpus, booked.count + held)
+        return 0
+
+    def _problem(self, booking: Booking) -> str | None:
+        now = self._parts.now
+        if not 0 < booking.until - booking.at <= LASTS_S_MAX:
+            return f"A booking lasts up to {LASTS_S_MAX / 86_400:.0f} days."
+        if booking.until <= now or booking.at > now + AHEAD_S_MAX:
+            return f"A booking begins within {AHEAD_S_MAX / 86_400:.0f} days, and ends later than now."
+        others = [one.booking for one in self.by_id.values() if one.booking.booking != booking.booking]
+        if len(others) >= BOOKINGS_MAX:
+            return f"There are {BOOKINGS_MAX} bookings already; cancel one first."
+        pools = [pool for host in self._parts.hosts.by_name.values() for pool in host.pools]
+        there = sum([len(pool.uuids) for pool in pools if booking.gpu_model in ("", pool.model)])
+        beside = sum(
+            [one.gpus for one in others if one.at < booking.until and booking.at < one.until
+             and (not booking.gpu_model or one.gpu_model in ("", booking.gpu_model))]
+        )  # fmt: skip
+        if not 0 < booking.gpus <= there - beside:
+            return f"{max(0, there - beside)} GPUs can be booked for that time, not {booking.gpus}."
+        return None
+
+    def _gathers_s(self) -> float:
+        """Return how long before it begins GPUs are set aside for a booking."""
+        usual_s = self._parts.accounts.mean_hold_s or USUAL_S
+        return max(GATHERS_S_MIN, min(GATHERS_S_MAX, GATHERS_TIMES * usual_s))
+
+    def _may_have(self, booked: Booked, wish: LeaseRequest) -> bool:
+        """Say whether a request may have what is set aside."""
+        if booked.phase == "open":
+            return wish.user in booked.users
+        return 0 < wish.expected_s <= booked.booking.at - self._parts.now
+
+    def _held(self, booked: Booked, taken: set[str]) -> int:
+        """Count the GPUs that members hold, each for one booking."""
+        if booked.phase != "open":
+            return 0
+        held, model = 0, booked.booking.gpu_model
+        for record in self._parts.leases.by_id.values():
+            name = record.lease.lease
+            if record.lease.user in booked.users and name not in taken and model in ("", record.pool.model):
+                taken.add(name)
+                held += len(record.lease.gpus)
+        return held
+
+    def _let_go(self, booked: Booked, count: int | None = None) -> None:
+        """Make what is set aside idle again: all of it, or so many."""
+        for pool, gpus in list(booked.aside.items()):
+            part = gpus if count is None else gpus[:count]
+            if not part:
+                return
+            count = None if count is None else count - len(part)
+            self._parts.hosts.give(pool, part)
+            self._serving.touch(pool.host)
+            if len(part) == len(gpus):
+                del booked.aside[pool]
+            else:
+                booked.aside[pool] = gpus[len(part) :]
+
+    def _gather(self, booked: Booked, lacks: int) -> None:
+        """Set so many idle GPUs aside, on few hosts; members that wait come first, then what lingers goes."""
+        if booked.phase == "open" and self._parts.queue.by_request:
+            lacks -= self._serve_members(booked)
+        model = booked.booking.gpu_model
+        pools = [
+            pool
+            for host in self._parts.hosts.by_name.values() if host.state == "up"
+            for pool in host.pools if model in ("", pool.model)
+        ]  # fmt: skip
+        for pool in sorted(pools, key=lambda pool: (pool not in booked.aside, -len(pool.idle), pool.name)):
+            count = min(lacks, len(pool.idle))
+            if count > 0:
+                taken = self._parts.hosts.take(pool, None, count)
+                booked.aside[pool] = booked.aside.get(pool, ()) + taken
+                lacks -= count
+        if booked.phase == "open" and lacks > 0 and not self._parts.policies.keeps:
+            self._ask_back(booked, pools, lacks)
+
+    def _serve_members(self, booked: Booked) -> int:
+        """Serve members that wait with what is idle; return how many GPUs they got."""
+        served = 0
+        for waiting in self._parts.queue.ordered()[:LOOKS]:
+            if waiting.wish.user not in booked.users or not waiting.wish.gpus:
+                continue
+            hosts = waiting.hosts if waiting.hosts is not None else list(self._parts.hosts.by_name.values())
+            for host in hosts:
+                choice = self._serving.choosing.on(host, waiting.wish)
+                if choice is not None:
+                    self._serving.give(waiting, choice)
+                    served += waiting.wish.gpus
+                    break
+        return served
+
+    def _ask_back(self, booked: Booked, pools: list[Pool], lacks: int) -> None:
+        """Ask back what others have left on GPUs, the least to move first, beside what is on its way."""
+        lacks -= sum([pool.reclaiming for pool in pools])
+        wanted = {id(pool) for pool in pools}
+        resting = [
+            record
+            for record in self._parts.leases.by_id.values()
+            if record.phase == "lingering"
+            and id(record.pool) in wanted
+            and record.card is None
+            and record.lease.user not in booked.users
+        ]
+        for record in sorted(resting, key=cost):
+            if lacks <= 0:
+                return
+            lacks -= len(record.lease.gpus)
+            self._serving.ask_back(record)
