@@ -303,9 +303,9 @@ class Desk:
         reach = self.reach.get(job.spec.owner)
         there = reach is None or job.host in reach
         stays = there and job.spec.type.least <= len(job.usable()) and not job.on_hold
-        if stays and why == "wanted back" and self._allotting.moves(job, job.fits(), now):
+        if stays and why == "wanted back" and self._allotting.goes_further(job, job.fits(), now):
             return
-        if stays:
+        if stays and job.leases:
             self._give_back(job, job.spares(job.fits(job.keeps if newcomer else None)), now)
             self.begins(job, StartJob, now, why)
         else:
