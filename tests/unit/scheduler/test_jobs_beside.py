@@ -722,3 +722,11 @@ def test_of_a_job_that_leaves_slowly_no_more_is_asked_than_cells_want(world: Bes
     (start,) = of(StartJob, world.stopped("train"))
     assert len(start.gpus) == 1 and "c" in world.cells
     assert [change.gpus for change in record.changes] == [2, 1]
+
+
+def test_a_service_that_was_killed_knows_where_jobs_can_start(world: Beside) -> None:
+    world.host("b", 8)
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.restart()
+    world.submit("train", 1, 2, 4)
+    assert world.job("train").host == "a", "there is more on the other host, and no agent of hers"
