@@ -93,7 +93,9 @@ class Asking:
         if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(pool.host, takers):
             return [] if self._parts.policies.keeps else self._holders_of_shares(pool, takers)
         need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
-        need += self.late(pool) if pool.reclaiming else 0
+        late = self.late(pool) if pool.reclaiming else 0
+        leaving = _leaving(pool) if late and need <= 0 else ()
+        need += late
         if need <= 0 or self._parts.policies.keeps:
             return []
         own = {id(record): record for waiting in takers for record in self._own(pool, waiting)}
@@ -105,6 +107,8 @@ class Asking:
             for record in pool.host.leases.values()
             if record.pool is pool and record.phase == "lingering" and id(record) not in own
         ]
+        if leaving:  # What is wanted of them they leave as a whole, however late.
+            resting = [record for record in resting if _job_of(record) not in leaving]
         asked: list[LeaseRecord] = []
         for record in sorted(resting, key=cost):
             if need <= 0:
@@ -250,6 +254,17 @@ class Asking:
         now = self._parts.now
         held = [now - record.granted_at for record in host.leases.values() if record.phase == "active"]
         return bool(held) and min(held) > hold_s
+
+
+def _leaving(pool: Pool) -> set[str]:
+    """Return the jobs that are on their way off GPUs of a pool."""
+    reclaiming = [record for record in pool.host.leases.values() if record.phase == "reclaiming"]
+    return {job for record in reclaiming if (job := _job_of(record))}
+
+
+def _job_of(record: LeaseRecord) -> str:
+    """Return what the requests of one job have in common; nothing of a cell's."""
+    return record.wish.request.rpartition(".")[0] if record.wish.holder == "job" else ""
 
 
 def cost(record: LeaseRecord) -> tuple[float, float, int]:

@@ -89,12 +89,12 @@ class User:
         more = gpus if wish.share is UNSET else milli / MILLI
         if quota.gpu_quota is not None and self._asks_milli(wish, milli) > quota.gpu_quota * MILLI:
             return (
-                f"The quota gpu_quota of {self.name or 'this user'} is {quota.gpu_quota} GPUs at once; "
-                f"{self.holds:g} are in use, {self.waits:g} asked for, {more:g} more are wanted."
+                f"The gpu_quota of {self.name or 'this user'} is {quota.gpu_quota} GPUs at once; "
+                f"{self.holds:g} are in use, {self.waits:g} are waited for, and this asks for {more:g}."
             )
         if quota.gpu_hours_month is not None and gpus and self.used_s(now) >= quota.gpu_hours_month * HOUR_S:
             return (
-                f"The quota gpu_hours_month of {self.name or 'this user'} is "
+                f"The gpu_hours_month of {self.name or 'this user'} is "
                 f"{quota.gpu_hours_month:g} GPU-hours, "
                 f"and {self.used_s(now) / HOUR_S:.2f} are used; it counts anew next month."
             )

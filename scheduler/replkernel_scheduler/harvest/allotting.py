@@ -43,10 +43,6 @@ class Acts(Protocol):
         """Have it without GPUs, for a moment."""
         ...
 
-    def rests(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
-        """Have it wait."""
-        ...
-
     def stops(self, job: JobRecord, until: float | None, why: Literal["made room"], now: float) -> None:
         """Have it saved and stopped."""
         ...
@@ -101,18 +97,28 @@ class Allotting:
         self._makes_room(launch, floor, idle, job, now)
         return True
 
-    def moves(self, job: JobRecord, gpus: int, now: float) -> bool:
-        """Have a job that has left its GPUs go on elsewhere, if more than `gpus` are idle there; say so."""
-        idle = self._idle_for(job, None, [host for host in self._hosts(job) if host != job.host])
+    def goes_further(self, job: JobRecord, gpus: int, now: float) -> bool:
+        """Have a job that is off its GPUs go on with more than `gpus`, here or elsewhere; say if it does.
+
+        Here that is what was wanted back and is not needed after all: nobody knew how soon it leaves. Who
+        waits goes first.
+        """
+        hosts = self._hosts(job)
+        if job.host is None or self._jobs.waiting():
+            return False
+        here, held = Place(job.host, job.model), job.held()
+        idle = self._idle_for(job, None, hosts)
+        if job.host in hosts:
+            idle[here] = idle.get(here, 0) + held
         sizes = self._asking.sizes(job, gpus, max(idle.values(), default=0))
         if not sizes:
             return False
-        place = _roomiest(next(iter(idle)), sizes[0], idle)
-        self._acts.gives_all_back(job, now)
-        if self._asking.ask(job, place, sizes, now):
-            self._acts.goes_on(job, now, "wanted back")
-        else:
-            self._acts.rests(job, now, "wanted back")
+        place = here if idle.get(here, 0) >= sizes[0] else _roomiest(here, sizes[0], idle)
+        if place != here:
+            self._acts.gives_all_back(job, now)
+        if not self._asking.ask(job, place, sizes, now):
+            return False
+        self._acts.begins(job, StartJob, now, "wanted back")
         return True
 
     def takes_over(self, job: JobRecord, place: Place, now: float) -> None:

@@ -79,7 +79,7 @@ class Desk:
         """Where the jobs of an owner can be started, as far as that was told."""
         self.past = PastJobs()
         self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, self)
-        self._giving = False
+        self._giving = self._launching = False
         self._bereft: dict[JobName, JobRecord] = {}
 
     # -- what is said of jobs -----------------------------------------------------------------------
@@ -192,8 +192,8 @@ class Desk:
 
     def lease_ended(self, lease: Lease, why: EndReason, now: float) -> bool:
         """Take note that GPUs are idle; say whether they were a job's."""
-        if self.jobs.by_name:
-            self._look_soon(now)
+        if self.jobs.by_name and not self._launching and not self.asking.is_open:
+            self._look_soon(now)  # What a look itself gives back nobody could use.
         job = self.jobs.leave(lease, now)
         if job is None:
             return False
@@ -245,7 +245,9 @@ class Desk:
         looks = self.look_at is not None and self.look_at <= now
         if looks or (self.soon_at is not None and self.soon_at <= now):
             self.soon_at, self.looked_at = None, now
+            self._launching = True
             self._launch(now)
+            self._launching = False
         if looks:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
@@ -303,9 +305,9 @@ class Desk:
         reach = self.reach.get(job.spec.owner)
         there = reach is None or job.host in reach
         stays = there and job.spec.type.least <= len(job.usable()) and not job.on_hold
-        if stays and why == "wanted back" and self._allotting.moves(job, job.fits(), now):
+        if stays and why == "wanted back" and self._allotting.goes_further(job, job.fits(), now):
             return
-        if stays:
+        if stays and job.leases:
             self._give_back(job, job.spares(job.fits(job.keeps if newcomer else None)), now)
             self.begins(job, StartJob, now, why)
         else:

@@ -67,7 +67,7 @@ def restore(kept: JobsImage, desk: Desk) -> None:
     for job in kept.jobs:
         desk.jobs.add(_apart(job))
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
-    desk.reach = dict(kept.reach)
+    desk.reach.update(kept.reach)
     desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
     desk.past.restore(kept.past, kept.past_gpu_s)
 

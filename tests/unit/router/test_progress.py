@@ -83,10 +83,10 @@ def test_why_gpus_were_refused_stays_with_the_cell() -> None:
     world.leases.open()
     world.feed(events.SchedulerUp())
     msg_id = cell(world, gpus=2)
-    world.scheduler(Denied(f"k:{msg_id}", "The quota gpu_quota of carol is 1 GPUs at once."))
+    world.scheduler(Denied(f"k:{msg_id}", "The gpu_quota of carol is 1 GPUs at once."))
     over = of(world, msg_id)
     assert (over["status"], over["ename"]) == ("error", "GpusDenied")
-    assert over["trouble"] == "The quota gpu_quota of carol is 1 GPUs at once."
+    assert over["trouble"] == "The gpu_quota of carol is 1 GPUs at once."
 
 
 def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:

@@ -707,3 +707,26 @@ def test_speeds_that_were_seen_keep_the_unit_of_what_is_left_and_the_guess_besid
     assert seen.rate(1) == pytest.approx(kind.rate(2)), "both were seen"
     assert seen.rate(4) == pytest.approx(1.8 * kind.rate(2)), "the guess, beside the nearest"
     assert type_as_seen(kind, (), 2) is kind
+
+
+def test_of_a_job_that_leaves_slowly_no_more_is_asked_than_cells_want(world: Beside) -> None:
+    world.cell("b", 2)
+    world.submit("train", 1, 2, samples=LONG)
+    world.runs("train")
+    world.over("b")
+    world.cell("c", 3)
+    record = world.core.desk.jobs.by_name[JobName("train")]
+    assert len(record.back) == 1
+    world.until(world.now + 5.0)
+    assert len(record.back) == 1, "who is late is thought not to come, and others are asked; it is no other"
+    (start,) = of(StartJob, world.stopped("train"))
+    assert len(start.gpus) == 1 and "c" in world.cells
+    assert [change.gpus for change in record.changes] == [2, 1]
+
+
+def test_a_service_that_was_killed_knows_where_jobs_can_start(world: Beside) -> None:
+    world.host("b", 8)
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.restart()
+    world.submit("train", 1, 2, 4)
+    assert world.job("train").host == "a", "there is more on the other host, and no agent of hers"

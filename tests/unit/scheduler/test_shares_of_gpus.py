@@ -317,7 +317,7 @@ def test_a_quota_counts_parts_as_parts(cluster: Cluster) -> None:
     granted(ask(cluster, "a"))
     granted(ask(cluster, "b", 0.4))
     (refused,) = of(LeaseRefused, ask(cluster, "c", 0.2))
-    assert "0.9 are in use, 0 asked for, 0.2 more are wanted" in refused.why
+    assert "0.9 are in use, 0 are waited for, and this asks for 0.2" in refused.why
 
 
 def test_half_a_gpu_hour_is_half_and_costs_half(cluster: Cluster) -> None:
@@ -338,7 +338,7 @@ def test_a_part_with_more_of_the_memory_than_of_the_card_counts_and_costs_as_tha
     assert isinstance(lease.price, msgspec.Struct)
     assert lease.price.hour == 1.5
     (refused,) = of(LeaseRefused, ask(cluster, "b", 0.01, 20.0))
-    assert "0.75 are in use, 0 asked for, 0.5 more are wanted" in refused.why
+    assert "0.75 are in use, 0 are waited for, and this asks for 0.5" in refused.why
     (row,) = of(UsageRecorded, cluster.release(lease, after_s=3599.0))
     assert (row.usage.gpus, row.usage.cost) == (0.75, 1.5)
     (user,) = cluster.core.view().users

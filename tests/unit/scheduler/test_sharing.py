@@ -169,7 +169,7 @@ def test_a_user_over_quota_is_refused_with_the_quota_named() -> None:
     quota(cluster, "ann", gpu_quota=2)
     lease = granted(cluster.ask("one", 2, user="ann"))
     (refused,) = of(LeaseRefused, cluster.ask("two", 1, user="ann"))
-    assert "The quota gpu_quota of ann is 2 GPUs at once; 2 are in use" in refused.why
+    assert "The gpu_quota of ann is 2 GPUs at once; 2 are in use" in refused.why
     granted(cluster.ask("other", 2, user="bob"))
     cluster.linger(lease)
     assert granted(cluster.ask("three", 2, user="ann")), "GPUs that linger are nobody's"
@@ -182,7 +182,7 @@ def test_the_hours_of_a_month_are_counted_while_they_run_and_anew_each_month() -
     granted(cluster.ask("one", 2, ttl_s=7200.0, user="ann"))
     cluster.feed(TimeReached(), after_s=1800.0)
     (refused,) = of(LeaseRefused, cluster.ask("two", user="ann"))
-    assert "The quota gpu_hours_month of ann is 1 GPU-hours" in refused.why
+    assert "The gpu_hours_month of ann is 1 GPU-hours" in refused.why
     cluster.feed(MonthBegan())
     assert granted(cluster.ask("three", user="ann"))
 
