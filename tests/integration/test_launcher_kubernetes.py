@@ -16,8 +16,8 @@ from replkernel_server.launchers.protocol import (
     Launcher,
     LauncherFailed,
 )
+from replkernel_server.testing import Heard, LauncherContract
 
-from tests.contracts.launcher import Heard, LauncherContract
 from tests.support.fake_kubernetes import FakeKubernetes
 
 pytest.importorskip("kubernetes_asyncio", reason="kubernetes_asyncio is not installed")

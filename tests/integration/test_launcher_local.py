@@ -9,10 +9,10 @@ import pytest
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import make
 from replkernel_server.launchers.protocol import HostLost, Launcher, LauncherFailed
+from replkernel_server.testing import Heard, LauncherContract
 
 from replkernel.agent.io.lookup import find_agent, stop_agent
 from replkernel.client.inquiry import agent_names
-from tests.contracts.launcher import Heard, LauncherContract
 from tests.support.live import eventually
 from tests.support.scheduler_service import Service, refused, serving
 

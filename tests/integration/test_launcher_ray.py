@@ -12,10 +12,10 @@ import pytest
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import make
 from replkernel_server.launchers.protocol import Launcher, LauncherFailed
+from replkernel_server.testing import Heard, LauncherContract
 
 from replkernel.agent.io.lookup import find_agent
 from tests.conftest import SOURCE_PATHS
-from tests.contracts.launcher import Heard, LauncherContract
 from tests.support.ray_cluster import NEEDS, RayCluster, ray_cluster
 
 

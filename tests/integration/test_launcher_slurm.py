@@ -12,9 +12,9 @@ import pytest
 from replkernel_server.launchers.installed import make
 from replkernel_server.launchers.protocol import HostComing, HostLost, Launcher, LauncherFailed
 from replkernel_server.launchers.slurm_agent import AgentSettings
+from replkernel_server.testing import Heard, LauncherContract
 
 from replkernel.agent.io.lookup import find_agent
-from tests.contracts.launcher import Heard, LauncherContract
 from tests.support.live import eventually
 from tests.support.slurm import NODES, SlurmCluster, slurm, why_not
 

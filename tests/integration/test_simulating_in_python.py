@@ -218,3 +218,29 @@ def test_a_quiet_one_shows_nothing(cells: Path, capsys: pytest.CaptureFixture[st
     sweep(Trace(cells), "notebook", over={"hosts": [2, 3]}, processes=2, progress=False)
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "")
+
+
+def test_rows_are_counted_by_user_and_by_size() -> None:
+    """One GPU, in turn: a waits 0 and 95 s, b 190 s; slowdowns are 1, 1.95 and 19.1 (10 s at least)."""
+    rows = [
+        {"job": "1", "arrival_s": 0, "duration_s": 100, "gpus": 1, "user": "a"},
+        {"job": "2", "arrival_s": 5, "duration_s": 100, "gpus": 1, "user": "a"},
+        {"job": "3", "arrival_s": 10, "duration_s": 1, "gpus": 1, "user": "b"},
+        {"job": "4", "arrival_s": 11, "duration_s": 1, "gpus": 2, "user": "b"},
+    ]
+    ran = simulate(Trace.of_rows(rows), "easy-batch,backfill=none", "1x1", progress=False)
+    by_user = {row.pop("user"): row for row in ran.by("user").rows()}
+    assert by_user["a"] == {
+        "count": 2, "wait_mean_s": 47.5, "wait_p95_s": pytest.approx(90.25), "completion_mean_s": 147.5,
+        "slowdown_mean": pytest.approx(1.475), "gpu_hours": pytest.approx(200 / 3600),
+    }  # fmt: skip
+    assert by_user["b"]["count"] == 1, "the job that is wider than the host was not served"
+    assert by_user["b"]["slowdown_mean"] == pytest.approx(19.1)
+    assert list(ran.by("gpus")["gpus"]) == [1]
+    assert ran.jain() == pytest.approx((1.475 + 19.1) ** 2 / (2 * (1.475**2 + 19.1**2)))
+    assert list(ran.waiting().rows()) == [
+        {"at_s": 5.0, "waiting": 1}, {"at_s": 10.0, "waiting": 2},
+        {"at_s": 100.0, "waiting": 1}, {"at_s": 200.0, "waiting": 0},
+    ]  # fmt: skip
+    with pytest.raises(SimulationError, match="Rows have no column 'colour': there are kind"):
+        ran.by("colour")

@@ -16,8 +16,8 @@ import pytest
 from replkernel_server.launchers.kubernetes import KubernetesLauncher
 from replkernel_server.launchers.kubernetes_pods import USER, KubernetesOptions
 from replkernel_server.launchers.protocol import HostComing, HostEnding, HostLost, Launcher, LauncherFailed
+from replkernel_server.testing import Heard, LauncherContract
 
-from tests.contracts.launcher import Heard, LauncherContract
 from tests.kubernetes.cluster import MISSING, Cluster, eventually, there
 from tests.kubernetes.conftest import GPUS, NODES, PODS, SPACE, holders
 from tests.kubernetes.kubelet import Kubelets

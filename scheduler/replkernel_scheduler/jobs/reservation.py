@@ -8,6 +8,8 @@ would slow it, and it slows nobody down who is thought to end before.
 
 from __future__ import annotations
 
+from heapq import merge
+from itertools import islice
 from math import ulp
 
 from replkernel_scheduler.jobs.lengths import ANY_S
@@ -69,29 +71,41 @@ class Ahead:
 
 
 class AheadAlone:
-    """The same where nobody shares a core and memory is no limit: free cores are all there is to know."""
+    """The same where nobody shares a core and memory is no limit: free cores are all there is to know.
+
+    Law: no question looks at every node; the table has them by their processes, but for those that changed.
+    """
 
     def __init__(self, line: Line, wanted: JobWanted, shape: Shape) -> None:
         """Start as it is now."""
-        self._each, self._free = shape.each, line.table.free.copy()
+        self._table, self._each = line.table, shape.each
+        self._free = line.table.free.copy()
+        self._changed: set[int] = set()
         self.fit = line.table.with_free[shape.each]
 
     def take_off(self, run: Running) -> None:
         """Take a job off its nodes."""
-        free, each, opened = self._free, self._each, 0
+        free, each, changed = self._free, self._each, self._changed
         for node, cores in run.places:
             before = free[node]
             after = free[node] = before + len(cores)
-            opened += before < each <= after
-        self.fit += opened
+            changed.add(node)
+            if before < each <= after:
+                self.fit += 1
 
     def emptiest(self, count: int) -> frozenset[int]:
-        """Return the nodes with room that have the most free cores."""
-        free, each = self._free, self._each
-        fit = [node for node, room in enumerate(free) if room >= each]
-        if len(fit) > count:
-            fit.sort(key=free.__getitem__, reverse=True)  # Of equals the first one, as reversing keeps order.
-        return frozenset(fit[:count])
+        """Return the nodes with room that have the fewest processes; of equals the first ones."""
+        free, changed, by_assigned = self._free, self._changed, self._table.by_assigned
+        others: dict[int, list[int]] = {}
+        for node in changed:
+            others.setdefault(free[node], []).append(node)
+        chosen: list[int] = []
+        for left in range(self._table.cores, self._each - 1, -1):
+            level = (node for node in by_assigned[self._table.cores - left] if node not in changed)
+            chosen += islice(merge(sorted(others.get(left, ())), level), count - len(chosen))
+            if len(chosen) == count:
+                break
+        return frozenset(chosen)
 
     def leaves_room(self, place: Place, memory_gb: float) -> bool:
         """Say whether there is room on a node beside such processes."""

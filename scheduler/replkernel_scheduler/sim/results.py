@@ -17,6 +17,7 @@ from replkernel_scheduler.sim.seeds import figures_of, long_form, over_seeds
 from replkernel_scheduler.sim.summary import RunSummary, Summary
 from replkernel_scheduler.sim.table import COLUMNS as SHOWN
 from replkernel_scheduler.sim.table import table
+from replkernel_scheduler.sim.views import by_column, jain, waiting
 
 
 class Result:
@@ -39,6 +40,22 @@ class Result:
     def jobs(self) -> RowTable:
         """Return a row for each job, with the trace's own columns: user, queue, nodes, requested time."""
         return self._kept().jobs
+
+    def by(self, column: str) -> RowTable:
+        """Return a row for each user (`by("user")`), size (`by("gpus")`) or other: waits, slowdown, work."""
+        return by_column(self._served(), column)
+
+    def jain(self) -> float:
+        """Return Jain's index of users' mean slowdown: 1 if all are alike, 1 / users if one is slowed."""
+        return jain(self._served())
+
+    def waiting(self) -> RowTable:
+        """Return how many wait for GPUs, at each time at which that changes."""
+        return waiting(self._served())
+
+    def _served(self) -> RowTable:
+        """Return the rows of jobs, or of cells where there are no jobs."""
+        return self.jobs if self.jobs.count else self.cells
 
     def _kept(self) -> RowsInMemory:
         if self._rows is None:

@@ -1,4 +1,8 @@
-"""What every launcher must do; each one's tests inherit this suite and say how it is made and looked at."""
+"""What every launcher must do, as a suite for pytest: inherit it, and say how yours is made and looked at.
+
+The one module here that needs pytest (with pytest-asyncio and `asyncio_mode = "auto"`); nothing else imports
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+
 from replkernel_server.launchers.protocol import (
     GpusHeld,
     HostJoined,
