@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,20 @@ _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpt
 
 _started = 0
 _slept = 0.0
+_sleep = time.sleep
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    global _started, _slept
+    global _started
     if event in _STARTS:
         _started += 1
-    elif event == "time.sleep":
-        _slept += float(arguments[0])
+
+
+def _note_and_sleep(seconds: float) -> None:
+    """Sleep; only newer releases of Python tell hooks of that."""
+    global _slept
+    _slept += seconds
+    _sleep(seconds)
 
 
 class Recorder:
@@ -79,4 +86,5 @@ _BEGAN = pytest.StashKey[tuple[float, float, int]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Record from here on."""
     sys.addaudithook(_hear)
+    time.sleep = _note_and_sleep
     config.pluginmanager.register(Recorder(), "replkernel-times")
