@@ -30,8 +30,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Else each of the thousands of processes that tests start compiles the project anew, for half a second."""
-if found := roomy_memory():
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", found)
+SHORT = roomy_memory() or "/tmp"
+"""Where directories lie whose paths must be short."""
+if SHORT != "/tmp":
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", SHORT)
 KEPT = frozenset(
     {
         "REPLKERNEL_TEST_HOSTS",
@@ -98,7 +100,7 @@ def _zygotes(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
     """Return a directory whose path is short enough for Unix sockets."""
-    directory = Path(tempfile.mkdtemp(prefix="rk-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="rk-", dir=SHORT))
     try:
         yield directory
     finally:
@@ -128,7 +130,7 @@ def _own_directories(
         if made:
             directory.mkdir()
         monkeypatch.setenv(name, str(directory))
-    sockets = tempfile.mkdtemp(prefix="rk-", dir="/tmp")
+    sockets = tempfile.mkdtemp(prefix="rk-", dir=SHORT)
     monkeypatch.setenv("REPLKERNEL_SOCKET_DIR", sockets)
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     yield
