@@ -30,8 +30,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Else each of the thousands of processes that tests start compiles the project anew, for half a second."""
-if found := roomy_memory():
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", found)
+SHORT = roomy_memory() or "/tmp"
+"""Where directories lie whose paths must be short."""
+if SHORT != "/tmp":
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", SHORT)
 KEPT = frozenset(
     {
         "REPLKERNEL_TEST_HOSTS",
@@ -44,6 +46,19 @@ KEPT = frozenset(
 OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
 STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
 """Folders whose tests make what they need of these: to make and remove five takes as long as a test there."""
+WHOLE_ZYGOTES = frozenset(
+    {
+        "state",
+        "test_clients.py",
+        "test_configuration.py",
+        "test_jupyter_kernel_test.py",
+        "test_notebooks.py",
+        "test_router_behaviour.py",
+        "test_survival_basics.py",
+        "test_agent_replicas.py",
+    }
+)
+"""Folders and modules whose agents' zygotes do what they do for users; elsewhere see support/lighter."""
 
 
 left_open.install()
@@ -73,10 +88,19 @@ def _children_find_the_sources() -> Iterator[None]:
     end_zygotes()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _zygotes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have zygotes do all that they do for users where the module plays a kernel's whole life."""
+    with pytest.MonkeyPatch.context() as patch:
+        if WHOLE_ZYGOTES.intersection(request.path.parts):
+            patch.setenv("WHOLE_ZYGOTES", "1")
+        yield
+
+
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
     """Return a directory whose path is short enough for Unix sockets."""
-    directory = Path(tempfile.mkdtemp(prefix="rk-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="rk-", dir=SHORT))
     try:
         yield directory
     finally:
@@ -106,7 +130,7 @@ def _own_directories(
         if made:
             directory.mkdir()
         monkeypatch.setenv(name, str(directory))
-    sockets = tempfile.mkdtemp(prefix="rk-", dir="/tmp")
+    sockets = tempfile.mkdtemp(prefix="rk-", dir=SHORT)
     monkeypatch.setenv("REPLKERNEL_SOCKET_DIR", sockets)
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     yield

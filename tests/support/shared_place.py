@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import KEPT, OWN
+from tests.conftest import KEPT, OWN, SHORT
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.support import left_open
 from tests.support.ending import end_agents
@@ -38,7 +38,7 @@ def place(
     if PLACE in os.environ and request.node.get_closest_marker("one_machine") is not None:
         pytest.skip("makes its own hosts, or has a machine for itself (tests/e2e/hosts/README.md)")
     base = tmp_path_factory.mktemp("shared")
-    sockets = tempfile.mkdtemp(prefix="rk-", dir="/tmp")
+    sockets = tempfile.mkdtemp(prefix="rk-", dir=SHORT)
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as across:
         for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
             patch.delenv(name)

@@ -1,19 +1,21 @@
 """`-p tests.support.times`: what each test took, in build/tests/times.json for `python -m tests.slowest`.
 
-Seconds are of the wall but `cpu` (of the test process and of the children that it waited for) and `slept`
-(`time.sleep` of all its threads, as asked for). A process that a child started is not counted.
+Seconds are of the wall but `cpu` (of the test process and of all that it started: `cpu_meter`) and `slept`
+(`time.sleep` of all its threads, as asked for). Of processes, those that a child started are not counted.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.cpu_meter import Meter
 
 FILE = Path("build/tests/times.json")
 PROPERTY = "times"
@@ -21,18 +23,20 @@ _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpt
 
 _started = 0
 _slept = 0.0
+_sleep = time.sleep
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    global _started, _slept
+    global _started
     if event in _STARTS:
         _started += 1
-    elif event == "time.sleep":
-        _slept += float(arguments[0])
 
 
-def _cpu() -> float:
-    return sum(os.times()[:4])
+def _note_and_sleep(seconds: float) -> None:
+    """Sleep; only newer releases of Python tell hooks of that."""
+    global _slept
+    _slept += seconds
+    _sleep(seconds)
 
 
 class Recorder:
@@ -40,11 +44,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.tests: dict[str, dict[str, Any]] = {}
+        self._meter = Meter()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Note what the test began with."""
-        item.stash[_BEGAN] = (_cpu(), _slept, _started)
+        item.stash[_BEGAN] = (self._meter.read(), _slept, _started)
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -55,7 +60,7 @@ class Recorder:
         report = yield
         if call.when == "teardown":
             cpu, slept, started = item.stash[_BEGAN]
-            used = {"cpu": _cpu() - cpu, "slept": _slept - slept, "processes": _started - started}
+            used = {"cpu": self._meter.read() - cpu, "slept": _slept - slept, "processes": _started - started}
             report.user_properties = [*report.user_properties, (PROPERTY, used)]
         return report
 
@@ -69,6 +74,7 @@ class Recorder:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write all of it, where the tests' reports come together."""
+        self._meter.close()
         if not hasattr(session.config, "workerinput"):
             FILE.parent.mkdir(parents=True, exist_ok=True)
             FILE.write_text(json.dumps(list(self.tests.values())))
@@ -80,4 +86,5 @@ _BEGAN = pytest.StashKey[tuple[float, float, int]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Record from here on."""
     sys.addaudithook(_hear)
+    time.sleep = _note_and_sleep
     config.pluginmanager.register(Recorder(), "replkernel-times")
