@@ -76,7 +76,42 @@ const frames = (page, seconds, scrolls) =>
 
 const DURATIONS = ['ScriptDuration', 'RecalcStyleDuration', 'LayoutDuration', 'TaskDuration'];
 
-/** The same, with what the page's main thread did meanwhile, in milliseconds a second. */
+/** The longest that a task may take where no frame is to be late. */
+const FRAME_MS = 1000 / 60;
+
+/**
+ * What the page's main thread does in some seconds, by Chromium's own trace of its tasks.
+ *
+ * Nothing here depends on how often the browser can show a frame, which without a screen and with few cores is rarely.
+ */
+async function tasks(page, seconds) {
+  const browser = page.context().browser();
+  await browser.startTracing(page, { categories: ['disabled-by-default-devtools.timeline'] });
+  await page.waitForTimeout(seconds * 1000);
+  const { traceEvents } = JSON.parse(String(await browser.stopTracing()));
+  const threads = new Map();
+  for (const { name, pid, tid, dur } of traceEvents) {
+    if (name === 'RunTask' && dur !== undefined) {
+      const thread = `${pid}/${tid}`;
+      const known = threads.get(thread) ?? [];
+      threads.set(thread, known);
+      known.push(dur / 1000);
+    }
+  }
+  const main = traceEvents
+    .filter(({ name, args }) => name === 'thread_name' && args?.name === 'CrRendererMain')
+    .map(({ pid, tid }) => threads.get(`${pid}/${tid}`) ?? []);
+  const sum = some => some.reduce((total, one) => total + one, 0);
+  const busiest = main.sort((one, other) => sum(other) - sum(one))[0] ?? [];
+  return {
+    busy_percent: sum(busiest) / seconds / 10,
+    late_tasks_per_second: busiest.filter(one => one > FRAME_MS).length / seconds,
+    late_ms_per_second: sum(busiest.map(one => Math.max(0, one - FRAME_MS))) / seconds,
+    task_longest_ms: Math.max(0, ...busiest)
+  };
+}
+
+/** The same, with what the page's main thread did meanwhile, in milliseconds a second; after that, by its tasks. */
 export async function cost(page, seconds, scrolls = '') {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send('Performance.enable');
@@ -93,12 +128,13 @@ export async function cost(page, seconds, scrolls = '') {
     ((after.get(name) - before.get(name)) / lasted) * 1000
   ]);
   await devtools.detach();
-  return { ...seen, ...Object.fromEntries(each) };
+  return { ...seen, ...Object.fromEntries(each), ...(await tasks(page, seconds)) };
 }
 
 /** Let a page hear by `channel` of a cluster and of 5 updates of each cell a second; return what that costs. */
 export async function flood(page, channel, { hosts, cells, seconds, changed = 100, list = '' }) {
-  const kernel = await page.evaluate(async () => (await (await fetch('/api/sessions')).json())[0].kernel.id);
+  const sessions = await page.evaluate(async () => (await fetch('/api/sessions')).json());
+  const kernel = sessions.find(one => one.kernel.name === 'replkernel').kernel.id;
   const host = (number, busy) => ({
     name: `host${number}`,
     state: 'up',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, write_notebook
+from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
 
@@ -48,6 +48,10 @@ def test_who_holds_and_who_waits_is_told_and_the_clusters_last_day_is_drawn(
     assert browser.do("axe", "a", query=TAB) == []
     assert browser.do("clipped", "a") == []
     browser.do("screenshot", "a", path=str(SHOTS / "dashboard-light.png"))
+    browser.do("press", "a", query='.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]')
+    browser.wait("a", lambda: browser.do("text", "a", query=f"{PANEL}:has-text('Cluster')") != [])
+    charts = f"{CHART} .vega-embed svg"
+    browser.wait("a", lambda: browser.do("covered", "a", over=charts, under=PANEL) == [])
     browser.do("theme", "a", theme="JupyterLab Dark")
     assert browser.do("axe", "a", query=TAB) == []
     browser.do("screenshot", "a", path=str(SHOTS / "dashboard-dark.png"))

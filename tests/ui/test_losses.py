@@ -34,37 +34,57 @@ TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 TOAST = ".jp-toastContainer .Toastify__toast, .Toastify__toast"
 
 
+DIES_ONCE = """\
+import os, signal
+from pathlib import Path
+if not Path("died").exists():
+    Path("died").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+print("again")"""
+SOON_LOST = """\
+import threading
+large = bytearray(os.urandom(150_000_000))
+threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGKILL)).start()"""
+"""It is done, and its process gone before what it has changed can be durable."""
+
+
 def toasts(browser: Browser) -> str:
     return " ".join(browser.do("text", "a", query=TOAST))
 
 
 def test_an_executor_that_is_killed_is_told_and_replaced(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
-    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)")
-    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=2, height=800)
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)", DIES_ONCE, SOON_LOST)
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=4, height=800)
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("press", "a", query=TAB)
     browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
 
-    (killed,) = [one for one in replicas().values() if one.role == "executor"]
-    assert killed.kernel_pid is not None
-    os.kill(killed.kernel_pid, signal.SIGKILL)
+    browser.do("run", "a", cell=3)
     browser.wait("a", lambda: "a.ipynb: the process that ran its cells died: " in toasts(browser))
-    assert "SIGKILL" in toasts(browser)
+    assert "SIGKILL" in toasts(browser) and "The notebook’s variables are safe" in toasts(browser)
+    assert len(browser.do("text", "a", query=TOAST)) == 1
     browser.do("screenshot", "a", path=str(SHOTS / "lost-light.png"))
+    assert browser.do("covered", "a", over=TOAST, under=PANEL) == []
+    browser.do("press", "a", query=".Toastify__toast button", text="Run again")
+    browser.wait("a", lambda: browser.text("a", 3).endswith("again\n"))
+    browser.wait("a", lambda: browser.line("a", 3).endswith(" durable"))
     browser.do("press", "a", query=f"{PANEL} button", text="Replicas:")
     browser.wait("a", lambda: "3 of 3 healthy" in panel(browser) and "SIGKILL" in panel(browser))
     browser.do("screenshot", "a", path=str(SHOTS / "restored-light.png"))
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "42\n" in browser.text("a", 2))
-    browser.do("toggle", "a", cell=2)
-    browser.wait("a", lambda: "Elect" in browser.line("a", 2))
+    browser.do("toggle", "a", cell=3)
+    browser.wait("a", lambda: "Elect" in browser.line("a", 3))
     browser.do("screenshot", "a", path=str(SHOTS / "elected-light.png"))
     assert "Elect" not in browser.line("a", 1)
+    browser.do("run", "a", cell=4)
+    browser.wait("a", lambda: "Changes lost: run this cell again" in browser.line("a", 4))
+    assert "durable" not in browser.line("a", 4)
 
     settings("@replkernel/labextension/settings", cellLines=False, notify={"executorLost": False})
-    browser.do("reload", "a", cells=2)
+    browser.do("reload", "a", cells=4)
     browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
     assert set(browser.do("lines", "a")) == {""}
     (killed,) = [one for one in replicas().values() if one.role == "executor"]
