@@ -1,7 +1,8 @@
 """The election of an execution's executor: the first committed LEAD wins (NotebookOS §3.2.2).
 
-Pure. `tally` counts the log's LEAD, YIELD and VOTE entries, so every replica decides alike; `Election`
-adds the one thing the log cannot know, a deadline. Law: a decided election never changes its winner.
+Pure. `tally` counts the log's LEAD, YIELD and VOTE entries, so every replica decides alike. A keeper tells
+its router when the time is up (`agent/core/keeper.py`): the log does not know that. Law: a decided election
+never changes its winner.
 """
 
 from __future__ import annotations
@@ -31,13 +32,6 @@ class ElectionRecord(msgspec.Struct, omit_defaults=True):
     votes: dict[ReplicaId, ReplicaId] = {}
     winner: ReplicaId | None = None
     decided: bool = False
-
-
-class DeadlinePassed(msgspec.Struct, frozen=True):
-    """The time for the election is up."""
-
-
-ElectionEvent: TypeAlias = ElectionEntry | DeadlinePassed
 
 
 def tally(record: ElectionRecord, entry: ElectionEntry) -> list[ElectionOutcome]:
@@ -85,53 +79,3 @@ def check_record(record: ElectionRecord) -> None:
     assert all(choice == record.winner for choice in record.votes.values()), "a vote for a loser counts"
     if record.winner is not None:
         assert record.decided, "there is a winner but no decision"
-
-
-class Election:
-    """One election with its deadline, as a keeper runs it for its router."""
-
-    def __init__(
-        self,
-        seq: Seq,
-        fence: Fence,
-        members: tuple[ReplicaId, ...],
-        now: float,
-        limit_s: float = ELECTION_LIMIT_S,
-    ) -> None:
-        self.record = ElectionRecord(seq, fence, members)
-        self._ends_at = now + limit_s
-        self._timed_out = False
-
-    def handle(self, event: ElectionEvent, now: float) -> list[ElectionOutcome]:
-        """Take an event in; a deadline that has not passed, or no longer matters, comes to nothing.
-
-        A LEAD that is committed after the time-out still wins in the log, but this election has told its
-        router "none", and the router's next fence makes that winner's claim void.
-        """
-        if isinstance(event, DeadlinePassed):
-            if self.over or now < self._ends_at:
-                return []
-            self._timed_out = True
-            return [ElectionDecided("", self.record.seq, self.record.fence, None)]
-        if self._timed_out and not isinstance(event, Vote):
-            return [Refused(event.key, f"The time to elect for execution {self.record.seq} is up.")]
-        return tally(self.record, event)
-
-    @property
-    def over(self) -> bool:
-        """Tell whether the election has come to its end, with a winner or without."""
-        return self.record.decided or self._timed_out
-
-    @property
-    def winner(self) -> ReplicaId | None:
-        """Return who won, if anybody has."""
-        return self.record.winner
-
-    def deadline(self) -> float | None:
-        """Return when DeadlinePassed is due, or None when the election is over."""
-        return None if self.over else self._ends_at
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError when a law of elections does not hold."""
-        check_record(self.record)
-        assert not (self._timed_out and self.record.decided), "decided after the time-out"
