@@ -8,8 +8,7 @@ TOUR := .venv/tour
 BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
-# Of what tests write, the last run's is kept: it may lie in memory.
-PYTEST := $(BIN)/python -m pytest -o tmp_path_retention_count=1
+PYTEST := $(BIN)/python -m pytest
 # Tests run in one process more than there are cores, at most 5: many wait for a kernel, or for a page. A file's
 # tests stay together, in order; the files that take longest begin first.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 2 ? 1 : n < 4 ? n + 1 : 5)))

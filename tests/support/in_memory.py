@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Callable
+
+from replkernel.gpu.host_memory import free_bytes
 
 IN_MEMORY = "/dev/shm"
 ROOM_BYTES = 8 << 30
@@ -11,15 +13,18 @@ ROOM_BYTES = 8 << 30
 
 
 def roomy_memory(
-    place: str = IN_MEMORY, room_bytes: int = ROOM_BYTES, memory: Path = Path("/proc/meminfo")
+    place: str = IN_MEMORY,
+    room_bytes: int = ROOM_BYTES,
+    available: Callable[[], int | None] = free_bytes,
 ) -> str | None:
-    """Return a file system in memory on which tests can have their directories and start programs."""
+    """Return a file system in memory on which tests can have their directories and start programs.
+
+    What lies there counts against the limit of a container, too.
+    """
     try:
         disk = os.statvfs(place)
-        lines = memory.read_text().splitlines()
     except OSError:
         return None
-    (available,) = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")] or [0]
-    free = min(disk.f_bavail * disk.f_frsize, available)
+    free = min(disk.f_bavail * disk.f_frsize, available() or 0)
     usable = os.access(place, os.W_OK) and not disk.f_flag & os.ST_NOEXEC
     return place if usable and free >= room_bytes else None
