@@ -94,7 +94,8 @@ class SchedulerDriver:
         self.durable = recovered.number
         """The number of the last one that is on the disk."""
         self.failed = asyncio.Event()
-        self._proof = recovered.proof
+        self._dice, self._proof = recovered.dice, recovered.proof
+        self._at, self._wall = recovered.at, recovered.wall
         self._listeners: list[Listener] = []
         self._next: _Batch | None = None
         self._writing: _Batch | None = None
@@ -170,12 +171,22 @@ class SchedulerDriver:
         """Have something done with the journal, between two commits."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
 
-    async def close(self) -> None:
-        """Disarm the timer, finish what is being written, close the journal."""
+    async def rest(self) -> Recovered | None:
+        """Decide nothing more by itself, and finish what is being written; return what there is then.
+
+        None: not all that was decided is durable.
+        """
         self._disarm()
         self._closing.set()
         if self._task is not None:
             await self._task
+        if self._trouble is not None or self._full is not None or self.durable != self.number:
+            return None
+        return Recovered(self.beside, self._dice, self.number, self._at, self._proof, self._wall)
+
+    async def close(self) -> None:
+        """Disarm the timer, finish what is being written, close the journal."""
+        await self.rest()
         self._thread.shutdown()
         self.journal.close()
 
@@ -207,6 +218,7 @@ class SchedulerDriver:
     def _write(self, batch: _Batch, text: bytes, now: float, followed: Effects | Exception) -> None:
         self.number += 1
         wall = time.time()
+        self._at, self._wall = now, wall
         self._proof = proof(self._proof, self.number, now, text, outcome(followed))
         batch.entries.append(Entry(self.number, now, wall, text.decode(), self._proof))
         if isinstance(followed, Exception):

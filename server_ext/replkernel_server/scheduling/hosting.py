@@ -121,13 +121,14 @@ class Hosted:
         return self.driver.trouble
 
     async def close(self) -> None:
-        """Disconnect all clients, finish what is being written, let others use the journal."""
+        """Disconnect all clients, write all and a last snapshot, let others use the journal."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._launching is not None:
             await self._launching.close()
         await self.channel.close()
+        await self.shortening.last()
         await self.driver.close()
 
     async def _keep_past(self) -> None:

@@ -1,4 +1,5 @@
 """Keeps the journal short: a snapshot every EVENTS_EVERY events, and then without what two snapshots hold.
+One more is made at an orderly stop, so that a release that decides otherwise has nothing to replay.
 
 A process of its own makes the snapshot from the journal, so that nobody waits; here it is written, and what
 is older goes, in small transactions between those of events. Law: killed between any two of them, nothing is
@@ -34,8 +35,13 @@ MAKER = "replkernel_server.scheduling.snapshot_maker"
 SAID_BYTES_MAX = 4_000
 
 
-def steps(journal: Journal, head: SnapshotHead, data: bytes, usage_max: int = USAGE_MAX) -> Iterator[None]:
-    """Write a snapshot and take away what it makes needless; each step is one small transaction."""
+def steps(
+    journal: Journal, head: SnapshotHead, data: bytes, usage_max: int = USAGE_MAX, events_kept: int = 0
+) -> Iterator[None]:
+    """Write a snapshot and take away what it makes needless, but for the last `events_kept` events.
+
+    Each step is one small transaction.
+    """
     while journal.drop_part_of_none():
         yield
     if all(head.number != there.number for there in journal.snapshots()):
@@ -51,7 +57,7 @@ def steps(journal: Journal, head: SnapshotHead, data: bytes, usage_max: int = US
     while journal.drop_part_of_none():
         yield
     if len(known) >= SNAPSHOTS_KEPT:
-        while journal.drop_events(known[SNAPSHOTS_KEPT - 1].number):
+        while journal.drop_events(min(known[SNAPSHOTS_KEPT - 1].number, head.number - events_kept)):
             yield
     while journal.drop_usage(usage_max):
         yield
@@ -98,6 +104,24 @@ class Shortening:
             time.monotonic() - began,
             journal.held_from,
         )
+
+    async def last(self) -> None:
+        """Write a snapshot of where the scheduler stops, so that the next release has nothing to replay.
+
+        As many events stay as without it. Without a snapshot nothing is lost, but the next start replays.
+        """
+        journal = self._driver.journal
+        try:
+            there, head = await self._driver.rest(), await self._driver.in_journal(journal.head)
+            last = journal.snapshot
+            if there is None or head is None or there.number == (0 if last is None else last.number):
+                return
+            row, data = snapshot_maker.snapshot_of(head, there)
+            work = steps(journal, row, data, events_kept=self._every)
+            while await self._driver.in_journal(_step, work):
+                pass
+        except Exception as error:  # whatever it is, the scheduler stops as it was to
+            log.warning("No snapshot was made at the end: %s The next start replays the journal.", error)
 
     async def _made(self, number: int) -> bytes:
         """Return what the maker writes; it does not outlive this call."""

@@ -2,7 +2,7 @@
 
 It replays the journal that REPLKERNEL_SCHEDULER_DB names up to event NUMBER, from the snapshot before, and
 writes the snapshot behind it to its standard output. Law: it reads only; a snapshot that leaves here has been
-restored, and was the same again.
+restored, and was the same again. A service that stops makes its last one here too, of its own core.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from replkernel_server.errors import JournalRefused, ServerError
 from replkernel_server.scheduling import snapshots
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_reading import JournalReading, unusable
-from replkernel_server.scheduling.journal_tables import SnapshotHead
-from replkernel_server.scheduling.recovery import bring_back, make_beside
+from replkernel_server.scheduling.journal_tables import Head, SnapshotHead
+from replkernel_server.scheduling.recovery import Recovered, bring_back, make_beside
 from replkernel_server.scheduling.settings import DATABASE
 
 NICE = 10
@@ -33,8 +33,12 @@ def make(reading: JournalReading, number: int) -> tuple[SnapshotHead, bytes]:
     head = reading.head()
     if head is None:
         raise reading.damaged("it has no head")
-    behind, _ = bring_back(reading, head, number)
-    image = behind.beside.image()
+    return snapshot_of(head, bring_back(reading, head, number)[0])
+
+
+def snapshot_of(head: Head, behind: Recovered) -> tuple[SnapshotHead, bytes]:
+    """Return the snapshot of a core, restored once to see that it is the same again; raises ServerError."""
+    image, number = behind.beside.image(), behind.number
     data = snapshots.encode(image, behind.dice)
     row = snapshots.head_of(data, number, behind.at, behind.wall, behind.proof, time.time())
     document = snapshots.decode(row, [data])
