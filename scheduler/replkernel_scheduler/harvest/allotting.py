@@ -161,7 +161,8 @@ class Allotting:
         wanted = floor.wanted(job, sizes)
         launch = self._rules.launch(floor, wanted, _NoDice(), now)
         if launch is not None and launch.donor is not None and floor.waits(wanted, launch):
-            return None
+            floor.nobody_gives()
+            return self._rules.launch(floor, wanted, _NoDice(), now)
         return launch
 
     def _hopes(

@@ -7,7 +7,7 @@ and who grows, is for the rules to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 from typing import TypeAlias
 
@@ -43,6 +43,9 @@ class Floor(Book):
         self._sizes, self._now = sizes, now
         self.record_of: dict[str, JobRecord] = {}
         self._newcomer: JobRecord | None = None
+        self._giver = True
+        self._offered: Collection[Place] = ()
+        """Where the newcomer may be at all."""
         for job in jobs:
             self.take(job)
 
@@ -68,7 +71,7 @@ class Floor(Book):
 
     def offer(self, newcomer: JobRecord | None, idle: dict[Place, int]) -> None:
         """Let the rules see so many idle GPUs, for a job that starts; None: for those that grow."""
-        self._newcomer = newcomer
+        self._newcomer, self._offered, self._giver = newcomer, idle, True
         for place in idle:
             self._number(place)
         self.idle = [idle.get(place, 0) for place in self.places]
@@ -77,6 +80,10 @@ class Floor(Book):
             for number, place in enumerate(self.places)
             if newcomer is not None and place in idle and self._gives(number)
         }
+
+    def nobody_gives(self) -> None:
+        """Have the rules see what idles alone, until the next offer."""
+        self.giving, self._giver = set(), False
 
     def wanted(self, job: JobRecord, sizes: Iterable[int]) -> TrainingWanted:
         """Return a job that waits, with the numbers of GPUs that it may have."""
@@ -90,7 +97,7 @@ class Floor(Book):
         newcomer = self._newcomer
         return [
             (name, training)
-            for name, training in super().donors(host, now)
+            for name, training in (super().donors(host, now) if self._giver else ())
             if name not in self.barred
             and (newcomer is None or self.record_of[name].spec.priority <= newcomer.spec.priority)
         ]
@@ -107,23 +114,24 @@ class Floor(Book):
         return now + begins_s + (LEAVES_S if donor else 0.0) + run_s + self.costs.finish_s
 
     def waits(self, wanted: TrainingWanted, launch: Launch) -> bool:
-        """Say whether all are done as soon if a job waits for the first end, and nobody makes room for it."""
+        """Say whether all are done as soon if a job waits for an end where it may be: nobody makes room."""
         now, outlook = self._now, self.outlook(self._now)
         assert launch.donor is not None
         donor = self.trainings[launch.donor]
         left = donor.gpus - (launch.gpus - self.idle[launch.host])
         new = self.new_end(wanted, launch.gpus, True, now)
         room = outlook.score(new, launch.donor, self.reshaped_end(donor, left, now))
-        ends = [self._begins_after(wanted, training) for training in self.trainings.values()]
-        wait = outlook.score(min(ends))
+        there = [each for each in self.trainings.values() if self.places[each.host] in self._offered]
+        ends = [self._begins_after(wanted, training) for training in there]
+        wait = outlook.score(min(ends, default=inf))
         return (wait.makespan, wait.completions) <= (room.makespan, room.completions)
 
     def _begins_after(self, wanted: TrainingWanted, training: Training) -> float:
         """Return when a job is thought to be over that starts on the GPUs of another one, once that is."""
         there = self.idle[training.host] + training.gpus
         sizes = [gpus for gpus in wanted.type.iteration_s if gpus <= there]
-        if not sizes or training.state != "running":
-            return inf
+        if not sizes or training.state != "running" or not training.samples_left(self._now):
+            return inf  # One that has overrun may do so for long.
         free = self.end(training, self._now) - self.costs.finish_s
         return self.new_end(wanted, max(sizes), False, free)
 

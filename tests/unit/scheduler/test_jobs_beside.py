@@ -626,6 +626,46 @@ def test_nobody_makes_room_for_a_job_below_him_nor_where_waiting_is_as_good() ->
     assert (ending.job("next").state, ending.job("ends").state) == ("waiting", "running")
 
 
+def test_nobody_waits_for_a_job_that_has_run_longer_than_it_was_thought_to() -> None:
+    world = Beside()
+    world.host("a", 5)
+    world.submit("overrun", 2, samples=10.0)
+    world.runs("overrun")
+    world.submit("big", 1, 2, samples=1000.0)
+    world.runs("big")
+    world.until(100.0)
+    world.submit("new", 1, 2, samples=LONG)
+    assert world.job("overrun").state == "running"
+    assert world.processes[JobName("big")].told, "it makes room, as overrun may run on for hours"
+
+
+def test_where_waiting_is_as_good_as_having_room_made_a_job_starts_on_what_is_idle() -> None:
+    world = Beside()
+    world.host("a", 5)
+    world.submit("ends", 2, samples=10.0)
+    world.runs("ends")
+    world.submit("big", 1, 2, samples=1000.0)
+    world.runs("big")
+    world.submit("new", 1, 2, samples=LONG)
+    assert not world.processes[JobName("big")].told
+    assert (world.job("new").state, world.job("new").held) == ("starting", 1)
+
+
+def test_nobody_waits_for_the_end_of_a_job_where_he_cannot_be() -> None:
+    world = Beside()
+    world.host("a", 4)
+    world.host("b", 4)
+    world.feed(JobHosts(UserName("ann"), (HostName("b"),)))
+    world.submit("elsewhere", 2, 4, samples=10.0)
+    world.runs("elsewhere")
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.submit("old", 2, 4, samples=LONG)
+    world.runs("old")
+    world.submit("new", 2, samples=LONG)
+    assert world.job("elsewhere").host == "b" and world.job("elsewhere").state == "running"
+    assert world.processes[JobName("old")].told
+
+
 def test_what_a_job_leaves_for_another_is_a_cells_if_one_comes_meanwhile(world: Beside) -> None:
     world.submit("old", 1, 2, 4, samples=LONG)
     world.runs("old")
