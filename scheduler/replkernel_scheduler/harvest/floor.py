@@ -98,8 +98,7 @@ class Floor(Book):
         return [
             (name, training)
             for name, training in (super().donors(host, now) if self._giver else ())
-            if name not in self.barred
-            and (newcomer is None or self.record_of[name].spec.priority <= newcomer.spec.priority)
+            if name not in self.barred and (newcomer is None or _may_give(self.record_of[name], newcomer))
         ]
 
     def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
@@ -148,6 +147,11 @@ class Floor(Book):
             self.idle.append(0)
             self._on.append({})
         return number
+
+
+def _may_give(job: JobRecord, newcomer: JobRecord) -> bool:
+    """Say whether a job may be reshaped for another one: leases of earlier releases cannot be parted."""
+    return job.spec.priority <= newcomer.spec.priority and len(job.leases) == job.held()
 
 
 def _with(kind: JobType, sizes: set[int]) -> JobType:

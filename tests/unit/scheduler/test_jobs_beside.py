@@ -9,11 +9,20 @@ import pytest
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease, UsageRecorded
 from replkernel_scheduler.elastic.types import JobType
-from replkernel_scheduler.events import HostAway, HostDown, LeaseReleased, PricesSet, QuotaSet
-from replkernel_scheduler.harvest.asking import LEASE_S, RESTED_S
+from replkernel_scheduler.events import (
+    HostAway,
+    HostDown,
+    LeaseAsked,
+    LeaseLingered,
+    LeaseReleased,
+    PricesSet,
+    QuotaSet,
+)
+from replkernel_scheduler.harvest.asking import LEASE_S, RESTED_S, Asking
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
-from replkernel_scheduler.harvest.leasing import Pace
+from replkernel_scheduler.harvest.jobs import JobRecord
+from replkernel_scheduler.harvest.leasing import Pace, Place
 from replkernel_scheduler.harvest.past import IN_ALL_MAX, OF_USER_MAX, PastJobs
 from replkernel_scheduler.harvest.types import (
     HostJobs,
@@ -39,7 +48,16 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.settings import CoreSettings
-from replkernel_scheduler.types import Fence, HostName, Prices, RequestId, UserName, UserQuota
+from replkernel_scheduler.types import (
+    Fence,
+    HostName,
+    KernelId,
+    LeaseRequest,
+    Prices,
+    RequestId,
+    UserName,
+    UserQuota,
+)
 from replkernel_server.scheduling.accounting import gpu_s_of_jobs, job_rows, user_rows
 
 from tests.unit.scheduler.beside import Beside, of
@@ -664,6 +682,34 @@ def test_nobody_waits_for_the_end_of_a_job_where_he_cannot_be() -> None:
     world.submit("new", 2, samples=LONG)
     assert world.job("elsewhere").host == "b" and world.job("elsewhere").state == "running"
     assert world.processes[JobName("old")].told
+
+
+def in_one_lease(self: Asking, job: JobRecord, place: Place, missing: int, now: float) -> bool:
+    """Ask as earlier releases did: a journal may still have such leases."""
+    request, spec = RequestId(f"job.{job.spec.job}.0"), job.spec
+    wish = LeaseRequest(
+        request, KernelId(request), missing, LEASE_S, (place.host,), spec.owner, place.model, holder="job"
+    )  # fmt: skip
+    self._request, self._asker = request, job
+    self._leasing.feed(LeaseAsked(wish), now)
+    (lease,) = job.leases.values()
+    self._leasing.feed(LeaseLingered(lease.lease, lease.fence), now)
+    self._request, self._asker, job.model = None, None, place.model
+    return True
+
+
+def test_a_job_whose_lease_cannot_be_parted_is_not_stopped_to_make_room(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(Asking, "_ask_for", in_one_lease)
+        world.submit("old", 1, 2, 4, samples=LONG)
+    world.runs("old")
+    world.restart()
+    world.submit("new", 1, 2, 4, samples=LONG)
+    world.until(world.now + 3 * LOOK_EVERY_S)
+    assert not world.processes[JobName("old")].told
+    assert (world.job("old").held, world.job("new").state) == (4, "waiting")
 
 
 def test_what_a_job_leaves_for_another_is_a_cells_if_one_comes_meanwhile(world: Beside) -> None:
