@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from replkernel_scheduler.cards import gpus_freed
 from replkernel_scheduler.events import GpusAwaited, GpusWanted
@@ -15,9 +16,17 @@ from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
+from replkernel_scheduler.types import LeaseId
 
 JOBS_MAX = 256
 """So many jobs are looked at in one event; the others are when they are said again."""
+
+
+class _Spared(NamedTuple):
+    """What is not asked back: these leases, and what began to linger later (None: nothing is too young)."""
+
+    leases: frozenset[LeaseId]
+    rested_since: float | None
 
 
 class Yielding:
@@ -31,19 +40,20 @@ class Yielding:
         """Ask back what these jobs need."""
         if self._parts.policies.keeps:
             return
+        but = _Spared(frozenset(event.spares), event.rested_since)
         promised: dict[int, int] = defaultdict(int)
         """For each pool, how many GPUs go to jobs that were looked at before."""
         for job in _by_size(event):
             best: tuple[int, str, Pool] | None = None
             for pool in self._pools(job, event):
-                free = len(pool.idle) + _comes_free(pool, event) - promised[id(pool)]
+                free = len(pool.idle) + _comes_free(pool, but) - promised[id(pool)]
                 missing = max(0, job.gpus - free)
                 found = missing, pool.host.name, pool
-                if missing <= _yields(pool, event) and (best is None or found[:2] < best[:2]):
+                if missing <= _yields(pool, but) and (best is None or found[:2] < best[:2]):
                     best = found
             if best is not None:
                 missing, _, pool = best
-                self._ask_back(pool, missing, event)
+                self._ask_back(pool, missing, but)
                 promised[id(pool)] += job.gpus
 
     def _pools(self, job: GpusAwaited, event: GpusWanted) -> Iterator[Pool]:
@@ -57,9 +67,9 @@ class Yielding:
                 if suits and len(pool.uuids) >= job.gpus:
                     yield pool
 
-    def _ask_back(self, pool: Pool, gpus: int, event: GpusWanted) -> None:
+    def _ask_back(self, pool: Pool, gpus: int, but: _Spared) -> None:
         """Ask so many GPUs back of those that have lingered longest."""
-        for records in _units(_resting(pool, event)):
+        for records in _units(_resting(pool, but)):
             if gpus <= 0:
                 return
             gpus -= _frees(records)
@@ -67,15 +77,15 @@ class Yielding:
                 self._serving.ask_back(record)
 
 
-def _resting(pool: Pool, event: GpusWanted) -> list[LeaseRecord]:
+def _resting(pool: Pool, but: _Spared) -> list[LeaseRecord]:
     """Return the leases of a pool that linger and may be asked back."""
-    since = event.rested_since
+    since = but.rested_since
     return [
         record
         for record in pool.host.leases.values()
         if record.pool is pool
         and record.phase == "lingering"
-        and record.lease.lease not in event.spares
+        and record.lease.lease not in but.leases
         and (since is None or record.rested_at <= since)
     ]
 
@@ -96,9 +106,9 @@ def _frees(records: list[LeaseRecord]) -> int:
     return int(all(other.phase == "reclaiming" or other in records for other in card.records.values()))
 
 
-def _comes_free(pool: Pool, event: GpusWanted) -> int:
+def _comes_free(pool: Pool, but: _Spared) -> int:
     """Return how many GPUs of a pool are on their way back, and nobody's then."""
-    if event.rested_since is None:
+    if but.rested_since is None:
         return pool.reclaiming
     return gpus_freed(
         [
@@ -107,16 +117,16 @@ def _comes_free(pool: Pool, event: GpusWanted) -> int:
             if record.pool is pool
             and record.phase == "reclaiming"
             and not record.kept
-            and record.lease.lease not in event.spares
+            and record.lease.lease not in but.leases
         ]
     )
 
 
-def _yields(pool: Pool, event: GpusWanted) -> int:
+def _yields(pool: Pool, but: _Spared) -> int:
     """Return how many GPUs of a pool may be asked back."""
-    if not event.spares and event.rested_since is None:
+    if not but.leases and but.rested_since is None:
         return pool.lingering
-    return sum(_frees(records) for records in _units(_resting(pool, event)))
+    return sum(_frees(records) for records in _units(_resting(pool, but)))
 
 
 def _by_size(event: GpusWanted) -> Iterator[GpusAwaited]:

@@ -81,20 +81,22 @@ class Allotting:
     def starts(self, job: JobRecord, floor: Floor, missed: list[GpusAwaited], now: float) -> bool:
         """Start a job, or have another make room for it, or add what it misses; say whether it got any."""
         reach = self._reach.get(job.spec.owner)
-        hosts = self._hosts(job)
-        idle = self._idle_for(job, floor, hosts)
+        hosts = self._hosts(job, floor)
+        idle = self._idle_seen(job, floor, hosts)
         launch = self._launch(job, floor, idle, now)
         if launch is not None and launch.donor is None:
             place = _roomiest(floor.places[launch.host], launch.gpus, idle)
+            floor.idle_for.clear()
             if self._asking.ask(job, place, self._asking.sizes(job, 0, launch.gpus), now):
                 self._acts.goes_on(job, now, "idle")
                 floor.take(job)
                 return True
         told = reach is not None and not job.refused
-        hopes = told and self._hopes(job, hosts, launch, missed, now)
+        hopes = told and self._hopes(job, floor, hosts, launch, missed, now)
         if launch is None or launch.donor is None or hopes:
             return False
         self._makes_room(launch, floor, idle, job, now)
+        floor.idle_for.clear()
         return True
 
     def goes_further(self, job: JobRecord, gpus: int, now: float) -> bool:
@@ -103,9 +105,9 @@ class Allotting:
         Here that is what was wanted back and is not needed after all: nobody knew how soon it leaves. Who
         waits goes first.
         """
-        hosts = self._hosts(job)
         if job.host is None or self._jobs.waiting():
             return False
+        hosts = self._hosts(job, self.floor(now))
         here, held = Place(job.host, job.model), job.held()
         idle = self._idle_for(job, None, hosts)
         if job.host in hosts:
@@ -128,12 +130,21 @@ class Allotting:
         if self._asking.ask(job, place, self._asking.sizes(job, 0, idle), now):
             self._acts.goes_on(job, now, "given")
 
-    def _hosts(self, job: JobRecord) -> list[HostName]:
+    def _hosts(self, job: JobRecord, floor: Floor) -> list[HostName]:
         """Return where a job may start now."""
-        reach = self._reach.get(job.spec.owner)
-        closed = {each.host for each in self._jobs.by_name.values() if each.leaves is not None}
-        up = self._leasing.hosts()
-        return [host for host in up if host not in closed and (reach is None or host in reach)]
+        owner = job.spec.owner
+        if owner not in floor.reached:
+            up, reach = self._leasing.hosts(), self._reach.get(owner)
+            reached = up if reach is None else set(reach)
+            floor.reached[owner] = [host for host in up if host in reached]
+        return [host for host in floor.reached[owner] if host not in floor.closed]
+
+    def _idle_seen(self, job: JobRecord, floor: Floor, hosts: list[HostName]) -> dict[Place, int]:
+        """Return what is idle for a job, from before if nothing was asked for meanwhile."""
+        wants = job.spec.owner, job.spec.gpu_model, job.spec.vram_gb
+        if wants not in floor.idle_for:
+            floor.idle_for[wants] = self._idle_for(job, floor, hosts)
+        return floor.idle_for[wants]
 
     def _idle_for(self, job: JobRecord, floor: Floor | None, hosts: list[HostName]) -> dict[Place, int]:
         """Return what is idle for a job at each place where it may be, also where that is nothing."""
@@ -168,6 +179,7 @@ class Allotting:
     def _hopes(
         self,
         job: JobRecord,
+        floor: Floor,
         hosts: list[HostName],
         launch: Launch | None,
         missed: list[GpusAwaited],
@@ -182,6 +194,7 @@ class Allotting:
             if len(missed) < MISSED_MAX:
                 missed.append(misses)
             return False
+        floor.idle_for.clear()
         if job.hopes_until <= now and self._asking.ask_back([misses], self._jobs.of_lease, now):
             job.hopes_until = now + HOPES_S
         return job.hopes_until > now
@@ -214,14 +227,21 @@ class Allotting:
                 asked.add(str(job.spec.job))
         reached = [job for job in growing if job.host in self._reach.get(job.spec.owner, (job.host,))]
         floor.barred -= {str(job.spec.job) for job in reached} - asked
-        while (looked_at := self._grows(floor, reached, now)) is not None:
+        at: dict[Place, list[JobRecord]] = {}
+        for job in reached:
+            if str(job.spec.job) not in floor.barred:
+                at.setdefault(_place(job), []).append(job)
+        idle = {place: self._idle_beside(free[-1]) for place, free in at.items()}
+        while (looked_at := self._grows(floor, idle, now)) is not None:
             floor.barred.add(str(looked_at.spec.job))
+            free = at[_place(looked_at)]
+            free.remove(looked_at)
+            idle[_place(looked_at)] = self._idle_beside(free[-1]) if free else 0
         return bool(asked)
 
-    def _grows(self, floor: Floor, jobs: list[JobRecord], now: float) -> JobRecord | None:
+    def _grows(self, floor: Floor, idle: dict[Place, int], now: float) -> JobRecord | None:
         """Have the job grow that algorithm 2 names, if it is given the GPUs; None: it names nobody."""
-        free = [job for job in jobs if str(job.spec.job) not in floor.barred]
-        floor.offer(None, {_place(job): self._idle_beside(job) for job in free})
+        floor.offer(None, idle)
         reshape = self._rules.grow(floor, now)
         if reshape is None:
             return None

@@ -17,7 +17,7 @@ from replkernel_scheduler.elastic.book import Book, Training
 from replkernel_scheduler.elastic.types import SIDECAR, JobType, Launch, TrainingWanted
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.leasing import Place
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, UserName
 
 LEAVES_S = SIDECAR.checkpoint_s + SIDECAR.process_stop_s
 """How long a job is thought to take until it has left GPUs for another one."""
@@ -39,11 +39,18 @@ class Floor(Book):
         """The models of GPUs that jobs have on each host."""
         self.barred: set[str] = set()
         """Jobs that are left as they are."""
+        self.closed: set[HostName | None] = set()
+        """The hosts where a job makes room."""
+        self.reached: dict[UserName, list[HostName]] = {}
+        """Where the jobs of an owner may be, as far as that was looked up."""
+        self.idle_for: dict[tuple[UserName, str, float], dict[Place, int]] = {}
+        """What idles for jobs of an owner that want such GPUs, until anything is asked for."""
         self._number_of: dict[Place, int] = {}
         self._sizes, self._now = sizes, now
         self.record_of: dict[str, JobRecord] = {}
         self._newcomer: JobRecord | None = None
         self._giver = True
+        self._ranks: int | None = None
         self._offered: Collection[Place] = ()
         """Where the newcomer may be at all."""
         for job in jobs:
@@ -53,6 +60,8 @@ class Floor(Book):
         """Look at a job that has GPUs, again if it is known already."""
         if job.host is None or not job.gpus:
             return
+        if job.leaves is not None:
+            self.closed.add(job.host)
         name, number = str(job.spec.job), self._number(Place(job.host, job.model))
         kind = job.type
         if job.state == "running":
@@ -71,7 +80,10 @@ class Floor(Book):
 
     def offer(self, newcomer: JobRecord | None, idle: dict[Place, int]) -> None:
         """Let the rules see so many idle GPUs, for a job that starts; None: for those that grow."""
-        self._newcomer, self._offered, self._giver = newcomer, idle, True
+        self._newcomer, ranks = newcomer, None if newcomer is None else newcomer.spec.priority
+        if newcomer is not None and idle is self._offered and ranks == self._ranks and self._giver:
+            return  # Nothing has changed since.
+        self._offered, self._ranks, self._giver = idle, ranks, True
         for place in idle:
             self._number(place)
         self.idle = [idle.get(place, 0) for place in self.places]
