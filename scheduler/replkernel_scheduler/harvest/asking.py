@@ -95,6 +95,8 @@ class Asking:
             feed(how(lease.lease, lease.fence), now)
         self._request = self._asker = None
         job.model = place.model if job.leases else ""
+        if not job.leases:
+            job.host = None
         return there
 
     def _ask_for_one(self, job: JobRecord, place: Place, now: float) -> bool:

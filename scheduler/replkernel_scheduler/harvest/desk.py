@@ -107,6 +107,7 @@ class Desk:
         if job is not None and job.state == "running":
             job.pause(now)
             job.left = event.left
+            job.speeds = event.speeds
             job.seen = type_as_seen(job.spec.type, event.speeds, len(job.gpus))
 
     def stopped(self, event: JobStopped, now: float) -> None:
@@ -209,9 +210,12 @@ class Desk:
         if job is None:
             self.asking.asked_back += 1
             return False
+        host, first = job.host, not job.back
         job.back.setdefault(lease.lease, until)
         if job.state in ("starting", "running"):
             self.stops(job, until, "wanted back", now)
+        elif job.state == "stopping" and first and host is not None:
+            self._tell(StopJob(job.spec.job, job.attempt, host, until, "wanted back"))
         return True
 
     def settle(self, now: float) -> None:

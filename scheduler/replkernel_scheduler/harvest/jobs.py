@@ -34,8 +34,8 @@ class JobRecord(msgspec.Struct):
     it was not given the GPUs that it asked for last. `epoch`, `loss`: what its program told at its last end.
     `changes` are the last ones, `why` the reason of the next: processes that end unasked are lost.
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
-    `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by speeds
-    that were seen.
+    `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
+    `speeds` that were seen, for numbers of GPUs.
     """
 
     spec: JobSpec
@@ -64,6 +64,7 @@ class JobRecord(msgspec.Struct):
     keeps: int = 0
     hopes_until: float = 0.0
     seen: JobType | None = None
+    speeds: tuple[tuple[int, float], ...] = ()
 
     @property
     def type(self) -> JobType:

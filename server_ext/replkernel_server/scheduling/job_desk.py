@@ -230,7 +230,7 @@ class JobDesk:
         """Keep what was told for those who ask."""
         told = self.told_of.get(job.spec.job)
         if told is None or told.attempt != said.attempt:
-            before = told or Told(0)
+            before = told or Told(0, epoch=job.epoch, loss=job.loss, speeds=dict(job.speeds))
             while len(self.told_of) >= TOLD_MAX:
                 del self.told_of[next(iter(self.told_of))]
             told = Told(said.attempt, epoch=before.epoch, loss=before.loss, speeds=before.speeds)

@@ -238,6 +238,16 @@ def test_words_that_come_together_tell_no_speed_and_speeds_of_other_shapes_are_r
     seen = room.beside.desk.jobs.by_name[JobName("j")].type
     assert seen.rate(1) == pytest.approx(seen.rate(2)), "the rules know that the second GPU gained nothing"
 
+    room.restart(30.0)
+    agent, line = room.agent("a", 2), room.line("a", ALICE, ("j", 2))
+    room.say(line, wire.JobSaid("j", 2, "progress", epoch=31.0))
+    for epoch in (40.0, 50.0, 60.0):
+        room.beats(agent, 10)
+        room.say(line, wire.JobSaid("j", 2, "progress", epoch=epoch))
+    assert room.desk.jobs.told_of[JobName("j")].speeds.keys() == {1, 2}, "a restart forgets none"
+    seen = room.beside.desk.jobs.by_name[JobName("j")].type
+    assert seen.rate(1) == pytest.approx(seen.rate(2), rel=0.1)
+
 
 @pytest.mark.parametrize("number", [nan, inf, -inf])
 @pytest.mark.parametrize("field", ["epoch", "loss"])

@@ -684,6 +684,33 @@ def test_nobody_waits_for_the_end_of_a_job_where_he_cannot_be() -> None:
     assert world.processes[JobName("old")].told
 
 
+def test_a_job_that_was_refused_after_all_is_nowhere_and_its_last_end_counts(world: Beside) -> None:
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=2)))
+    world.submit("train", 2)
+    world.runs("train")
+    attempt = world.processes[JobName("train")].attempt
+    world.feed(HostDown(HostName("a")))
+    wish = LeaseRequest(RequestId("c"), KernelId("c"), 1, 1e5, (HostName("b"),), user=UserName("ann"))
+    world.host("b", 4)
+    world.feed(LeaseAsked(wish))
+    world.until(world.now + LOOK_EVERY_S)
+    train = world.job("train")
+    assert (train.state, train.host, train.held) == ("waiting", None, 0), "with the cell's it is one too many"
+    world.feed(JobEnded(JobName("train"), attempt))
+    assert not world.core.jobs(), "it was done when its host was lost"
+
+
+def test_a_cell_that_wants_gpus_of_a_job_that_makes_room_shortens_its_time(world: Beside) -> None:
+    world.submit("old", 1, 2, 4, samples=LONG)
+    world.runs("old")
+    world.submit("new", 1, 2, 4, samples=LONG)
+    assert world.processes[JobName("old")].told
+    (stop,) = of(StopJob, world.cell("c", 2))
+    (until,) = set(world.core.desk.jobs.by_name[JobName("old")].back.values())
+    assert (stop.job, stop.until, stop.saves) == ("old", until, True)
+    assert not of(StopJob, world.cell("d", 1)), "it is told once"
+
+
 def in_one_lease(self: Asking, job: JobRecord, place: Place, missing: int, now: float) -> bool:
     """Ask as earlier releases did: a journal may still have such leases."""
     request, spec = RequestId(f"job.{job.spec.job}.0"), job.spec
