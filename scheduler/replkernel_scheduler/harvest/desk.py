@@ -81,6 +81,8 @@ class Desk:
         self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, self)
         self._giving = self._launching = False
         self._bereft: dict[JobName, JobRecord] = {}
+        self._hurried: dict[JobName, tuple[JobRecord, int, float]] = {}
+        """Attempts that leave already, and until when a cell wants them to."""
 
     # -- what is said of jobs -----------------------------------------------------------------------
 
@@ -210,16 +212,21 @@ class Desk:
         if job is None:
             self.asking.asked_back += 1
             return False
-        host, first = job.host, not job.back
+        first = not job.back
         job.back.setdefault(lease.lease, until)
         if job.state in ("starting", "running"):
             self.stops(job, until, "wanted back", now)
-        elif job.state == "stopping" and first and host is not None:
-            self._tell(StopJob(job.spec.job, job.attempt, host, until, "wanted back"))
+        elif job.state == "stopping" and first:
+            self._hurried[job.spec.job] = job, job.attempt, until
         return True
 
     def settle(self, now: float) -> None:
-        """See to the jobs that lost leases unasked, once all of that has happened."""
+        """See to the jobs that lost leases unasked, or have less time to leave, once all has happened."""
+        for job, attempt, until in self._hurried.values():
+            if self._current(job.spec.job, attempt) is job and job.state == "stopping" and job.back:
+                assert job.host is not None
+                self._tell(StopJob(job.spec.job, attempt, job.host, until, "wanted back"))
+        self._hurried.clear()
         while self._bereft:
             job = self._bereft.pop(next(iter(self._bereft)))
             if self.jobs.by_name.get(job.spec.job) is not job:
@@ -305,7 +312,7 @@ class Desk:
             return
         newcomer, job.leaves = self._newcomer_of(job), None
         place = None if job.host is None else Place(job.host, job.model)
-        self._give_back(job, list(job.back), now)
+        self._give_wanted_back(job, now)
         reach = self.reach.get(job.spec.owner)
         there = reach is None or job.host in reach
         stays = there and job.spec.type.least <= len(job.usable()) and not job.on_hold
@@ -313,6 +320,8 @@ class Desk:
             return
         if stays and job.leases:
             self._give_back(job, job.spares(job.fits(job.keeps if newcomer else None)), now)
+            self._give_wanted_back(job, now)
+        if stays and job.spec.type.least <= len(job.usable()):
             self.begins(job, StartJob, now, why)
         else:
             self.gives_all_back(job, now)
@@ -371,6 +380,11 @@ class Desk:
         job.count(now)
         self.past.add(job.past(why, said, now))
         self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on, job.spec.owner))
+
+    def _give_wanted_back(self, job: JobRecord, now: float) -> None:
+        """Give back what is wanted back, also what is while that happens."""
+        while job.back:
+            self._give_back(job, list(job.back), now)
 
     def _give_back(self, job: JobRecord, names: list[LeaseId], now: float) -> None:
         self._giving = True

@@ -8,7 +8,7 @@ killed at any moment goes on as if it had not been.
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.effects import ReclaimLease
 from replkernel_scheduler.events import HostAway, HostDown, HostDrained, HostUndrained, LeaseReleased
@@ -180,6 +180,10 @@ class Day(Beside):
 
 
 @settings(max_examples=examples(120), deadline=None)
+@example(  # A cell asks for more of a job's GPUs while that gives back what it does not need.
+    wanted=[(16, 2, 212), (15, 3, 231), (14, 1, 94), (3, 4, 163)],
+    jobs=[(29, (2, 4)), (2, (1, 2, 4)), (18, (1,)), (20, (1, 2)), (2, (2,))],
+)
 @given(wanted=cells, jobs=batch)
 def test_no_cell_waits_longer_than_without_jobs_but_for_the_time_that_leaving_takes(
     wanted: list[tuple[int, int, int]], jobs: list[tuple[int, tuple[int, ...]]]
