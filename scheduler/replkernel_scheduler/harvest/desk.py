@@ -81,8 +81,6 @@ class Desk:
         self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, self)
         self._giving = self._launching = False
         self._bereft: dict[JobName, JobRecord] = {}
-        self._hurried: dict[JobName, tuple[JobRecord, int, float]] = {}
-        """Attempts that leave already, and until when a cell wants them to."""
 
     # -- what is said of jobs -----------------------------------------------------------------------
 
@@ -212,21 +210,13 @@ class Desk:
         if job is None:
             self.asking.asked_back += 1
             return False
-        first = not job.back
         job.back.setdefault(lease.lease, until)
         if job.state in ("starting", "running"):
             self.stops(job, until, "wanted back", now)
-        elif job.state == "stopping" and first:
-            self._hurried[job.spec.job] = job, job.attempt, until
         return True
 
     def settle(self, now: float) -> None:
-        """See to the jobs that lost leases unasked, or have less time to leave, once all has happened."""
-        for job, attempt, until in self._hurried.values():
-            if self._current(job.spec.job, attempt) is job and job.state == "stopping" and job.back:
-                assert job.host is not None
-                self._tell(StopJob(job.spec.job, attempt, job.host, until, "wanted back"))
-        self._hurried.clear()
+        """See to the jobs that lost leases unasked, once all of that has happened."""
         while self._bereft:
             job = self._bereft.pop(next(iter(self._bereft)))
             if self.jobs.by_name.get(job.spec.job) is not job:

@@ -700,17 +700,6 @@ def test_a_job_that_was_refused_after_all_is_nowhere_and_its_last_end_counts(wor
     assert not world.core.jobs(), "it was done when its host was lost"
 
 
-def test_a_cell_that_wants_gpus_of_a_job_that_makes_room_shortens_its_time(world: Beside) -> None:
-    world.submit("old", 1, 2, 4, samples=LONG)
-    world.runs("old")
-    world.submit("new", 1, 2, 4, samples=LONG)
-    assert world.processes[JobName("old")].told
-    (stop,) = of(StopJob, world.cell("c", 2))
-    (until,) = set(world.core.desk.jobs.by_name[JobName("old")].back.values())
-    assert (stop.job, stop.until, stop.saves) == ("old", until, True)
-    assert not of(StopJob, world.cell("d", 1)), "it is told once"
-
-
 def in_one_lease(self: Asking, job: JobRecord, place: Place, missing: int, now: float) -> bool:
     """Ask as earlier releases did: a journal may still have such leases."""
     request, spec = RequestId(f"job.{job.spec.job}.0"), job.spec
