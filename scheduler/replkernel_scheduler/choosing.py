@@ -174,17 +174,17 @@ class Choosing:
 
 def _spot(pool: Pool) -> Spot:
     """Return a pool as a placement sees it that looks at requests."""
-    host, each = pool.host, pool
+    host = pool.host
     used = [
-        sum([counted(share, each) for share in card.shares()]) for card in each.cards.values() if card.records
+        sum([counted(share, pool) for share in card.shares()]) for card in pool.cards.values() if card.records
     ]
     shared = tuple(sorted([max(0, MILLI - milli) for milli in used]))
     return Spot(
         host.name,
-        each.model,
-        each.memory_gb,
-        len(each.uuids),
-        len(each.idle),
+        pool.model,
+        pool.memory_gb,
+        len(pool.uuids),
+        len(pool.idle),
         host.subscribed,
         host.gpus,
         shared,

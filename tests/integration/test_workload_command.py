@@ -160,3 +160,22 @@ def test_somebody_elses_file_is_not_overwritten_and_its_own_is_only_once_all_is_
     assert main([str(path), *SMALL, "--seed", "4"]) == 0
     assert path.read_bytes() != before
     assert [made.name for made in tmp_path.iterdir()] == ["cells.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--widest 8", "--widest is of batch jobs"),
+        ("--per-hour 8", "--per-hour is of batch jobs"),
+        ("--jobs poisson --swing 0.5", "--swing is of --jobs diurnal"),
+        ("--jobs diurnal --widest 8", "--widest is of --jobs lublin"),
+        ("--jobs lublin --gpu-mix 1=1", "--gpu-mix is of --jobs poisson and diurnal"),
+        ("--jobs poisson --like 92d", "--like is of sessions"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    words: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "made.csv"), *words.split()]) != 0
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "made.csv").exists()

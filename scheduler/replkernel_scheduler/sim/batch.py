@@ -11,7 +11,7 @@ day stretches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import cos, exp, log, log2, pi
+from math import cos, exp, inf, log, log2, pi
 from random import Random
 from typing import Literal, TypeAlias
 
@@ -61,6 +61,9 @@ def batch(plan: BatchPlan, seed: int) -> list[Job]:
     dice = Random(f"batch {plan.kind} {seed}")
     if not 1 <= plan.widest <= 4096 or not 0 <= plan.swing <= 1:
         raise SimulationError("A job has 1 to 4,096 GPUs, and the swing of a day is from 0 to 1.")
+    often = 60.0 if plan.per_hour is None else plan.per_hour
+    if not (0 < plan.hours < inf and 0 < often < inf):
+        raise SimulationError("The hours, and the jobs in each, are numbers above 0.")
     if plan.hours * (plan.per_hour or 60.0) > JOBS_MAX:
         raise SimulationError(f"This makes more than {JOBS_MAX:,} jobs: ask for fewer hours.")
     return list(_lublin(plan, dice) if plan.kind == "lublin" else _drawn(plan, seed, dice))

@@ -30,6 +30,7 @@ from replkernel_scheduler.harvest.types import (
 from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.elastic_way import ElasticWay, samples_of
 from replkernel_scheduler.sim.figures import Figures
+from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.task import Parts, Task
 from replkernel_scheduler.types import UserName
@@ -62,10 +63,11 @@ class Harvest:
         figures: Figures,
         way: ElasticWay,
         gpus: int,
+        nodes: tuple[Hosts, ...] = (),
     ) -> None:
-        """Start with none; hosts have `gpus`."""
+        """Start with none; hosts have `gpus`, where they are not listed by their `nodes`."""
         self._core, self._agenda, self._feed, self._figures = core, agenda, feed, figures
-        self._way, self._each = way, gpus
+        self._way, self._each, self._nodes = way, gpus, nodes
         self._runs: dict[JobName, HarvestRun] = {}
         self._armed: float | None = None
 
@@ -80,11 +82,18 @@ class Harvest:
         samples = float(samples_of(dict.fromkeys(kind.iteration_s, 0.0)))
         task.duration_s = min(kind.run_s(samples, gpus) for gpus in kind.iteration_s)
         task.parts = Parts()
-        if kind.least > self._each:
+        model, each = "", self._each
+        if self._nodes and job.gpu_models:
+            model, *others = job.gpu_models
+            if others:
+                self._figures.given_up(task, "refused", "jobs beside notebooks name one model of GPUs")
+                return
+            each = max([alike.gpus for alike in self._nodes if alike.gpu_model == model], default=0)
+        if kind.least > each:
             self._figures.given_up(task, "refused", f"no host has the {kind.least} GPUs")
             return
         name = JobName(task.name)
-        spec = JobSpec(job=name, type=kind, samples=samples, owner=UserName(task.user))
+        spec = JobSpec(job=name, type=kind, samples=samples, owner=UserName(task.user), gpu_model=model)
         self._runs[name] = HarvestRun(task, spec, samples)
         self._feed(JobSubmitted(spec), now)
 

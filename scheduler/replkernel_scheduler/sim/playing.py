@@ -80,7 +80,10 @@ def play(
     simulation: (
         Simulation | JobSimulation | PoolSimulation | ElasticRun | OracleSimulation | RecordedSimulation
     )
-    if plan.speeds and isinstance(way, ElasticWay | PoolWay | OracleWay | RecordedWay):
+    blind = isinstance(way, ElasticWay | PoolWay | OracleWay | RecordedWay) or getattr(way, "harvests", False)
+    if plan.across_hosts != 1.0 and not isinstance(way, JobWay):
+        raise SimulationError(f"--policy {way.name} has each job on one host: leave out --across-hosts.")
+    if plan.speeds and blind:
         raise SimulationError(f"--policy {way.name} does not tell models of GPUs apart: leave out --speeds.")
     if isinstance(way, ElasticWay):
         simulation = ElasticRun(spool, spool.first, way, plan, rows=rows, watch=watch)

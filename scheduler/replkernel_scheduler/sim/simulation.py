@@ -109,7 +109,9 @@ class Simulation(Driver):
             self.core = beside = HarvestCore(made) if isinstance(made, SchedulerCore) else made
             jobs = elastic_way_named("sidecar")
             self.figures.idle_time = IdleTime()
-            self._harvest = Harvest(beside, agenda, self._feed, self.figures, jobs, plan.gpus_per_host)
+            self._harvest = Harvest(
+                beside, agenda, self._feed, self.figures, jobs, plan.gpus_per_host, plan.nodes
+            )
         self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())
         self._upcoming: Record | None = None
         self._moved_at = 0.0

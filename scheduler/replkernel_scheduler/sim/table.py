@@ -49,10 +49,10 @@ def table(document: Summary) -> str:
 
 
 def unequal(document: Summary) -> list[str]:
-    """Say which runs leave work undone that counts in others; nothing where there are none."""
+    """Say which runs leave work undone that counts in others; nothing where all leave as much."""
     whole = document.trace.oracle_gpu_hours
     shares = {run.policy: run.unserved_gpu_hours / whole for run in document.runs if whole}
-    if len(document.runs) < 2 or not any(shares.values()):
+    if len({f"{share:.1%}" for share in shares.values()}) < 2:
         return []
     told = ", ".join(f"{share:.1%} under {policy}" for policy, share in shares.items() if share)
     return [f"Runs are not of the same work. Of the GPU-hours these are not served: {told}."]

@@ -26,6 +26,13 @@ from replkernel_scheduler.sim.workload_file import Achieved, lines, made, spare,
 
 ACTIVE = {"17.5h": 19.5, "92d": 67.63}
 """The published means of cells that run at a time."""
+LIKE = "17.5h"
+OF_JOBS = ("--per-hour", "--swing", "--widest")
+DRAWN = ("poisson", "diurnal")
+OF_KINDS: dict[str, tuple[str, ...]] = {
+    "--swing": ("diurnal",), "--widest": ("lublin",), "--gpu-mix": DRAWN, "--duration": DRAWN,
+    "--duration-mean": DRAWN, "--longest": DRAWN,
+}  # fmt: skip
 KNOTS_MAX = 64
 DESCRIPTION = """\
 Make sessions of people who train models in notebooks: bouts of cells with breaks between, from the quantiles
@@ -58,8 +65,13 @@ def _make_jobs(options: argparse.Namespace) -> int:
     foreign = [name for name, field in of_sessions if vars(options)[field] is not None]
     if options.active_mean is not None:
         foreign.append("--active-mean")
+    if options.like is not None:
+        foreign.append("--like")
     if foreign:
         raise SimulationError(f"{foreign[0]} is of sessions: leave it out with --jobs.")
+    for name, kinds in OF_KINDS.items():
+        if options.kind not in kinds and getattr(options, _field(name)) is not None:
+            raise SimulationError(f"{name} is of --jobs {' and '.join(kinds)}: leave it out.")
     if "duration" in given:
         given.setdefault("duration_mean_s", None)
     plan = BatchPlan(**given)
@@ -73,11 +85,15 @@ def _make_jobs(options: argparse.Namespace) -> int:
 def _make(options: argparse.Namespace) -> int:
     if options.kind is not None:
         return _make_jobs(options)
+    for name in OF_JOBS:
+        if getattr(options, _field(name)) is not None:
+            raise SimulationError(f"{name} is of batch jobs: name their kind with --jobs.")
+    like = options.like or LIKE
     given = {name: value for name, value in vars(options).items() if name in FIELDS and value is not None}
-    plan = msgspec.structs.replace(PLANS[options.like], **given)
+    plan = msgspec.structs.replace(PLANS[like], **given)
     wanted = options.active_mean
     if wanted is None and not set(given) - {"mix"}:
-        wanted = ACTIVE[options.like]
+        wanted = ACTIVE[like]
     spare(options.out)
     progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
     made_so_far = partial(progress.reading, doing="making")
@@ -86,6 +102,11 @@ def _make(options: argparse.Namespace) -> int:
     progress.clear()
     print(_told(options.out, achieved))
     return 0
+
+
+def _field(name: str) -> str:
+    """Return where the parser keeps an option."""
+    return OPTIONS[name][1] if name in OPTIONS else name.removeprefix("--").replace("-", "_")
 
 
 def _told(path: Path, achieved: Achieved) -> str:
@@ -112,9 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="the CSV file to write, packed if it ends in .gz, .xz or .zst"
     )
-    parser.add_argument(
-        "--like", choices=tuple(PLANS), default="17.5h", help="the published excerpt to begin with (17.5h)"
-    )
+    parser.add_argument("--like", choices=tuple(PLANS), help=f"the published excerpt to begin with ({LIKE})")
     parser.add_argument(
         "--seed", type=read_at_least(0), default=0, metavar="N", help="of all dice (default: 0)"
     )

@@ -52,3 +52,6 @@ def test_what_cannot_be_made_is_told() -> None:
         batch(BatchPlan(kind="poisson", hours=1e6, per_hour=1e6), 0)
     with pytest.raises(SimulationError, match=r"1 to 4,096 GPUs"):
         batch(BatchPlan(kind="lublin", widest=5000), 0)
+    for wrong in ({"hours": float("nan")}, {"hours": 0.0}, {"per_hour": 0.0}, {"per_hour": -3.0}):
+        with pytest.raises(SimulationError, match="numbers above 0"):
+            batch(BatchPlan(kind="poisson", **wrong), 0)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.sim.harvest import SAVES_S
+from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.task import Task
@@ -20,6 +21,9 @@ def session(name: str, cells: list[tuple[float, float]], gpus: int) -> list[Reco
     last = max(at + lasts for at, lasts in cells)
     made: list[Record] = [Session(name, 0.0, last, gpus)]
     return made + [Cell(name, at, lasts, gpus) for at, lasts in cells]
+
+
+MODELS = {"slow": ("slow",), "fast": ("fast",), "none": ("other",), "two": ("fast", "slow")}
 
 
 def done(run: Run) -> dict[str, Task]:
@@ -105,3 +109,15 @@ def test_what_jobs_had_of_notebooks_idle_time_is_told_apart_from_what_was_nobody
     assert had.idle_gpu_hours == pytest.approx((2 * 2700 + 10_000) / 3600, abs=0.01)
     assert had.harvested_gpu_hours == pytest.approx(2 * 2700 / 3600, abs=0.01), "it had more than that"
     assert had.job_gpu_hours == pytest.approx(4 * 7174 / 3600, abs=0.05)
+
+
+def test_a_job_that_names_a_model_has_no_other_gpus() -> None:
+    nodes = (Hosts(1, 4, "fast"), Hosts(1, 8, "slow"))
+    jobs = [Job(name, 60.0, 100.0, 8, gpu_models=models) for name, models in MODELS.items()]
+    run = Run(
+        [*session("note", [(600.0, 300.0)], 4), *jobs], "harvest", Plan(hosts=2, gpus_per_host=8, nodes=nodes)
+    )
+    outcomes = {task.name: outcome for task, outcome in run.tasks}
+    assert {name: outcomes[name] for name in MODELS} == {
+        "slow": "done", "fast": "done", "none": "refused", "two": "refused",
+    }  # fmt: skip
