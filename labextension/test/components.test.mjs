@@ -181,13 +181,17 @@ test('an account says used, saved and quota, and that one is reached', () => {
     budget_month: 3,
     currency: 'EUR'
   };
-  const read = text(AccountSection, { account });
+  const read = text(AccountSection, { account, leases: [], now: 0 });
   assert.match(
     read,
     /used 1\.50 Saved compared with holding a GPU all session 120 .*month 1\.00 of 10 Spent this month 3\.50 EUR of 3\.00 EUR quota reached GPUs now 4 of 4 quota reached$/
   );
   assert.doesNotMatch(
-    text(AccountSection, { account: { ...account, gpu_quota: null, spent_month: null } }),
+    text(AccountSection, {
+      account: { ...account, gpu_quota: null, spent_month: null },
+      leases: [],
+      now: 0
+    }),
     /reached|Spent/
   );
 });

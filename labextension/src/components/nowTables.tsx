@@ -146,7 +146,7 @@ export function NowTables(props: {
         none={trans(
           'Nobody holds a GPU. To get one, open a notebook with a Python 3 (replicated) kernel and choose GPUs in its toolbar.'
         )}
-        heads={[who, gpus, trans('Host'), trans('State'), trans('Since'), trans('GPU-hours')]}
+        heads={[who, gpus, trans('Host'), trans('State'), trans('Since'), trans('GPU-hours so far')]}
         rows={held}
         trans={trans}
       />

@@ -1,6 +1,6 @@
 // Who holds which GPUs now, and which cells wait for some: the rows that panel and dashboard show. Pure.
 // Law: of others it says what the server has told, never more; what a notebook's own line says, it says too.
-import type { IExecution, IHost, ILease, IWaiting } from '../generated/live';
+import type { IAccount, IExecution, IHost, ILease, IWaiting } from '../generated/live';
 import { gpusCounted, isStrangers, useInWords, useOf, whose } from './cluster.js';
 import type { GpuUse, NameKernel } from './cluster';
 import { gpusInWords, placeInWords } from './line.js';
@@ -63,8 +63,20 @@ function ofLease(
     host,
     use: useInWords(use, trans),
     since,
-    gpuHours: since === 0 ? null : ((lease.part || gpus.length) * Math.max(0, now - since)) / HOUR_S
+    gpuHours: since === 0 ? null : hoursOf(lease, now)
   };
+}
+
+/** The GPU-hours of a lease until now, those between cells among them. */
+function hoursOf({ since, part, gpus }: ILease, now: number): number {
+  return since === 0 ? 0 : ((part || gpus.length) * Math.max(0, now - since)) / HOUR_S;
+}
+
+/** One's GPU-hours until now: those of leases that ended, and of those that are held. */
+export function hoursUsed(account: IAccount, leases: readonly ILease[], now: number): number {
+  const own = leases.filter(lease => lease.yours);
+  const held = own.reduce((sum, lease) => sum + hoursOf(lease, now), 0);
+  return Math.max(account.gpu_hours_month, account.gpu_hours + held);
 }
 
 /** GPUs of whose holder one may see nothing, by what they do. */
