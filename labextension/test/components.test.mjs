@@ -229,6 +229,20 @@ test('a notebook shows its GPUs first, its replicas in a line, what is pinned an
   assert.ok(read.indexOf('GPUs') < read.indexOf('Replicas'), read);
 });
 
+test('of a notebook that waits its cell can be cancelled, and of one that runs not', () => {
+  const cell = state => ({
+    ...{ kernel_id: 'k', msg_id: 'e', cell_id: 'c', state, wanted: 1, model: '', gpus: [], replica: 'r1' },
+    ...{ position: 1, estimate_s: null, awaits: '', told_at: null, trouble: '', accepted_at: 5, host: 'a' }
+  });
+  const buttons = state => {
+    const known = store({ executions: [cell(state)] });
+    const props = { name: 'a', kernel, store: known, actions: {}, cell: null, nameKernel: () => '', now: 10 };
+    return html(NotebookSection, props).match(/<button[^>]*>Cancel/g);
+  };
+  assert.equal(buttons('waiting').length, 1);
+  assert.equal(buttons('running'), null);
+});
+
 test('as many GPUs as a host has can be asked for, and memory', () => {
   const shown = html(GpuRequest, {
     label: 'l',

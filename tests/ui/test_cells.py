@@ -80,7 +80,7 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     browser.wait("a", lambda: "Failed" in browser.line("a", 3))  # Above the window it is right as well.
     browser.do("toggle", "a", cell=1)
     browser.wait("a", lambda: "Replicate" in browser.line("a"))
-    assert "Run" in browser.line("a") and "Queue" in browser.line("a")
+    assert "Run" in browser.line("a") and "Queued" in browser.line("a")
     shoot(browser, "a", "cells-light")
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
     browser.do("theme", "a", theme="JupyterLab Dark")
@@ -117,6 +117,11 @@ def test_a_second_notebook_without_a_free_gpu_shows_its_place_in_the_queue(desk:
     assert browser.do("text", "b", query=".jp-OutputArea-output") == []  # Said once, not twice.
     assert "Waiting for 1 GPU" in browser.do("text", "b", query=".jp-replkernel-status")[0]
     shoot(browser, "b", "waiting-light")
+    browser.do("press", "b", query=".jp-Notebook .jp-replkernel-cancel")
+    browser.wait("b", lambda: "Cancelled waited" in " ".join(browser.line("b").split()))
+    assert browser.do("text", "b", query=".jp-replkernel-cancel") == []
+    browser.do("run", "b", cell=1)
+    browser.wait("b", lambda: "Waiting for 1 GPU · next in line" in browser.line("b"))
     (lab.directory / "told").touch()
     browser.wait("b", lambda: browser.line("b").endswith(" durable"))
     assert "Done" in browser.line("b") and "for 1 GPU" in browser.line("b")

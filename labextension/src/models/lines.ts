@@ -1,6 +1,7 @@
 // The lines of one notebook: a widget in the layout of each code cell that has run on a replicated kernel.
 // A driver: signals, one timer, the live region. Law: the notebook's file is not touched; a notebook on another
 // kernel gets nothing, and costs nothing.
+import { Notification } from '@jupyterlab/apputils';
 import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
@@ -12,6 +13,7 @@ import type { ILineSource } from '../components/cellLine';
 import { CellLine } from '../components/cellLine';
 import type { IExecution, IPin } from '../generated/live';
 import type { ISettings } from '../tokens';
+import { cancel } from './actions';
 import { gpuLine, readCellRequest, requestInWords, writeCellRequest } from './cellRequest';
 import type { ICellRequest } from './cellRequest';
 import { holder, mostGpus } from './cluster';
@@ -24,7 +26,7 @@ import { isUndone } from './history';
 import { LinesInSight } from './inSight';
 import { isSafe } from './kernelMark';
 import type { ITranslate } from './line';
-import { describeLine } from './line';
+import { canCancel, describeLine } from './line';
 import type { ITouched } from './live';
 import { LineMemory } from './remembered';
 
@@ -33,6 +35,7 @@ const TICK_MS = 1_000;
 const EDITED_MS = 500;
 /** People are told of no more than one thing in this time. */
 const SPEAK_MS = 1_500;
+const ERROR_SHOWN_MS = 10_000;
 
 /** The lines under the cells of one notebook. */
 export class NotebookLines implements ILineSource {
@@ -109,6 +112,20 @@ export class NotebookLines implements ILineSource {
     }
     const shows = model.executionCount !== null || model.outputs.length > 0;
     return shows && this.isCodeOf(past) ? past : null;
+  }
+
+  cancel(execution: IExecution): (() => void) | null {
+    const { store } = this._connection;
+    const kernel = this._panel.sessionContext.session?.kernel;
+    if (!kernel || !store.current || !canCancel(execution, store.cells(kernel.id).values())) {
+      return null;
+    }
+    return () => {
+      cancel(kernel, execution.msg_id).catch((error: unknown) => {
+        const message = error instanceof Error ? error.message : String(error);
+        Notification.error(message, { autoClose: ERROR_SHOWN_MS });
+      });
+    };
   }
 
   pins(execution: IExecution): readonly IPin[] {

@@ -53,7 +53,7 @@ export function notebookState(
 }
 
 /** The cell that keeps the kernel busy: of several the one that is furthest. */
-function openCell(store: LiveStore, kernelId: string): IExecution | null {
+export function openCell(store: LiveStore, kernelId: string): IExecution | null {
   const order: IExecution['state'][] = ['running', 'moving', 'waiting', 'queued'];
   const open = [...store.cells(kernelId).values()].filter(one => one.state !== 'done');
   open.sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
