@@ -176,7 +176,9 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
           className="jp-replkernel-part"
           title={trans('The cell was edited after it ran, or another notebook on this kernel ran its own')}
         >
-          {trans('ran different code')}
+          {execution.began_at === null && execution.state !== 'done'
+            ? trans('waits with different code')
+            : trans('ran different code')}
         </span>
       )}
       {source.isUndone(execution) && (
