@@ -57,6 +57,11 @@ test('demand is told in GPUs, and a queue that took no time is not called one of
   );
 });
 
+test('in a narrow tab a legend has a row for each line', () => {
+  const legend = narrow => charts(past(), null, { ...ink, narrow }, trans)[0].spec.config.legend;
+  assert.deepEqual([legend(true).columns, legend(false).columns], [1, undefined]);
+});
+
 test('what holds now is what the panel shows, not the last look at the cluster', () => {
   const store = new LiveStore();
   const gpu = state => ({ uuid: state, state, lease: '' });
@@ -97,6 +102,18 @@ test('charts and tables write times as the people of a place do', () => {
     `timeFormat(datum.value, hours(datum.value) < 12 ? "%H:%M:%S" : "%H:%M:%S")`
   );
   assert.equal(of('queue', past()).spec.encoding.x.axis.labelExpr, axisClock(true));
+  for (const locale of ['zh-TW', 'fa', 'bn', 'mr', 'my', 'en-US', 'de', 'ko']) {
+    for (let hour = 0; hour < 24; hour++) {
+      const seconds = new Date(2026, 10, 28, hour, 7, 30) / 1000;
+      const [, morning, evening] = /\? ("[^"]*") : ("[^"]*")/.exec(axisClock(false, locale));
+      const written = JSON.parse(hour < 12 ? morning : evening)
+        .replace(/%(-?)H/, (_, short) => (short ? hour : String(hour).padStart(2, '0')))
+        .replace(/%(-?)I/, (_, short) => (short ? hour % 12 || 12 : String(hour % 12 || 12).padStart(2, '0')))
+        .replace('%M', '07');
+      const same = text => text.replace(/\s/g, ' '); // One space is narrower than the other.
+      assert.equal(same(clock(seconds, seconds, locale)), same(written), 'table and axis agree');
+    }
+  }
 });
 
 test('lines differ in more than their colour, and what happened has a sign', () => {

@@ -24,6 +24,8 @@ export interface IInk {
   text: string;
   grid: string;
   lines: readonly [string, string, string];
+  /** Whether the page is so narrow that a legend has a row for each line. */
+  narrow?: boolean;
 }
 
 const HEIGHT = 170;
@@ -325,7 +327,7 @@ function dressed(ink: IInk, spec: Spec): Spec {
     background: 'transparent',
     config: {
       axis: { ...colours, gridColor: ink.grid, domainColor: ink.grid, tickColor: ink.grid },
-      legend: colours,
+      legend: ink.narrow ? { ...colours, columns: 1 } : colours,
       view: { stroke: null }
     },
     ...spec

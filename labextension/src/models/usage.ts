@@ -1,7 +1,7 @@
 // Who holds which GPUs now, and which cells wait for some: the rows that panel and dashboard show. Pure.
 // Law: of others it says what the server has told, never more; what a notebook's own line says, it says too.
 import type { IAccount, IExecution, IHost, ILease, IWaiting } from '../generated/live';
-import { gpusCounted, isStrangers, useInWords, useOf, whose } from './cluster.js';
+import { gpusCounted, holder, isStrangers, useInWords, useOf, whose } from './cluster.js';
 import type { GpuUse, NameKernel } from './cluster';
 import { gpusInWords, placeInWords } from './line.js';
 import type { ITranslate } from './line';
@@ -28,6 +28,8 @@ export interface IWait {
   gpus: string;
   /** Its place and how long it may wait still; empty where nobody tells. */
   place: string;
+  /** Who holds what it waits for; empty where nobody does, or nobody tells. */
+  holder: string;
   since: number;
 }
 
@@ -109,6 +111,7 @@ export function waitsNow(store: LiveStore, now: number, name: NameKernel, trans:
       key: one.request,
       who: whose(one, name, trans),
       gpus: gpusCounted(one.gpus, trans),
+      holder: holder(store, one.kernel_id, name, trans),
       ...placeOf(one, cell, now, trans)
     };
   });
