@@ -21,6 +21,7 @@ const kernel = (kernel_id, more = {}) => ({
   served: true,
   routed: true,
   answers: true,
+  executor: '',
   cwd: '',
   began: 0,
   rested: 0,
@@ -58,6 +59,14 @@ test('kernels that run and hibernated ones, by the names of their notebooks', ()
     resting.map(one => [one.name, one.detail, one.title]),
     [['Kernel k3', '3.0 KiB · 3 h', 'Hibernated for 3 h · 3.0 KiB · k3']]
   );
+});
+
+test('who runs cells is healthy before its own report says so', () => {
+  const replicas = ['r1', 'r2'].map(replica => ({ replica, role: 'starting', lag: 0, state_bytes: 0 }));
+  const title = executor =>
+    list(told([kernel('k', { replicas, executor })]), () => null, 0, trans).running[0].title;
+  assert.match(title('r1'), /1 of 2 healthy/);
+  assert.match(title(''), /none is ready yet/);
 });
 
 test('a row names its kernel and says its state in full to whoever points at it', () => {
