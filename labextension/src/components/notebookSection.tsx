@@ -58,6 +58,11 @@ function stateInWords(state: INotebookState, trans: ITranslate): string {
     : state.text;
 }
 
+/** Write how long GPUs are kept, and who may have them. */
+function keptInWords(trans: ITranslate): string {
+  return trans('Kept for the next cell until another notebook needs them, or until you release them.');
+}
+
 function Holdings(props: {
   store: LiveStore;
   kernel: IKernel;
@@ -83,7 +88,10 @@ function Holdings(props: {
   return (
     <ul className="jp-replkernel-holdings">
       {kernel.holdings.map(held => (
-        <li key={held.lease} title={held.gpus.join('\n')}>
+        <li
+          key={held.lease}
+          title={[...held.gpus, ...(held.cell === '' ? [keptInWords(trans)] : [])].join('\n')}
+        >
           {gpusInWords(held.gpus, store.models, trans, held)} · {held.host} ·{' '}
           {held.cell === '' ? trans('kept between cells') : trans('in use')} ·{' '}
           {formatSeconds(Math.max(0, now - held.since))}
