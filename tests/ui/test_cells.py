@@ -159,7 +159,7 @@ def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Brows
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
 
 
-def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tuple[Lab, Browser]) -> None:
+def test_lines_stay_after_a_restart_and_after_a_shutdown(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1", "y = 2", "import time; time.sleep(60)")
     open_notebook(desk, "a", "a", 3)
@@ -167,11 +167,12 @@ def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tupl
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
     browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
-    browser.wait("a", lambda: browser.line("a") == "")
-    browser.do("run", "a", cell=1, kernel=REPLICATED)
-    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
-    browser.do("run", "a", cell=2)
+    browser.wait("a", lambda: browser.line("a").endswith("its kernel has ended"))
+    browser.do("run", "a", cell=2, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a", 2).endswith(" durable"))
+    assert browser.line("a").endswith("its kernel has ended")
+    browser.do("run", "a", cell=1)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("run", "a", cell=3)  # It is stopped by the kernel's end.
     browser.wait("a", lambda: "Running" in browser.line("a", 3))
     time.sleep(1.5)  # Lines are remembered a second after the last change.
