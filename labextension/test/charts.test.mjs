@@ -33,26 +33,33 @@ test('there is nothing to draw before the first look', () => {
 test('each chart says in words what it shows', () => {
   assert.equal(of('gpus', past()).sentence, 'Now: 3 of 8 GPUs in use, 1 kept between cells.');
   assert.equal(of('queue', past()).sentence, 'Now: 1 cell is waiting.');
-  assert.equal(of('waits', past()).sentence, 'No cell with GPUs has ended yet.');
+  assert.equal(of('waits', past()).sentence, 'No cell has got GPUs and ended yet.');
   assert.equal(
     of('waits', past({ delays: [2] })).sentence,
-    'The last cell with GPUs was in the queue for 2.0 s.'
+    'The last cell that got GPUs waited 2.0 s for them.'
   );
   const delays = [4, 0.1, 2, 1];
   assert.equal(
     of('waits', past({ delays })).sentence,
-    'The last 4 cells with GPUs: half were in the queue for at most 1.0 s, 95 % for at most 4.0 s.'
+    'The last 4 cells that got GPUs: half waited at most 1.0 s for them, 95 % at most 4.0 s.'
   );
 });
 
 test('demand is told in GPUs, and a queue that took no time is not called one of 0 ms', () => {
   assert.equal(of('ratio', past()).sentence, 'Demand: 4 of 8 GPUs requested');
-  const none = past({ points: [point(1, { provisioned: 2, ratio: 0 })] });
+  const none = past({ points: [point(1, { provisioned: 2, ratio: 0, leased: 0, lingering: 0 })] });
+  const kept = past({ points: [point(1, { provisioned: 2, ratio: 0, leased: 0, lingering: 1 })] });
+  assert.equal(of('ratio', kept).sentence, 'Demand: 1 of 2 GPUs requested', 'as a notebook keeps it');
   assert.equal(of('ratio', none).sentence, 'Demand: 0 of 2 GPUs requested');
   assert.match(
     of('waits', past({ delays: [0, 0.0004] })).sentence,
-    /for at most 10 ms, 95 % for at most 10 ms/
+    /at most 10 ms for them, 95 % at most 10 ms/
   );
+});
+
+test('in a narrow tab a legend has a row for each line', () => {
+  const legend = narrow => charts(past(), null, { ...ink, narrow }, trans)[0].spec.config.legend;
+  assert.deepEqual([legend(true).columns, legend(false).columns], [1, undefined]);
 });
 
 test('what holds now is what the panel shows, not the last look at the cluster', () => {
@@ -95,6 +102,18 @@ test('charts and tables write times as the people of a place do', () => {
     `timeFormat(datum.value, hours(datum.value) < 12 ? "%H:%M:%S" : "%H:%M:%S")`
   );
   assert.equal(of('queue', past()).spec.encoding.x.axis.labelExpr, axisClock(true));
+  for (const locale of ['zh-TW', 'fa', 'bn', 'mr', 'my', 'en-US', 'de', 'ko']) {
+    for (let hour = 0; hour < 24; hour++) {
+      const seconds = new Date(2026, 10, 28, hour, 7, 30) / 1000;
+      const [, morning, evening] = /\? ("[^"]*") : ("[^"]*")/.exec(axisClock(false, locale));
+      const written = JSON.parse(hour < 12 ? morning : evening)
+        .replace(/%(-?)H/, (_, short) => (short ? hour : String(hour).padStart(2, '0')))
+        .replace(/%(-?)I/, (_, short) => (short ? hour % 12 || 12 : String(hour % 12 || 12).padStart(2, '0')))
+        .replace('%M', '07');
+      const same = text => text.replace(/\s/g, ' '); // One space is narrower than the other.
+      assert.equal(same(clock(seconds, seconds, locale)), same(written), 'table and axis agree');
+    }
+  }
 });
 
 test('lines differ in more than their colour, and what happened has a sign', () => {

@@ -181,13 +181,17 @@ test('an account says used, saved and quota, and that one is reached', () => {
     budget_month: 3,
     currency: 'EUR'
   };
-  const read = text(AccountSection, { account });
+  const read = text(AccountSection, { account, leases: [], now: 0 });
   assert.match(
     read,
     /used 1\.50 Saved compared with holding a GPU all session 120 .*month 1\.00 of 10 Spent this month 3\.50 EUR of 3\.00 EUR quota reached GPUs now 4 of 4 quota reached$/
   );
   assert.doesNotMatch(
-    text(AccountSection, { account: { ...account, gpu_quota: null, spent_month: null } }),
+    text(AccountSection, {
+      account: { ...account, gpu_quota: null, spent_month: null },
+      leases: [],
+      now: 0
+    }),
     /reached|Spent/
   );
 });
@@ -223,6 +227,20 @@ test('a notebook shows its GPUs first, its replicas in a line, what is pinned an
     /title="The kernel is hibernated"/
   );
   assert.ok(read.indexOf('GPUs') < read.indexOf('Replicas'), read);
+});
+
+test('of a notebook that waits its cell can be cancelled, and of one that runs not', () => {
+  const cell = state => ({
+    ...{ kernel_id: 'k', msg_id: 'e', cell_id: 'c', state, wanted: 1, model: '', gpus: [], replica: 'r1' },
+    ...{ position: 1, estimate_s: null, awaits: '', told_at: null, trouble: '', accepted_at: 5, host: 'a' }
+  });
+  const buttons = state => {
+    const known = store({ executions: [cell(state)] });
+    const props = { name: 'a', kernel, store: known, actions: {}, cell: null, nameKernel: () => '', now: 10 };
+    return html(NotebookSection, props).match(/<button[^>]*>Cancel/g);
+  };
+  assert.equal(buttons('waiting').length, 1);
+  assert.equal(buttons('running'), null);
 });
 
 test('as many GPUs as a host has can be asked for, and memory', () => {

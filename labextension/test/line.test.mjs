@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { describeLine, formatEstimate, leasedFor, steps } from '../lib/models/line.js';
+import { canCancel, describeLine, formatEstimate, leasedFor, steps } from '../lib/models/line.js';
 
 const trans = (message, ...values) => message.replace(/%(\d)/g, (_, number) => String(values[number - 1]));
 const none = new Map();
@@ -85,6 +85,28 @@ test('a cell that has waited for its GPUs says how long, and for how many', () =
   assert.equal(waited({}), 'waited 0.3 s for 1 GPU');
   assert.equal(waited({ granted_at: 21.4, gpus: ['g0', 'g1'] }), 'waited 11.4 s for 2 GPUs');
   assert.equal(waited({ part: 0.5 }), 'waited 0.3 s for ½ GPU');
+});
+
+test('a cell that was cancelled still tells how long it has waited', () => {
+  const cut = { status: 'error', ename: 'KeyboardInterrupt', replica: '', sent_at: null, began_at: null };
+  const cancelled = { ...cut, wished_at: 10, ended_at: 48, safety: 'nothing', durable_at: null };
+  assert.deepEqual(line({ ...cancelled, wanted: 2 }).parts, ['waited 38.0 s for 2 GPUs']);
+  assert.deepEqual(line(cancelled).parts, ['waited 38.0 s for GPUs']);
+  assert.deepEqual(named(steps(execution(cancelled), 60, trans)), [
+    ['queue', 0, 0, false],
+    ['gpus', 0, 38, false]
+  ]);
+});
+
+test('a cell can be cancelled that waits before all others of its notebook', () => {
+  const first = execution({ msg_id: 'a', state: 'waiting', accepted_at: 1 });
+  const second = execution({ msg_id: 'b', state: 'waiting', accepted_at: 2 });
+  const over = execution({ msg_id: 'c', accepted_at: 0 });
+  assert.deepEqual(
+    [first, second, over].map(one => canCancel(one, [over, first, second])),
+    [true, false, false]
+  );
+  assert.equal(canCancel(second, [execution({ msg_id: 'd', state: 'running', accepted_at: 3 })]), false);
 });
 
 test('GPUs are named by their models as far as these are known', () => {

@@ -144,7 +144,7 @@ test('a notebook is called durable only when every newest execution of its cells
   assert.equal(mark([died, run('my', 'b', { safety: 'durable', ended_at: 4 })]), '✖ 1 cell lost its changes');
   assert.equal(
     mark([died, run('my', 'b', { safety: 'durable', ended_at: 6 })]),
-    '✔ durable',
+    '✔ durable, 1 cell lost its changes',
     'others went on'
   );
   const store = new LiveStore();

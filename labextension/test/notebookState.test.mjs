@@ -9,7 +9,7 @@ const { gpuChoices, gpusWanted, mostGpus } = await import('../lib/models/cluster
 const { bannerInWords } = await import('../lib/models/doubt.js');
 const { isSafe, kernelMark } = await import('../lib/models/kernelMark.js');
 const { LiveStore } = await import('../lib/models/live.js');
-const { notebookState, statusLine } = await import('../lib/models/notebookState.js');
+const { notebookState, possible, statusLine } = await import('../lib/models/notebookState.js');
 
 const trans = (message, ...values) =>
   values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
@@ -59,6 +59,17 @@ test('a notebook that waits for GPUs is not idle, and says what panel, line and 
 test('a kernel whose cell runs is not idle, whatever was answered meanwhile', () => {
   const store = page([cell('running'), cell('queued', { cell_id: 'd', msg_id: 'n' })]);
   assert.equal(bar(store), 'Running · r1 · alpha');
+});
+
+test('only what a kernel can do now is offered', () => {
+  const can = more => {
+    const kernel = { rest: 'awake', state: 'idle', holdings: [], ...more };
+    return ['ask', 'release', 'hibernate', 'resume'].filter(does => possible(kernel, does));
+  };
+  assert.deepEqual(can({}), ['ask', 'hibernate']);
+  assert.deepEqual(can({ rest: 'asleep' }), ['ask', 'resume']);
+  assert.deepEqual(can({ holdings: [{ cell: '' }] }), ['ask', 'release', 'hibernate']);
+  assert.deepEqual(can({ holdings: [{ cell: 'm' }] }), ['ask', 'hibernate'], 'its cell uses them');
 });
 
 test('of a hibernated kernel nothing else is said: no GPU, no mark', () => {
@@ -131,5 +142,6 @@ test('a part of a GPU is written as a fraction, with its memory', () => {
 test('as many GPUs are offered as one host has', () => {
   assert.equal(mostGpus([{ gpus: [1, 2] }, { gpus: [1] }]), 2);
   assert.equal(mostGpus([{ gpus: [] }]), 8);
+  assert.equal(mostGpus([]), 1, 'nothing that is offered goes when hosts are known');
   assert.deepEqual(gpuChoices(4, 2), [0, 0.25, 0.5, 1, 2, 4]);
 });

@@ -4,7 +4,7 @@ import { register } from 'node:module';
 import { test } from 'node:test';
 
 register('./endings.mjs', import.meta.url);
-const { keep, recall, updated } = await import('../lib/models/remembered.js');
+const { keep, recall, restarted, updated } = await import('../lib/models/remembered.js');
 const { describeLine } = await import('../lib/models/line.js');
 
 const trans = (message, ...values) =>
@@ -73,6 +73,18 @@ test('a restart forgets what this kernel ran, and nothing of the one before', ()
   assert.deepEqual(
     [...updated(second, 'k2', cells())].map(([cell, { kernel_id }]) => [cell, kernel_id]),
     [['c1', 'k1']]
+  );
+});
+
+test('after a restart the lines stay, until the same kernel runs their cells again', () => {
+  const ended = restarted(updated(new Map(), 'k1', cells(ran('k1', 'c1'), ran('k1', 'c2'))), 'k1');
+  const after = updated(ended, 'k1', cells(ran('k1', 'c2')));
+  assert.deepEqual(
+    [...after].map(([cell, { kernel_id, safety }]) => [cell, kernel_id, safety]),
+    [
+      ['c1', '', 'nothing'],
+      ['c2', 'k1', 'nothing']
+    ]
   );
 });
 

@@ -3,7 +3,11 @@ import assert from 'node:assert/strict';
 import { register } from 'node:module';
 import { test } from 'node:test';
 
+import * as React from 'react';
+import { renderToStaticMarkup } from 'react-dom/server';
+
 register('./endings.mjs', import.meta.url);
+const { ActionLabel } = await import('../lib/components/actionLabel.js');
 const { LiveStore } = await import('../lib/models/live.js');
 const { list } = await import('../lib/models/running.js');
 const { flat, without } = await import('../lib/models/runningItems.js');
@@ -17,6 +21,7 @@ const kernel = (kernel_id, more = {}) => ({
   served: true,
   routed: true,
   answers: true,
+  executor: '',
   cwd: '',
   began: 0,
   rested: 0,
@@ -54,6 +59,20 @@ test('kernels that run and hibernated ones, by the names of their notebooks', ()
     resting.map(one => [one.name, one.detail, one.title]),
     [['Kernel k3', '3.0 KiB · 3 h', 'Hibernated for 3 h · 3.0 KiB · k3']]
   );
+});
+
+test('who runs cells is healthy before its own report says so', () => {
+  const replicas = ['r1', 'r2'].map(replica => ({ replica, role: 'starting', lag: 0, state_bytes: 0 }));
+  const title = executor =>
+    list(told([kernel('k', { replicas, executor })]), () => null, 0, trans).running[0].title;
+  assert.match(title('r1'), /1 of 2 healthy/);
+  assert.match(title(''), /none is ready yet/);
+});
+
+test('a row names its kernel and says its state in full to whoever points at it', () => {
+  const props = { name: 'a.ipynb', whole: 'x/a.ipynb\nIdle', action: 'Shut Down', title: 't', act: () => {} };
+  const html = renderToStaticMarkup(React.createElement(ActionLabel, props));
+  assert.match(html, /title="x\/a\.ipynb\nIdle">a\.ipynb<\/span><button/);
 });
 
 test('a hibernated one that nobody serves can be resumed; what another server serves is not listed', () => {

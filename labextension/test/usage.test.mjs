@@ -10,7 +10,7 @@ register('./endings.mjs', import.meta.url);
 const { NowTables } = await import('../lib/components/nowTables.js');
 const { allocation, endOfJob, gpusOfJob, progressOfJob } = await import('../lib/models/jobs.js');
 const { LiveStore } = await import('../lib/models/live.js');
-const { heldNow, waitsNow } = await import('../lib/models/usage.js');
+const { heldNow, hoursUsed, waitsNow } = await import('../lib/models/usage.js');
 const { notebookState } = await import('../lib/models/notebookState.js');
 
 const trans = (message, ...values) =>
@@ -49,6 +49,18 @@ test('who holds GPUs is told with what they do and cost, of strangers only how m
       ['train.ipynb of alice', '1 × H100', 'h1', 'in use', 2],
       ['another user', '2 × H100', 'h1', 'in use', null]
     ]
+  );
+});
+
+test('the hours of an account are those that ended and those that the table counts for what is held', () => {
+  const account = { gpu_hours: 0.5, gpu_hours_month: 0 };
+  const [mine] = heldNow(store({ hosts, leases }), 7300, name, trans);
+  assert.equal(hoursUsed(account, leases, 7300), 0.5 + mine.gpuHours, 'nobody else’s');
+  assert.ok(hoursUsed(account, leases, 7400) > hoursUsed(account, leases, 7300), 'while cells run');
+  assert.equal(
+    hoursUsed({ gpu_hours: 0.5, gpu_hours_month: 2 }, [], 7300),
+    2,
+    'never less than this month’s'
   );
 });
 

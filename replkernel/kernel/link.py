@@ -115,8 +115,8 @@ class LinkListener(Protocol):
     def settle_wanted(self) -> None:
         """Learn that somebody waits until all that cells changed here is durable."""
 
-    def stop(self, reason: str) -> None:
-        """End the process in an orderly way."""
+    def stop(self, reason: str, *, patient: bool = False) -> None:
+        """End the process in an orderly way; `patient`: its cell was interrupted, and may say so first."""
 
     def applied(self) -> Mark:
         """Return the last execution, and which of its audits, whose delta this process holds."""
@@ -481,7 +481,7 @@ class AgentLink:
             case SettleState():
                 self._listener.settle_wanted()
             case StopProcess():
-                self._listener.stop(message.reason)
+                self._listener.stop(message.reason, patient=True)
 
     def _patience_ms(self) -> int | None:
         """Return how long to block: for ever while agent or router is there and nothing is due later."""

@@ -457,9 +457,9 @@ class Replica:
         """Learn that somebody waits until all that cells changed here is durable."""
         self.settle_soon()
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, *, patient: bool = False) -> None:
         """End the process."""
-        self._end(reason, patient=True)
+        self._end(reason, patient=patient)
 
     def applied(self) -> Mark:
         """Return the last execution, and which of its audits, whose delta this process holds."""

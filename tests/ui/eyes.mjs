@@ -49,6 +49,15 @@ export const eyes = (pages, cell) => ({
       .slice(0, 3)
       .map(Number);
   },
+  /** The texts that have no room. */
+  async cut({ page: name, query }) {
+    return pages
+      .get(name)
+      .page.locator(query)
+      .evaluateAll(nodes =>
+        nodes.filter(node => node.scrollWidth > node.clientWidth).map(node => node.innerText)
+      );
+  },
   /** What of a part of the page lies within another one. */
   async covered({ page: name, over, under }) {
     return pages.get(name).page.evaluate(

@@ -53,7 +53,7 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
         "replkernel",
         "x = list(range(1000)); print(len(x))",
         "import socket; s = socket.socket()",
-        "import time; time.sleep(2); 1 / 0",
+        "import time\nfrom pathlib import Path\nwhile not Path('told').exists():\n    time.sleep(0.2)\n1 / 0",
         "y = 1",
         "for number in range(200): print(number)",
     )
@@ -66,6 +66,7 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     browser.wait("a", lambda: "pinned: s" in browser.line("a", 2))
     browser.wait("a", lambda: browser.line("a", 2).endswith("durable, but for what is pinned"))
     assert "durable, but for what is pinned (1)" in browser.do("text", "a", query=".jp-replkernel-status")[0]
+    (lab.directory / "told").touch()
     browser.do("run", "a", cell=3)
     browser.do("run", "a", cell=4)
     browser.wait("a", lambda: "Failed: ZeroDivisionError" in browser.line("a", 3))
@@ -73,14 +74,16 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     assert is_grey(browser, 4) and not is_grey(browser, 3)
     browser.do("run", "a", cell=5)
     browser.wait("a", lambda: "durable, but for what is pinned" in browser.line("a", 5))
-    assert browser.do("lineInSight", "a", cell=5), "its end is far below the window"
+    browser.wait("a", lambda: browser.do("lineInSight", "a", cell=5))  # Its end is far below the window.
+    (lab.directory / "told").unlink()
     browser.do("run", "a", cell=3)
     browser.wait("a", lambda: "Running" in browser.line("a", 3))
     browser.do("lineInSight", "a", cell=5)
+    (lab.directory / "told").touch()
     browser.wait("a", lambda: "Failed" in browser.line("a", 3))  # Above the window it is right as well.
     browser.do("toggle", "a", cell=1)
     browser.wait("a", lambda: "Replicate" in browser.line("a"))
-    assert "Run" in browser.line("a") and "Queue" in browser.line("a")
+    assert "Run" in browser.line("a") and "Queued" in browser.line("a")
     shoot(browser, "a", "cells-light")
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
     browser.do("theme", "a", theme="JupyterLab Dark")
@@ -89,7 +92,7 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
 
     browser.do("reload", "a", cells=5)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
-    assert browser.do("lineInSight", "a", cell=5)
+    browser.wait("a", lambda: browser.do("lineInSight", "a", cell=5))
     assert browser.do("state", "a")["errors"] == []
 
     write_notebook(lab.directory / "stock.ipynb", "python3", "print('stock')")
@@ -117,6 +120,11 @@ def test_a_second_notebook_without_a_free_gpu_shows_its_place_in_the_queue(desk:
     assert browser.do("text", "b", query=".jp-OutputArea-output") == []  # Said once, not twice.
     assert "Waiting for 1 GPU" in browser.do("text", "b", query=".jp-replkernel-status")[0]
     shoot(browser, "b", "waiting-light")
+    browser.do("press", "b", query=".jp-Notebook .jp-replkernel-cancel")
+    browser.wait("b", lambda: "Cancelled waited" in " ".join(browser.line("b").split()))
+    assert browser.do("text", "b", query=".jp-replkernel-cancel") == []
+    browser.do("run", "b", cell=1)
+    browser.wait("b", lambda: "Waiting for 1 GPU · next in line" in browser.line("b"))
     (lab.directory / "told").touch()
     browser.wait("b", lambda: browser.line("b").endswith(" durable"))
     assert "Done" in browser.line("b") and "for 1 GPU" in browser.line("b")
@@ -151,7 +159,7 @@ def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Brows
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
 
 
-def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tuple[Lab, Browser]) -> None:
+def test_lines_stay_after_a_restart_and_after_a_shutdown(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1", "y = 2", "import time; time.sleep(60)")
     open_notebook(desk, "a", "a", 3)
@@ -159,11 +167,12 @@ def test_lines_go_with_a_restart_come_again_and_stay_after_a_shutdown(desk: tupl
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
     browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
-    browser.wait("a", lambda: browser.line("a") == "")
-    browser.do("run", "a", cell=1, kernel=REPLICATED)
-    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
-    browser.do("run", "a", cell=2)
+    browser.wait("a", lambda: browser.line("a").endswith("its kernel has ended"))
+    browser.do("run", "a", cell=2, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a", 2).endswith(" durable"))
+    assert browser.line("a").endswith("its kernel has ended")
+    browser.do("run", "a", cell=1)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     browser.do("run", "a", cell=3)  # It is stopped by the kernel's end.
     browser.wait("a", lambda: "Running" in browser.line("a", 3))
     time.sleep(1.5)  # Lines are remembered a second after the last change.

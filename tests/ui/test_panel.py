@@ -121,7 +121,7 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     )
     browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
     browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
-    browser.wait("a", lambda: browser.line("a") == "")
+    browser.wait("a", lambda: browser.line("a").endswith("its kernel has ended"))
     browser.wait("a", lambda: "None is held now: every cell gets 1 GPU" in panel(browser))
     assert browser.do("value", "a", query=CHOOSER) == "1", "what holds is shown after a restart too"
     assert browser.do("state", "a")["errors"] == []

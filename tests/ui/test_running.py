@@ -36,6 +36,8 @@ def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Brows
     described = r"Idle · .*B · less than"
     browser.wait("a", lambda: any(re.search(described, text) for text in listed(browser)))
     assert sum("a.ipynb" in text for text in listed(browser)) == 2  # The open tab and the kernel, once each.
+    cut = browser.do("cut", "a", query=f"{SECTION} .jp-replkernel-resting > .jp-replkernel-part")
+    assert cut == [], "the name is there in full"
     browser.do("screenshot", "a", path=str(SHOTS / "running-light.png"))
 
     item = ".jp-RunningSessions-item:has(.jp-RunningSessions-itemDetail)"

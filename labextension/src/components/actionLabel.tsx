@@ -4,13 +4,17 @@ import * as React from 'react';
 /** The name and the button. */
 export function ActionLabel(props: {
   name: string;
+  /** Name and state in full, for the tooltip: both are cut where the panel is narrow. */
+  whole: string;
   action: string;
   title: string;
   act: () => void;
 }): React.JSX.Element {
   return (
     <span className="jp-replkernel-resting">
-      <span className="jp-replkernel-part">{props.name}</span>
+      <span className="jp-replkernel-part" title={props.whole}>
+        {props.name}
+      </span>
       <button
         type="button"
         className="jp-Button jp-mod-styled jp-mod-minimal"

@@ -8,6 +8,7 @@ import type { ICellRequest } from '../models/cellRequest';
 import { formatSeconds } from '../models/facts';
 import type { IMark, ITranslate } from '../models/line';
 import { describeLine, leasedFor, steps } from '../models/line';
+import { Cancel } from './cancel';
 import { GpuRequest } from './gpuRequest';
 import { GpuIcon, StateIcon } from './icons';
 import { Timeline } from './timeline';
@@ -17,6 +18,8 @@ export interface ILineSource {
   execution(cellId: string): IExecution | null;
   /** Whether the kernel of an execution has ended. */
   ended(execution: IExecution): boolean;
+  /** What cancels an execution that waits; null where it cannot be cancelled by itself. */
+  cancel(execution: IExecution): (() => void) | null;
   /** What pins the notebook, if this execution's replica is the one that it is pinned to. */
   pins(execution: IExecution): readonly IPin[];
   /** What the cell asks for itself; null if it is gone. */
@@ -148,6 +151,7 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
   const { trans } = source;
   const line = describeLine(execution, source.models(), source.now(), trans, source.holder(execution));
   const pins = source.pins(execution);
+  const cancel = source.cancel(execution);
   return (
     <>
       <Mark mark={line.state} kind="state" />
@@ -156,6 +160,7 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
           {part}
         </span>
       ))}
+      {cancel !== null && <Cancel press={cancel} trans={trans} />}
       {pins.length > 0 && (
         <span className="jp-replkernel-part" title={pins.map(pin => `${pin.name}: ${pin.reason}`).join('\n')}>
           {trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
@@ -171,7 +176,9 @@ function Told({ source, execution }: { source: ILineSource; execution: IExecutio
           className="jp-replkernel-part"
           title={trans('The cell was edited after it ran, or another notebook on this kernel ran its own')}
         >
-          {trans('ran different code')}
+          {execution.began_at === null && execution.state !== 'done'
+            ? trans('waits with different code')
+            : trans('ran different code')}
         </span>
       )}
       {source.isUndone(execution) && (

@@ -1,13 +1,13 @@
 // The panel's part about the cluster: how many GPUs do what, the grid, who of one's own waits, one's account.
 import * as React from 'react';
 
-import type { IAccount, IWaiting } from '../generated/live';
+import type { IAccount, ILease, IWaiting } from '../generated/live';
 import type { GpuUse, NameKernel } from '../models/cluster';
 import { bookedInWords, count, countsInWords, LETTERS, useInWords, whose } from '../models/cluster';
 import { formatHours, formatMoney } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
-import { waitsNow } from '../models/usage';
+import { hoursUsed, waitsNow } from '../models/usage';
 import type { IHolder } from './gpuGrid';
 import { GpuGrid } from './gpuGrid';
 import { StateIcon } from './icons';
@@ -118,8 +118,15 @@ export function ClusterSection(props: {
 }
 
 /** What the user has used, saved and may have. */
-export function AccountSection(props: { account: IAccount; trans: ITranslate }): React.JSX.Element {
-  const { account, trans } = props;
+export function AccountSection(props: {
+  account: IAccount;
+  /** GPUs that are held now, as they are told. */
+  leases: readonly ILease[];
+  /** The server's Unix time. */
+  now: number;
+  trans: ITranslate;
+}): React.JSX.Element {
+  const { account, leases, now, trans } = props;
   const of = (value: string, limit: number | string | null): string =>
     limit === null ? value : trans('%1 of %2', value, limit);
   const full = (used: number, limit: number | null): React.JSX.Element | null =>
@@ -133,8 +140,10 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
     <section aria-labelledby="jp-replkernel-account">
       <h2 id="jp-replkernel-account">{trans('You')}</h2>
       <dl>
-        <dt>{trans('GPU-hours used')}</dt>
-        <dd>{formatHours(account.gpu_hours)}</dd>
+        <dt title={trans('From getting GPUs to giving them back, also while they are kept between cells')}>
+          {trans('GPU-hours used')}
+        </dt>
+        <dd>{formatHours(hoursUsed(account, leases, now))}</dd>
         <dt
           title={trans(
             'How many more GPU-hours it would have cost to hold the GPUs from the first cell to the last'

@@ -26,6 +26,10 @@ const ASK_MS = 15_000;
 /** So long after the last change of its width the tab is drawn anew. */
 const RESIZED_MS = 200;
 const ASK_MAX_MS = 60_000;
+/** So often the times in the tables go on. */
+const TICK_MS = 2_000;
+/** In a narrower tab legends have a row for each line. */
+const NARROW_PX = 480;
 
 function element(tag: string): Widget {
   return new Widget({ node: document.createElement(tag) });
@@ -109,6 +113,7 @@ export class Dashboard extends Panel {
   private _width = 0;
   private _resizing: ReturnType<typeof setTimeout> | undefined;
   private _release: (() => void) | null = null;
+  private _ticking: ReturnType<typeof setInterval> | undefined;
 
   constructor(
     private readonly _settings: ServerConnection.ISettings,
@@ -137,6 +142,7 @@ export class Dashboard extends Panel {
 
   override dispose(): void {
     clearTimeout(this._resizing);
+    clearInterval(this._ticking);
     this._release?.();
     this._release = null;
     this._poll.dispose();
@@ -154,6 +160,12 @@ export class Dashboard extends Panel {
     super.onAfterShow(message);
     this._release ??= this._live.want();
     this._showNow();
+    clearInterval(this._ticking);
+    this._ticking = setInterval(() => {
+      if (!document.hidden) {
+        this._showNow();
+      }
+    }, TICK_MS);
     void this._poll.start();
     void this._poll.refresh();
   }
@@ -161,6 +173,7 @@ export class Dashboard extends Panel {
   protected override onAfterHide(message: Message): void {
     super.onAfterHide(message);
     void this._poll.stop();
+    clearInterval(this._ticking);
     this._release?.();
     this._release = null;
   }
@@ -234,6 +247,7 @@ export class Dashboard extends Panel {
     return {
       text: colour('--jp-ui-font-color1'),
       grid: colour('--jp-border-color2'),
+      narrow: this.node.clientWidth < NARROW_PX,
       lines: [colour('--jp-ui-font-color2'), colour('--jp-brand-color1'), colour('--jp-warn-color1')]
     };
   }

@@ -7,10 +7,11 @@ import { gpusWanted, mostGpus } from '../models/cluster';
 import type { NameKernel } from '../models/cluster';
 import { formatSeconds } from '../models/facts';
 import type { ITranslate } from '../models/line';
-import { gpusInWords } from '../models/line';
+import { canCancel, gpusInWords } from '../models/line';
 import type { LiveStore } from '../models/live';
-import { notebookState } from '../models/notebookState';
+import { notebookState, openCell } from '../models/notebookState';
 import type { INotebookState } from '../models/notebookState';
+import { Cancel } from './cancel';
 import { GpuRequest } from './gpuRequest';
 import type { IHistoryPart } from './historySection';
 import { HistorySection } from './historySection';
@@ -28,6 +29,8 @@ export interface INotebookActions {
   hibernate(): Promise<string>;
   resume(): Promise<string>;
   release(): Promise<string>;
+  /** Cancel an execution that waits. */
+  cancel(msgId: string): Promise<string>;
   /** Have one of the replicas moved to a host. */
   migrate(host: string): Promise<string>;
   request(gpus: number, vramGb: number): Promise<string>;
@@ -55,6 +58,11 @@ function stateInWords(state: INotebookState, trans: ITranslate): string {
     : state.text;
 }
 
+/** Write how long GPUs are kept, and who may have them. */
+function keptInWords(trans: ITranslate): string {
+  return trans('Kept for the next cell until another notebook needs them, or until you release them.');
+}
+
 function Holdings(props: {
   store: LiveStore;
   kernel: IKernel;
@@ -80,7 +88,10 @@ function Holdings(props: {
   return (
     <ul className="jp-replkernel-holdings">
       {kernel.holdings.map(held => (
-        <li key={held.lease} title={held.gpus.join('\n')}>
+        <li
+          key={held.lease}
+          title={[...held.gpus, ...(held.cell === '' ? [keptInWords(trans)] : [])].join('\n')}
+        >
           {gpusInWords(held.gpus, store.models, trans, held)} · {held.host} ·{' '}
           {held.cell === '' ? trans('kept between cells') : trans('in use')} ·{' '}
           {formatSeconds(Math.max(0, now - held.since))}
@@ -203,11 +214,20 @@ export function NotebookSection(props: ISection): React.JSX.Element {
   };
   const state = notebookState(store, kernel.kernel_id, props.nameKernel, trans, props.now);
   const asleep = state.doing === 'hibernated';
+  const waiting = openCell(store, kernel.kernel_id);
+  const cancel =
+    waiting !== null && store.current && canCancel(waiting, store.cells(kernel.kernel_id).values())
+      ? () => {
+          act(() => actions.cancel(waiting.msg_id));
+        }
+      : null;
   const kept = kernel.holdings.some(held => held.cell === '');
   return (
     <section aria-labelledby="jp-replkernel-notebook">
       <h2 id="jp-replkernel-notebook">{props.name}</h2>
-      <p>{stateInWords(state, trans)}</p>
+      <p>
+        {stateInWords(state, trans)} {cancel !== null && <Cancel press={cancel} trans={trans} />}
+      </p>
       <h3>{trans('GPUs')}</h3>
       {kernel.scheduler_trouble !== '' && <p className="jp-replkernel-trouble">{kernel.scheduler_trouble}</p>}
       <Holdings store={store} kernel={kernel} now={props.now} trans={trans} />

@@ -7,6 +7,7 @@ import type { NameKernel } from '../models/cluster';
 import { formatHours } from '../models/facts';
 import { endOfJob, gpusOfJob, isOver, progressOfJob, stateInWords } from '../models/jobs';
 import type { ITranslate } from '../models/line';
+import { formatEstimate } from '../models/line';
 import type { LiveStore } from '../models/live';
 import { heldNow, waitsNow } from '../models/usage';
 import { Allocation } from './jobsSection';
@@ -132,9 +133,16 @@ export function NowTables(props: {
     key,
     cells: [who, gpus, host, use, since(at), gpuHours === null ? '–' : formatHours(gpuHours)]
   }));
-  const waits = waitsNow(store, now, name, trans).map(({ key, who, gpus, place, since: at }) => ({
+  const waits = waitsNow(store, now, name, trans).map(({ key, who, gpus, place, holder, since: at }) => ({
     key,
-    cells: [who, gpus, place === '' ? '–' : place, since(at)]
+    cells: [
+      who,
+      gpus,
+      place || '–',
+      holder || '–',
+      since(at),
+      at === 0 ? '–' : formatEstimate(Math.max(0, now - at))
+    ]
   }));
   const who = trans('Notebook');
   const gpus = trans('GPUs');
@@ -146,14 +154,14 @@ export function NowTables(props: {
         none={trans(
           'Nobody holds a GPU. To get one, open a notebook with a Python 3 (replicated) kernel and choose GPUs in its toolbar.'
         )}
-        heads={[who, gpus, trans('Host'), trans('State'), trans('Since'), trans('GPU-hours')]}
+        heads={[who, gpus, trans('Host'), trans('State'), trans('Since'), trans('GPU-hours so far')]}
         rows={held}
         trans={trans}
       />
       <Table
         title={trans('Cells waiting now')}
         none={trans('No cell is waiting for GPUs.')}
-        heads={[who, gpus, trans('Place'), trans('Since')]}
+        heads={[who, gpus, trans('Place'), trans('Held by'), trans('Since'), trans('Waiting for')]}
         rows={waits}
         trans={trans}
       />

@@ -11,6 +11,12 @@ export const gpuIcon = new LabIcon({
 </svg>`
 });
 
+/** The same in a colour that is seen in each theme, as cards of the launcher have it. */
+export const gpuCardIcon = new LabIcon({
+  name: 'replkernel:gpu-card',
+  svgstr: gpuIcon.svgstr.replaceAll('#616161', '#1976d2').replace('jp-icon3 jp-icon-selectable', '')
+});
+
 /** A moon. */
 export const hibernateIcon = new LabIcon({
   name: 'replkernel:hibernate',

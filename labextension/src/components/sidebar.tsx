@@ -4,6 +4,7 @@ import type { Message } from '@lumino/messaging';
 import type { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
+import { besidePx } from '../models/beside';
 import type { ISidebarSource } from './sidebarBody';
 import { SidebarBody } from './sidebarBody';
 
@@ -57,9 +58,9 @@ export class Sidebar extends ReactWidget {
   }
 
   private _makeWay(): void {
-    const { left, right } = this.node.getBoundingClientRect();
-    const covered = this.isVisible && (left + right) / 2 > window.innerWidth / 2;
-    document.body.style.setProperty(BESIDE, covered ? `${window.innerWidth - left}px` : '0px');
+    const em = parseFloat(getComputedStyle(document.body).fontSize);
+    const room = this.isVisible ? besidePx(this.node.getBoundingClientRect(), window.innerWidth, em) : 0;
+    document.body.style.setProperty(BESIDE, `${room}px`);
   }
 
   private _rest(): void {

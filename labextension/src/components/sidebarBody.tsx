@@ -71,7 +71,9 @@ export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Elemen
         trans={trans}
       />
       <JobsSection jobs={store.jobs} now={now} trans={trans} />
-      {store.account !== null && <AccountSection account={store.account} trans={trans} />}
+      {store.account !== null && (
+        <AccountSection account={store.account} leases={store.leases} now={now} trans={trans} />
+      )}
     </>
   );
 }

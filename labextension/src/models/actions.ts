@@ -38,6 +38,12 @@ export function release(kernel: Kernel.IKernelConnection): Promise<string> {
   return asked(kernel, GPUS_REQUEST, { verb: 'release' });
 }
 
+/** Cancel an execution that waits, with the cells behind it. No other execution is interrupted. */
+export async function cancel(kernel: Kernel.IKernelConnection, msgId: string): Promise<string> {
+  await asked(kernel, 'interrupt_request', { msg_id: msgId });
+  return '';
+}
+
 /** Have one of the replicas moved to a host; how that goes is told with all else of the kernel. */
 export async function migrate(kernel: Kernel.IKernelConnection, host: string): Promise<string> {
   await asked(kernel, GPUS_REQUEST, { verb: 'migrate', host });

@@ -24,6 +24,8 @@ export interface IInk {
   text: string;
   grid: string;
   lines: readonly [string, string, string];
+  /** Whether the page is so narrow that a legend has a row for each line. */
+  narrow?: boolean;
 }
 
 const HEIGHT = 170;
@@ -230,7 +232,8 @@ function ratio(past: IPast, last: IPoint, now: INow, ink: IInk, trans: ITranslat
     title: trans('Demand'),
     sentence: trans(
       'Demand: %1 of %2 GPUs requested',
-      Math.round(last.ratio * Math.max(last.provisioned, now.gpus)),
+      // What is held was requested, also by a notebook that has gone on since and asks for none at the moment.
+      Math.max(now.used + now.kept, Math.round(last.ratio * Math.max(last.provisioned, now.gpus))),
       Math.max(last.provisioned, now.gpus)
     ),
     spec: overTime(
@@ -255,14 +258,14 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
   const [median, late] = [within(0.5), within(0.95)];
   return {
     name: 'waits',
-    title: trans('Time in the queue'),
+    title: trans('How long cells waited for GPUs'),
     sentence:
       median === undefined || late === undefined
-        ? trans('No cell with GPUs has ended yet.')
+        ? trans('No cell has got GPUs and ended yet.')
         : sorted.length === 1
-          ? trans('The last cell with GPUs was in the queue for %1.', queuedInWords(median))
+          ? trans('The last cell that got GPUs waited %1 for them.', queuedInWords(median))
           : trans(
-              'The last %1 cells with GPUs: half were in the queue for at most %2, 95 % for at most %3.',
+              'The last %1 cells that got GPUs: half waited at most %2 for them, 95 % at most %3.',
               sorted.length,
               queuedInWords(median),
               queuedInWords(late)
@@ -271,7 +274,7 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
       data: { values },
       mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, color: ink.lines[0] },
       encoding: {
-        x: { field: 'seconds', type: 'quantitative', axis: { title: trans('seconds in the queue') } },
+        x: { field: 'seconds', type: 'quantitative', axis: { title: trans('seconds of waiting') } },
         y: {
           field: 'share',
           type: 'quantitative',
@@ -283,7 +286,7 @@ function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
   };
 }
 
-/** Write a time in the queue; what is served at once is not called 0 ms, for the way there takes time as well. */
+/** Write how long a cell waited; what is served at once is not called 0 ms, for the way there takes time as well. */
 function queuedInWords(seconds: number): string {
   return formatSeconds(Math.max(0.01, seconds));
 }
@@ -324,7 +327,7 @@ function dressed(ink: IInk, spec: Spec): Spec {
     background: 'transparent',
     config: {
       axis: { ...colours, gridColor: ink.grid, domainColor: ink.grid, tickColor: ink.grid },
-      legend: colours,
+      legend: ink.narrow ? { ...colours, columns: 1 } : colours,
       view: { stroke: null }
     },
     ...spec

@@ -100,8 +100,14 @@ export function isStrangers(host: IHost, gpu: IGpu): boolean {
 const GPUS_USUAL = 8;
 const GPUS_OFFERED_MAX = 64;
 
-/** How many GPUs a cell may have at most: as many as one host has; while none is known, the usual number. */
+/** How many GPUs a cell may have at most: as many as one host has; where none has any, the usual number.
+ *
+ * Before the first host is known it is one: what is offered grows then, and nothing that was offered goes.
+ */
 export function mostGpus(hosts: readonly IHost[]): number {
+  if (hosts.length === 0) {
+    return 1;
+  }
   const most = Math.max(0, ...hosts.map(host => host.gpus.length));
   return most === 0 ? GPUS_USUAL : Math.min(GPUS_OFFERED_MAX, most);
 }
@@ -118,6 +124,11 @@ export function gpuChoices(now: number | null, most: number): number[] {
   const whole = Array.from({ length: most + 1 }, (_, number) => number);
   const offered = [0, ...PARTS, ...whole.slice(1)];
   return now === null || offered.includes(now) ? offered : [...offered, now];
+}
+
+/** The numbers that are offered, as people read them. */
+export function choicesInWords(now: number | null, most: number, trans: ITranslate): Map<string, number> {
+  return new Map(gpuChoices(now, most).map(number => [gpusWanted(number, 0, trans), number]));
 }
 
 /** Tell whether a number of GPUs is a part of one. */

@@ -42,6 +42,10 @@ export function isSafe(store: LiveStore, kernelId: string): boolean {
   );
 }
 
+function lostInWords(cells: number, trans: Translate): string {
+  return cells === 1 ? trans('1 cell lost its changes') : `${cells} ${trans('cells lost their changes')}`;
+}
+
 function lastMark(
   store: LiveStore,
   kernel: IKernel,
@@ -54,7 +58,7 @@ function lastMark(
   const newest = Math.max(-Infinity, ...durable.map(execution => execution.ended_at ?? -Infinity));
   const lost = over.filter(one => one.safety === 'lost' && has(one.cell_id) && !isPast(one, newest)).length;
   if (lost > 0) {
-    return `✖ ${lost === 1 ? trans('1 cell lost its changes') : `${lost} ${trans('cells lost their changes')}`}`;
+    return `✖ ${lostInWords(lost, trans)}`;
   }
   const pending = over.filter(execution => execution.safety === 'pending').length;
   if (pending > 0) {
@@ -65,5 +69,8 @@ function lastMark(
   }
   const pinned = new Set(kernel.replicas.flatMap(replica => replica.pins.map(pin => pin.name))).size;
   const rest = pinned === 0 ? '' : `, ${trans('but for what is pinned')} (${pinned})`;
-  return `✔ ${trans('durable')}${rest}`;
+  // What its error says too is no alarm any more, but its line still says so.
+  const past = over.filter(one => one.safety === 'lost' && has(one.cell_id)).length;
+  const but = past === 0 ? '' : `, ${lostInWords(past, trans)}`;
+  return `✔ ${trans('durable')}${rest}${but}`;
 }

@@ -72,9 +72,9 @@ export function describeLine(
     parts.push(trans(execution.state === 'running' ? 'for %1' : 'ran %1', formatSeconds(ran)));
   }
   const waits = execution.state === 'waiting';
-  const waited = between(execution.wished_at, execution.granted_at ?? (waits ? now : null));
+  const waited = between(execution.wished_at, waits ? now : waitEnd(execution));
   if (waited !== null && (waits || waited >= 0.1)) {
-    const count = execution.part || execution.gpus.length;
+    const count = execution.part || execution.gpus.length || execution.wanted;
     parts.push(waits ? trans('%1 so far', formatSeconds(waited)) : waitedFor(count, waited, trans));
   }
   // Lines that an older release kept have none.
@@ -89,9 +89,29 @@ export function describeLine(
   };
 }
 
+/** When an execution waited no more for GPUs: it got them, or was cancelled; null while it waits, or if it never did. */
+function waitEnd({ granted_at, began_at, ended_at }: IExecution): number | null {
+  return granted_at ?? (began_at === null ? ended_at : null);
+}
+
+/** Tell whether a cell can be cancelled: it waits for GPUs, and no other cell of its notebook is before it. */
+export function canCancel(execution: IExecution, cells: Iterable<IExecution>): boolean {
+  const before = (one: IExecution): boolean =>
+    one.state === 'running' ||
+    one.state === 'moving' ||
+    (one.accepted_at ?? 0) < (execution.accepted_at ?? 0);
+  return (
+    execution.state === 'waiting' &&
+    ![...cells].some(one => one.state !== 'done' && one.msg_id !== execution.msg_id && before(one))
+  );
+}
+
 /** Write how long a cell has waited for its GPUs. */
 function waitedFor(gpus: number, seconds: number, trans: ITranslate): string {
   const long = `${seconds.toFixed(1)} s`;
+  if (gpus === 0) {
+    return trans('waited %1 for GPUs', long);
+  }
   return trans('waited %1 for %2', long, gpusCounted(gpus, trans));
 }
 
@@ -255,12 +275,12 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
     OPEN[execution.state] === name && (!over || execution.safety === 'pending');
   add(
     'queue',
-    trans('Queue'),
+    trans('Queued'),
     trans('Behind other cells of the notebook'),
     accepted_at,
     wished_at ?? election_at ?? sent_at ?? (over ? ended_at : null)
   );
-  add('gpus', trans('GPUs'), trans('Waiting for GPUs'), wished_at, granted_at);
+  add('gpus', trans('GPUs'), trans('Waiting for GPUs'), wished_at, over ? waitEnd(execution) : granted_at);
   add(
     'route',
     trans('Route'),

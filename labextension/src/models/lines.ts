@@ -1,6 +1,7 @@
 // The lines of one notebook: a widget in the layout of each code cell that has run on a replicated kernel.
 // A driver: signals, one timer, the live region. Law: the notebook's file is not touched; a notebook on another
 // kernel gets nothing, and costs nothing.
+import { Notification } from '@jupyterlab/apputils';
 import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
@@ -12,6 +13,7 @@ import type { ILineSource } from '../components/cellLine';
 import { CellLine } from '../components/cellLine';
 import type { IExecution, IPin } from '../generated/live';
 import type { ISettings } from '../tokens';
+import { cancel } from './actions';
 import { gpuLine, readCellRequest, requestInWords, writeCellRequest } from './cellRequest';
 import type { ICellRequest } from './cellRequest';
 import { holder, mostGpus } from './cluster';
@@ -24,7 +26,7 @@ import { isUndone } from './history';
 import { LinesInSight } from './inSight';
 import { isSafe } from './kernelMark';
 import type { ITranslate } from './line';
-import { describeLine } from './line';
+import { canCancel, describeLine } from './line';
 import type { ITouched } from './live';
 import { LineMemory } from './remembered';
 
@@ -33,6 +35,9 @@ const TICK_MS = 1_000;
 const EDITED_MS = 500;
 /** People are told of no more than one thing in this time. */
 const SPEAK_MS = 1_500;
+const ERROR_SHOWN_MS = 10_000;
+/** In a narrower notebook a line has several rows, and does not stay at the window's edge. */
+const NARROW_PX = 560;
 
 /** The lines under the cells of one notebook. */
 export class NotebookLines implements ILineSource {
@@ -41,6 +46,10 @@ export class NotebookLines implements ILineSource {
   private readonly _live: HTMLElement;
   private readonly _banner: Widget;
   private readonly _inSight = new LinesInSight();
+  private readonly _widths = new ResizeObserver(entries => {
+    const narrow = entries.some(({ contentRect }) => contentRect.width < NARROW_PX);
+    this._panel.toggleClass('jp-replkernel-mod-narrow', narrow);
+  });
   private _release: (() => void) | null = null;
   private _follows = '';
   private _unfollow: () => void = () => undefined;
@@ -48,6 +57,8 @@ export class NotebookLines implements ILineSource {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _speaking: ReturnType<typeof setTimeout> | undefined;
   private _said = '';
+  /** Cells by their ids, as last looked up. */
+  private _found = new Map<string, Cell>();
   private readonly _digests = new WeakMap<ICellModel, readonly [source: string, digest: string]>();
   private _editing: ReturnType<typeof setTimeout> | undefined;
 
@@ -71,8 +82,10 @@ export class NotebookLines implements ILineSource {
     this._banner.node.setAttribute('role', 'status');
     this._banner.hide();
     _panel.contentHeader.addWidget(this._banner);
+    this._widths.observe(_panel.content.node);
     const { sessionContext, content } = _panel;
     sessionContext.kernelChanged.connect(this._onKernel, this);
+    sessionContext.statusChanged.connect(this._onStatus, this);
     content.modelContentChanged.connect(this._showNew, this);
     _settings.changed.connect(this._onKernel, this);
     _panel.disposed.connect(() => {
@@ -87,6 +100,7 @@ export class NotebookLines implements ILineSource {
   dispose(): void {
     this._stop();
     this._inSight.dispose();
+    this._widths.disconnect();
     clearTimeout(this._speaking);
     clearTimeout(this._editing);
     Signal.clearData(this);
@@ -111,6 +125,20 @@ export class NotebookLines implements ILineSource {
     return shows && this.isCodeOf(past) ? past : null;
   }
 
+  cancel(execution: IExecution): (() => void) | null {
+    const { store } = this._connection;
+    const kernel = this._panel.sessionContext.session?.kernel;
+    if (!kernel || !store.current || !canCancel(execution, store.cells(kernel.id).values())) {
+      return null;
+    }
+    return () => {
+      cancel(kernel, execution.msg_id).catch((error: unknown) => {
+        const message = error instanceof Error ? error.message : String(error);
+        Notification.error(message, { autoClose: ERROR_SHOWN_MS });
+      });
+    };
+  }
+
   pins(execution: IExecution): readonly IPin[] {
     const kernel = this._connection.store.kernel(execution.kernel_id);
     const newest = [...this._connection.store.cells(execution.kernel_id).values()].at(-1);
@@ -132,7 +160,12 @@ export class NotebookLines implements ILineSource {
   }
 
   private _cell(cellId: string): Cell | undefined {
-    return this._panel.content.widgets.find(cell => cell.model.id === cellId);
+    const known = this._found.get(cellId);
+    if (known !== undefined && !known.isDisposed && known.model.id === cellId) {
+      return known;
+    }
+    this._found = new Map(this._panel.content.widgets.map(cell => [cell.model.id, cell]));
+    return this._found.get(cellId);
   }
 
   isCodeOf(execution: IExecution): boolean {
@@ -252,6 +285,12 @@ export class NotebookLines implements ILineSource {
     this._unfollow = kernelId === '' ? () => undefined : this._histories.want(kernelId);
   }
 
+  private _onStatus(_: unknown, status: Kernel.Status): void {
+    if (status === 'restarting' && this._release !== null) {
+      this._memory.restart(this._kernelId, this._connection.store);
+    }
+  }
+
   private _onHistory(_: unknown, kernelId: string): void {
     if (kernelId === this._kernelId) {
       this._showAll();
@@ -261,11 +300,24 @@ export class NotebookLines implements ILineSource {
   private _onChanged(_: unknown, touched: ITouched): void {
     const cells = touched.cells.get(this._kernelId);
     this._warn();
-    if (touched.kernels.has(this._kernelId) || touched.cluster) {
+    if (touched.kernels.has(this._kernelId)) {
       this._show(cells ?? null);
+    } else if (touched.cluster) {
+      this._showOpen();
     }
     if (cells !== undefined) {
       this._memory.follow(() => this._kernelId, this._connection.store);
+    }
+  }
+
+  /** Of hosts speak the lines of cells that are not done, and those that are seen; the others when they are seen. */
+  private _showOpen(): void {
+    const known = this._connection.store.cells(this._kernelId);
+    for (const [cell, line] of this._lines) {
+      const open = (known.get(cell.model.id)?.state ?? 'done') !== 'done';
+      if (open || this._inSight.has(line)) {
+        this._inSight.update(line);
+      }
     }
   }
 

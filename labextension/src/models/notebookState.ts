@@ -22,6 +22,23 @@ export function isResting(kernel: IKernel): boolean {
   return kernel.rest === 'asleep' || (kernel.state === 'hibernated' && kernel.rest === '');
 }
 
+/** What a person may have done to a kernel. */
+export type Possible = 'ask' | 'release' | 'hibernate' | 'resume';
+
+/** Tell whether something can be done to a kernel as it is now. */
+export function possible(kernel: IKernel, does: Possible): boolean {
+  switch (does) {
+    case 'release':
+      return kernel.holdings.some(held => held.cell === '');
+    case 'hibernate':
+      return !isResting(kernel);
+    case 'resume':
+      return isResting(kernel);
+    case 'ask':
+      return true;
+  }
+}
+
 /** Write what a kernel does; how long a wait may take is told where the server’s time is given. */
 export function notebookState(
   store: LiveStore,
@@ -53,7 +70,7 @@ export function notebookState(
 }
 
 /** The cell that keeps the kernel busy: of several the one that is furthest. */
-function openCell(store: LiveStore, kernelId: string): IExecution | null {
+export function openCell(store: LiveStore, kernelId: string): IExecution | null {
   const order: IExecution['state'][] = ['running', 'moving', 'waiting', 'queued'];
   const open = [...store.cells(kernelId).values()].filter(one => one.state !== 'done');
   open.sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));

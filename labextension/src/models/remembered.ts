@@ -48,6 +48,13 @@ export function updated(
   return new Map([...all].slice(-CELLS_MAX));
 }
 
+/** What stays once a kernel was restarted: what it ran belongs to none that lives. */
+export function restarted(known: Remembered, kernelId: string): Remembered {
+  return new Map(
+    [...known].map(([cell, one]) => [cell, one.kernel_id === kernelId ? { ...one, kernel_id: '' } : one])
+  );
+}
+
 /** Read what is remembered of a notebook; what cannot be read is nothing. */
 export function recall(shelf: Shelf, notebook: string): Remembered {
   const cells = read(shelf, PREFIX + notebook)?.cells ?? [];
@@ -86,6 +93,8 @@ export function keep(shelf: Shelf, notebook: string, known: Remembered, now: num
 export class LineMemory {
   private _known: Remembered = new Map<string, IExecution>();
   private _keeping: ReturnType<typeof setTimeout> | undefined;
+  /** What ran before the last restart; for a moment the store still tells of it. */
+  private _over = new Set<string>();
 
   constructor(private readonly _notebook: () => string) {}
 
@@ -110,10 +119,25 @@ export class LineMemory {
     this._keeping = setTimeout(() => {
       const name = kernelId();
       if (store.current && store.kernel(name) !== null) {
-        this._known = updated(this._known, name, store.cells(name));
-        keep(localStorage, this._notebook(), this._known, Date.now() / 1000);
+        const living = [...store.cells(name)].filter(([, one]) => !this._over.has(one.msg_id));
+        this._known = updated(this._known, name, new Map(living));
+        this._keep();
       }
     }, KEEP_MS);
+  }
+
+  /** A kernel is restarted: its lines stay, as those of one that has ended do. */
+  restart(kernelId: string, store: LiveStore): void {
+    const cells = store.cells(kernelId);
+    if (cells.size > 0) {
+      this._over = new Set([...cells.values()].map(one => one.msg_id));
+      this._known = restarted(updated(this._known, kernelId, cells), kernelId);
+      this._keep();
+    }
+  }
+
+  private _keep(): void {
+    keep(localStorage, this._notebook(), this._known, Date.now() / 1000);
   }
 
   stop(): void {

@@ -9,7 +9,8 @@ export function isWell(replica: IReplica): boolean {
 
 /** Write how many replicas are healthy, and whether they are in sync. */
 export function replicasInWords(kernel: IKernel, trans: ITranslate): string {
-  const well = kernel.replicas.filter(isWell);
+  // What replicas report is some seconds old: who runs cells is known before.
+  const well = kernel.replicas.filter(one => isWell(one) || one.replica === kernel.executor);
   if (well.length === 0) {
     return trans('none is ready yet');
   }

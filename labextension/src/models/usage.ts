@@ -1,7 +1,7 @@
 // Who holds which GPUs now, and which cells wait for some: the rows that panel and dashboard show. Pure.
 // Law: of others it says what the server has told, never more; what a notebook's own line says, it says too.
-import type { IExecution, IHost, ILease, IWaiting } from '../generated/live';
-import { gpusCounted, isStrangers, useInWords, useOf, whose } from './cluster.js';
+import type { IAccount, IExecution, IHost, ILease, IWaiting } from '../generated/live';
+import { gpusCounted, holder, isStrangers, useInWords, useOf, whose } from './cluster.js';
 import type { GpuUse, NameKernel } from './cluster';
 import { gpusInWords, placeInWords } from './line.js';
 import type { ITranslate } from './line';
@@ -28,6 +28,8 @@ export interface IWait {
   gpus: string;
   /** Its place and how long it may wait still; empty where nobody tells. */
   place: string;
+  /** Who holds what it waits for; empty where nobody does, or nobody tells. */
+  holder: string;
   since: number;
 }
 
@@ -63,8 +65,20 @@ function ofLease(
     host,
     use: useInWords(use, trans),
     since,
-    gpuHours: since === 0 ? null : ((lease.part || gpus.length) * Math.max(0, now - since)) / HOUR_S
+    gpuHours: since === 0 ? null : hoursOf(lease, now)
   };
+}
+
+/** The GPU-hours of a lease until now, those between cells among them. */
+function hoursOf({ since, part, gpus }: ILease, now: number): number {
+  return since === 0 ? 0 : ((part || gpus.length) * Math.max(0, now - since)) / HOUR_S;
+}
+
+/** One's GPU-hours until now: those of leases that ended, and of those that are held. */
+export function hoursUsed(account: IAccount, leases: readonly ILease[], now: number): number {
+  const own = leases.filter(lease => lease.yours);
+  const held = own.reduce((sum, lease) => sum + hoursOf(lease, now), 0);
+  return Math.max(account.gpu_hours_month, account.gpu_hours + held);
 }
 
 /** GPUs of whose holder one may see nothing, by what they do. */
@@ -97,6 +111,7 @@ export function waitsNow(store: LiveStore, now: number, name: NameKernel, trans:
       key: one.request,
       who: whose(one, name, trans),
       gpus: gpusCounted(one.gpus, trans),
+      holder: holder(store, one.kernel_id, name, trans),
       ...placeOf(one, cell, now, trans)
     };
   });

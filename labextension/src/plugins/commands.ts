@@ -8,8 +8,11 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { hibernate, migrate, release, request, resume } from '../models/actions';
 import { readCellRequest, writeCellRequest } from '../models/cellRequest';
-import { isPart, mostGpus } from '../models/cluster';
+import { choicesInWords, mostGpus } from '../models/cluster';
+import type { ITranslate } from '../models/line';
 import { targets } from '../models/moves';
+import { possible } from '../models/notebookState';
+import type { Possible } from '../models/notebookState';
 import { isReplicated } from '../models/replicated';
 import { ILive } from '../tokens';
 
@@ -51,15 +54,29 @@ async function askForHost(
   }
 }
 
+/** Ask for one of the numbers of GPUs that a host has; null: nothing was chosen. */
+async function askForNumber(
+  title: string,
+  now: number | null,
+  live: ILive,
+  trans: TranslationBundle
+): Promise<number | null> {
+  const words: ITranslate = (message, ...values) => trans.__(message, ...values);
+  const offered = choicesInWords(now, mostGpus(live.store.hosts), words);
+  const current = [...offered.values()].indexOf(now ?? 1);
+  const { value } = await InputDialog.getItem({ title, items: [...offered.keys()], current });
+  return value === null ? null : (offered.get(value) ?? null);
+}
+
 async function askForGpus(
   kernel: Kernel.IKernelConnection,
   live: ILive,
   trans: TranslationBundle
 ): Promise<string> {
   const holds = live.store.kernel(kernel.id);
-  const title = trans.__('GPUs for every cell of this notebook (0: none)');
-  const { value } = await InputDialog.getNumber({ title, value: holds?.default_gpus ?? 1 });
-  return value === null ? '' : request(kernel, within(value, live), holds?.default_vram_gb ?? 0);
+  const title = trans.__('GPUs for every cell of this notebook');
+  const gpus = await askForNumber(title, holds?.default_gpus ?? null, live, trans);
+  return gpus === null ? '' : request(kernel, gpus, gpus === 0 ? 0 : (holds?.default_vram_gb ?? 0));
 }
 
 async function askForCell(tracker: INotebookTracker, live: ILive, trans: TranslationBundle): Promise<string> {
@@ -68,16 +85,12 @@ async function askForCell(tracker: INotebookTracker, live: ILive, trans: Transla
     throw new Error(trans.__('Select a code cell first: other cells use no GPUs.'));
   }
   const known = readCellRequest(model);
-  const title = trans.__('GPUs for this cell (0: none)');
-  const { value } = await InputDialog.getNumber({ title, value: known.gpus ?? 1 });
-  if (value !== null) {
-    writeCellRequest(model, { gpus: within(value, live), vramGb: known.vramGb });
+  const now = Number.isNaN(known.gpus) ? null : known.gpus;
+  const gpus = await askForNumber(trans.__('GPUs for this cell'), now, live, trans);
+  if (gpus !== null) {
+    writeCellRequest(model, { gpus, vramGb: known.vramGb });
   }
   return '';
-}
-
-function within(gpus: number, live: ILive): number {
-  return Math.min(mostGpus(live.store.hosts), Math.max(0, isPart(gpus) ? gpus : Math.round(gpus)));
 }
 
 function activate(
@@ -88,10 +101,16 @@ function activate(
   translator: ITranslator | null
 ): void {
   const trans = (translator ?? nullTranslator).load('replkernel');
-  const add = (id: string, label: string, act: Act): void => {
+  /** What the kernel in front cannot do now is not offered, as in the panel. */
+  const can = (does: Possible): boolean => {
+    const kernel = kernelInFront(app, tracker);
+    const known = kernel === null || !live.store.current ? null : live.store.kernel(kernel.id);
+    return kernel !== null && (known === null || possible(known, does));
+  };
+  const add = (id: string, label: string, act: Act, does: Possible = 'ask'): void => {
     app.commands.addCommand(id, {
       label: args => (args['isPalette'] ? trans.__('Replicated kernel: %1', label) : label),
-      isEnabled: () => kernelInFront(app, tracker) !== null,
+      isEnabled: () => can(does),
       describedBy: { args: { type: 'object', properties: {} } },
       execute: async () => {
         const kernel = kernelInFront(app, tracker);
@@ -112,9 +131,9 @@ function activate(
   };
   add('replkernel:request-gpus', trans.__('GPUs for Every Cell…'), kernel => askForGpus(kernel, live, trans));
   add('replkernel:set-cell-gpus', trans.__('GPUs for This Cell…'), () => askForCell(tracker, live, trans));
-  add('replkernel:release-gpus', trans.__('Release GPUs'), release);
-  add('replkernel:hibernate', trans.__('Hibernate'), hibernate);
-  add('replkernel:resume', trans.__('Resume'), resume);
+  add('replkernel:release-gpus', trans.__('Release GPUs'), release, 'release');
+  add('replkernel:hibernate', trans.__('Hibernate'), hibernate, 'hibernate');
+  add('replkernel:resume', trans.__('Resume'), resume, 'resume');
   add('replkernel:migrate', trans.__('Move a Replica…'), kernel => askForHost(kernel, live, trans));
 }
 

@@ -7,7 +7,7 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { Dashboard } from '../components/dashboard';
-import { gpuIcon } from '../components/panelIcon';
+import { gpuCardIcon, gpuIcon } from '../components/panelIcon';
 import { nameBySession } from '../models/replicated';
 import { KERNEL_NAME } from '../models/watcher';
 import { ILive } from '../tokens';
@@ -16,8 +16,8 @@ import { ILive } from '../tokens';
 export const SHOW_DASHBOARD = 'replkernel:show-dashboard';
 /** The command that opens a new notebook on a replicated kernel, for who looks for GPUs. */
 const NEW_NOTEBOOK = 'replkernel:new-notebook';
-/** Among the notebooks the launcher shows pictures instead of icons: the same in a colour that is seen in each theme. */
-const ICON_URL = `data:image/svg+xml,${encodeURIComponent(gpuIcon.svgstr.replaceAll('#616161', '#1976d2'))}`;
+/** Among the notebooks the launcher shows pictures instead of icons. */
+const ICON_URL = `data:image/svg+xml,${encodeURIComponent(gpuCardIcon.svgstr)}`;
 const NAMESPACE = 'replkernel-dashboard';
 const ID = 'jp-replkernel-dashboard';
 
@@ -72,7 +72,7 @@ function activate(
   app.commands.addCommand(NEW_NOTEBOOK, {
     label: trans.__('Notebook with GPUs'),
     caption: trans.__('Open a notebook on a replicated kernel; its toolbar has the GPUs to choose from'),
-    icon: gpuIcon,
+    icon: gpuCardIcon,
     describedBy: { args: { type: 'object', properties: { cwd: { type: 'string' } } } },
     execute: args =>
       app.commands.execute('notebook:create-new', {

@@ -74,10 +74,10 @@ function addCommands(
     const kernel = tracker.currentWidget?.sessionContext.session?.kernel;
     return kernel && isReplicated(kernel, app.serviceManager.kernelspecs) ? kernel.id : '';
   };
-  const add = (id: string, label: string, act: Act): void => {
+  const add = (id: string, label: string, act: Act, way?: 'undo' | 'redo'): void => {
     app.commands.addCommand(id, {
       label: args => (args['isPalette'] ? trans.__('Replicated kernel: %1', label) : label),
-      isEnabled: () => inFront() !== '',
+      isEnabled: () => inFront() !== '' && (way === undefined || histories.of(inFront())?.[way] !== false),
       describedBy: { args: { type: 'object', properties: {} } },
       execute: async () => {
         const kernelId = inFront();
@@ -90,8 +90,8 @@ function addCommands(
     });
     palette?.addItem({ command: id, args: { isPalette: true }, category: trans.__('Kernel Operations') });
   };
-  add('replkernel:undo', trans.__('Undo Last Cell’s Changes'), (all, id) => all.travel(id, 'undo'));
-  add('replkernel:redo', trans.__('Redo Cell’s Changes'), (all, id) => all.travel(id, 'redo'));
+  add('replkernel:undo', trans.__('Undo Last Cell’s Changes'), (all, id) => all.travel(id, 'undo'), 'undo');
+  add('replkernel:redo', trans.__('Redo Cell’s Changes'), (all, id) => all.travel(id, 'redo'), 'redo');
   add('replkernel:go-back', trans.__('Go Back to a Cell…'), (all, id) => goBack(all, id, trans));
   add('replkernel:mark', trans.__('Mark This State…'), (all, id) =>
     ask(trans.__('Name of the mark'), name => all.mark(id, name, ''))

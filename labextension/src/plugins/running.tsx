@@ -26,8 +26,16 @@ function row(
 ): Pick<IRunningSessions.IRunningItem, 'icon' | 'label' | 'labelTitle' | 'detail'> {
   return {
     icon: () => gpuIcon,
-    label: () => <ActionLabel name={one.name} action={action} title={title} act={act} />,
-    labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
+    label: () => (
+      <ActionLabel
+        name={one.name}
+        whole={`${one.path || one.name}\n${one.title}`}
+        action={action}
+        title={title}
+        act={act}
+      />
+    ),
+    labelTitle: () => `${one.path || one.name}\n${one.title}`,
     detail: () => one.detail
   };
 }

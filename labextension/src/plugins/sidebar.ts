@@ -10,7 +10,7 @@ import { gpuIcon } from '../components/panelIcon';
 import { Sidebar } from '../components/sidebar';
 import type { IHistoryPart } from '../components/historySection';
 import type { INotebookInFront } from '../components/sidebarBody';
-import { hibernate, migrate, release, request, resume } from '../models/actions';
+import { cancel, hibernate, migrate, release, request, resume } from '../models/actions';
 import { gpuLine, readCellRequest, writeCellRequest } from '../models/cellRequest';
 import { isReplicated, nameBySession } from '../models/replicated';
 import { IHistories, ILive } from '../tokens';
@@ -58,6 +58,7 @@ function inFront(
       hibernate: act(hibernate),
       resume: act(resume),
       release: act(release),
+      cancel: msgId => cancel(kernel, msgId),
       migrate: host => migrate(kernel, host),
       request: (gpus, vramGb) => request(kernel, gpus, vramGb),
       setCell: wanted => {

@@ -46,7 +46,7 @@ def released(given: Sequence[Held], cell: Held | None) -> str:
     count = sum(len(held.lease.gpus) for held in given if not held.lease.part)
     words = " and ".join([*([gpus_in_words(count)] if count else []), *parts])
     said = f"Given back: {words}." if given else "No GPUs were kept between cells."
-    return said if cell is None else f"{said} Those of this cell go back when it ends."
+    return said if cell is None else f"{said} Those that a cell uses go back when it ends."
 
 
 def no_scheduler(why: str) -> str:

@@ -52,7 +52,7 @@ def account_of(user: str, quotas: list[QuotaAnswer], sums: list[SumRow]) -> Acco
     month = 0.0 if quota is None else quota.gpu_hours_used
     return Account(
         user=user,
-        gpu_hours=max(month, 0.0 if used is None else used.gpu_hours),  # Sums know only what has ended.
+        gpu_hours=0.0 if used is None else used.gpu_hours,
         saved_gpu_hours=0.0 if used is None else used.saved_gpu_hours,
         gpu_hours_month=month,
         gpu_hours_month_quota=None if quota is None else quota.gpu_hours_month,

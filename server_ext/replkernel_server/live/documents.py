@@ -211,7 +211,10 @@ class Scheduler(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What this user has used, saved and may have; no quota is null."""
+    """What this user has used, saved and may have; no quota is null.
+
+    `gpu_hours` are those of leases that ended.
+    """
 
     user: str
     gpu_hours: float

@@ -213,17 +213,20 @@ class Feed:
         """Ask the agents, and the scheduler wherever it is."""
         try:
             document = await asyncio.to_thread(self._document)
-            self._state.agents_told(document, self._served(), time.time())
-            self._agents_at = time.monotonic()
             refused = document.scheduler is not None and document.scheduler.refused
+            account: Account | None = None
+            due = time.monotonic() >= self._account_at + ACCOUNT_S or self._state.has_ended(document)
+            if due and not refused:
+                account = await asyncio.to_thread(ask_account, self._env)
+                self._account_at = time.monotonic()
+            # At once, so that no GPU-hour is missing in between, or is there twice.
+            self._state.agents_told(document, self._served(), time.time())
+            self._state.account_told(account)
+            self._agents_at = time.monotonic()
             if not refused:
                 answers = await asyncio.to_thread(ask_jobs, self._env)
                 if answers is not None:
                     self._state.jobs_told(jobs_of(answers, self._state.jobs, time.time(), self._env))
-            if self._agents_at >= self._account_at + ACCOUNT_S and not refused:
-                account: Account | None = await asyncio.to_thread(ask_account, self._env)
-                self._state.account_told(account)
-                self._account_at = time.monotonic()
         except Exception:
             log.exception("The agents of replicated kernels could not be asked.")
             self._agents_at = time.monotonic()

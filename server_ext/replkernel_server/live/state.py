@@ -170,6 +170,11 @@ class LiveState:
         """Take this user's jobs."""
         self._set("jobs", jobs)
 
+    def has_ended(self, document: StatusDocument) -> bool:
+        """Tell whether a lease of this user's is no more: then the account has more to tell."""
+        held = {one.lease for one in document.leases}
+        return any(one.yours and one.lease not in held for one in self._single["leases"])
+
     def account_told(self, account: told.Account | None) -> None:
         """Take what this user has used; while nobody tells, it stays as it was."""
         if account is not None:

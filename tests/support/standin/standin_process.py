@@ -46,7 +46,7 @@ class Standin:
     def execution_refused(self, seq: int, why: str) -> None:
         self.seen.append(["refused", seq, why])
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, *, patient: bool = False) -> None:
         if os.environ.get("STANDIN_STUBBORN"):
             self.seen.append(["stop", reason])
         else:

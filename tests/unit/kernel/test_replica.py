@@ -134,6 +134,7 @@ class Stage:
         self.shell = SimpleNamespace(execution_count=5)
         self.settled: list[int] = []
         self.ended: list[str] = []
+        self.patient = False
         self.woken = 0
         self.pins: tuple[Pin, ...] = ()
         self.absent: tuple[str, ...] = ()
@@ -148,12 +149,16 @@ class Stage:
             prompts,
             process,
             self._wake,
-            self.ended.append,  # type: ignore[arg-type]
+            self._end,
         )
         self.replica.link = self.link  # type: ignore[assignment]
 
     def _wake(self) -> None:
         self.woken += 1
+
+    def _end(self, reason: str, *, patient: bool = False) -> None:
+        self.ended.append(reason)
+        self.patient = patient
 
     def run(self, seq: int, needs: int = 0, text: str = "") -> Execution:
         texts = (text,) if text else None
@@ -214,6 +219,14 @@ def test_a_process_whose_execution_lost_afterwards_ends(stage: Stage) -> None:
     stage.run(2)
     stage.replica.execution_refused(Seq(2), "r2 was faster")
     assert len(stage.ended) == 1
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_an_end_waits_for_the_last_words_of_a_cell_only_where_that_was_interrupted(
+    stage: Stage, interrupted: bool
+) -> None:
+    stage.replica.stop("why", patient=interrupted)
+    assert (stage.ended, stage.patient) == (["why"], interrupted)
 
 
 def test_a_late_refusal_of_a_committed_execution_changes_nothing(stage: Stage) -> None:

@@ -184,7 +184,7 @@ def test_a_silent_router_is_told_until_it_answers() -> None:
 def test_the_account_is_ones_own() -> None:
     quotas = [QuotaAnswer("ann", 4, 100.0, 0, 1, 0, 12.5), QuotaAnswer("bob", None, None, 0, 0, 0, 0.0)]
     sums = [SumRow("ann", "", 3, 0.0, 0.0, 0.0, 2.0, 9.0, 7.0)]
-    assert account_of("ann", quotas, sums) == Account("ann", 12.5, 7.0, 12.5, 100.0, 1, 4, None, None, "")
+    assert account_of("ann", quotas, sums) == Account("ann", 2.0, 7.0, 12.5, 100.0, 1, 4, None, None, "")
     assert account_of("", quotas, sums) is None
     assert account_of("", quotas[:1], sums) == account_of("ann", quotas, sums)
     assert account_of("eve", quotas, sums) is None
@@ -197,10 +197,15 @@ def test_an_account_has_the_months_money_where_there_are_prices() -> None:
     assert (account.spent_month, account.budget_month, account.currency) == (12.25, 50.0, "EUR")
 
 
-def test_hours_used_are_never_less_than_those_of_this_month() -> None:
-    quotas = [QuotaAnswer("ann", None, None, 0, 1, 0, 0.01)]
-    account = account_of("ann", quotas, [SumRow("ann", "", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)])
-    assert account is not None and account.gpu_hours == account.gpu_hours_month == 0.01
+def test_a_lease_that_is_no_more_has_the_account_asked_for_again() -> None:
+    state = LiveState()
+    mine, other = (LeaseStatus(name, "k", "h1", ("g",), yours=name == "mine") for name in ("mine", "other"))
+    both = StatusDocument(leases=(mine, other), scheduler=SchedulerStatus("u"))
+    assert not state.has_ended(both)
+    state.agents_told(both, [])
+    assert not state.has_ended(both)
+    assert not state.has_ended(msgspec.structs.replace(both, leases=(mine,)))
+    assert state.has_ended(msgspec.structs.replace(both, leases=(other,)))
 
 
 def test_the_gpus_of_an_account_are_those_of_the_grid_beside_it() -> None:
