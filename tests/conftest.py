@@ -46,19 +46,6 @@ KEPT = frozenset(
 OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
 STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
 """Folders whose tests make what they need of these: to make and remove five takes as long as a test there."""
-WHOLE_ZYGOTES = frozenset(
-    {
-        "state",
-        "test_clients.py",
-        "test_configuration.py",
-        "test_jupyter_kernel_test.py",
-        "test_notebooks.py",
-        "test_router_behaviour.py",
-        "test_survival_basics.py",
-        "test_agent_replicas.py",
-    }
-)
-"""Folders and modules whose agents' zygotes do what they do for users; elsewhere see support/lighter."""
 
 
 left_open.install()
@@ -86,15 +73,6 @@ def _children_find_the_sources() -> Iterator[None]:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(SOURCE_PATHS + known))
     yield
     end_zygotes()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _zygotes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have zygotes do all that they do for users where the module plays a kernel's whole life."""
-    with pytest.MonkeyPatch.context() as patch:
-        if WHOLE_ZYGOTES.intersection(request.path.parts):
-            patch.setenv("WHOLE_ZYGOTES", "1")
-        yield
 
 
 @pytest.fixture

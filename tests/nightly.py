@@ -52,7 +52,7 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
     """Yield the runs: `python` has everything, `others` are further releases by their numbers."""
     beside = ("-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder") if processes > 1 else ()
     test = ("-m", "pytest", *beside)
-    everything = {"EXAMPLES": "all", "WHOLE_ZYGOTES": "1"}
+    everything = {"EXAMPLES": "all"}
     yield Step("all examples", (python, *test, *UNIT, "-m", "not ui"), everything)
     yield Step("slow", (python, "-m", "pytest", *OTHERS, "-m", "slow and not ui"), everything)
     yield Step("browser, slow", (python, "-m", "pytest", "tests/ui", "-m", "slow"), {})
