@@ -96,7 +96,15 @@ def test_an_unknown_policy_is_named_with_those_there_are(finding: Finding) -> No
 def test_the_status_without_agents_is_a_document_and_a_sentence() -> None:
     as_json = replkernel("status", "--json")
     assert as_json.returncode == 0
-    empty = {"hosts": [], "kernels": [], "leases": [], "waiting": [], "coming": [], "scheduler": None}
+    empty = {
+        "hosts": [],
+        "kernels": [],
+        "leases": [],
+        "waiting": [],
+        "coming": [],
+        "bookings": [],
+        "scheduler": None,
+    }
     assert json.loads(as_json.stdout) == empty
     assert "No host agent is running" in replkernel("status").stdout
 

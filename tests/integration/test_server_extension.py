@@ -22,6 +22,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def test_the_status_is_for_those_with_the_token_and_starts_no_agent(server: Server) -> None:
     assert server.get(STATUS, token="")[0] == 403
     assert server.get(STATUS, token="wrong")[0] == 403
-    empty = {"hosts": [], "kernels": [], "leases": [], "waiting": [], "coming": [], "scheduler": None}
+    empty = {
+        "hosts": [],
+        "kernels": [],
+        "leases": [],
+        "waiting": [],
+        "coming": [],
+        "bookings": [],
+        "scheduler": None,
+    }
     assert server.get(STATUS) == (200, empty)
     assert not (Path(os.environ["JUPYTER_DATA_DIR"]) / "replkernel" / "agents").exists()
