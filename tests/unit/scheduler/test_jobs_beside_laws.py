@@ -8,6 +8,7 @@ killed at any moment goes on as if it had not been.
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.effects import ReclaimLease
@@ -28,6 +29,8 @@ from replkernel_scheduler.types import HostName, UserName
 
 from tests.support.examples import examples
 from tests.unit.scheduler.beside import Beside, of
+
+pytestmark = pytest.mark.timeout(300)
 
 STEPS_S = (0.0, 0.0, 1.0, 5.0, 30.0, 61.0, 700.0)
 SHAPES = ((1,), (2,), (1, 2), (1, 2, 4), (2, 4), (3,))
