@@ -72,7 +72,8 @@ test('a cell that waits tells its place and how long that may take', () => {
   const guess = 'Waiting for 2 GPUs · next in line · about 3 min';
   assert.equal(text({ position: 1, estimate_s: 180 }), guess);
   assert.equal(text({ ...told, estimate_s: 188, awaits: '2 cells compute' }), `${guess} · 2 cells compute`);
-  assert.equal(text({ position: 1, estimate_s: 180 }, 'b.ipynb'), `${guess} · held by b.ipynb`);
+  const awaits = '2 cells compute';
+  assert.equal(text({ position: 1, estimate_s: 180, awaits }, 'b.ipynb'), `${guess} · held by b.ipynb`);
   assert.equal(text({ position: 0 }), 'Waiting for 2 GPUs · its host is getting ready');
   assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs · no scheduler answers');
   assert.equal(text({ wanted: 0.5, model: 'H100' }), 'Waiting for ½ H100 GPU');

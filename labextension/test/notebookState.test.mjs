@@ -84,7 +84,7 @@ test('who is idle says where its last cell ran, and which GPUs are kept now, not
   assert.equal(said(store), 'Idle');
   assert.equal(bar(store), 'Replica r1 · alpha');
   const held = { lease: 'l', host: 'alpha', gpus: ['g'], cell: '', since: 1, part: 0, part_gb: 0 };
-  assert.equal(bar(page([], { holdings: [held] })), 'Replica r1 · alpha · 1 × GPU kept between cells');
+  assert.equal(bar(page([], { holdings: [held] })), 'Replica r1 · alpha · 1 GPU kept');
 });
 
 test('one banner says that a cell keeps running while the page reconnects', () => {

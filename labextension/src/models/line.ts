@@ -181,11 +181,10 @@ export function waitingText(execution: IExecution, holder: string, now: number, 
     parts.push(trans('no scheduler answers'));
   } else if (execution.position !== null) {
     parts.push(placeInWords(execution, now, trans));
-    if (execution.awaits !== '') {
-      parts.push(execution.awaits);
-    }
     if (execution.position > 0 && holder !== '') {
       parts.push(trans('held by %1', holder));
+    } else if (execution.awaits !== '') {
+      parts.push(execution.awaits);
     }
   }
   return parts.join(' · ');

@@ -1,7 +1,7 @@
 // What a notebook's kernel does now: the one sentence that panel, status bar and Running panel show. Pure.
 // Law: what its cells do comes before what its replicas report, which is some seconds old.
 import type { IExecution, IKernel } from '../generated/live';
-import { holder } from './cluster.js';
+import { gpusCounted, holder } from './cluster.js';
 import type { NameKernel } from './cluster';
 import type { ITranslate } from './line';
 import { gpusInWords, waitingText } from './line.js';
@@ -114,7 +114,7 @@ export function statusLine(
     return text;
   }
   const kept = (store.kernel(kernelId)?.holdings ?? []).map(held =>
-    trans('%1 kept between cells', gpusInWords(held.gpus, store.models, trans, held))
+    trans('%1 kept', gpusCounted(held.part || held.gpus.length, trans))
   );
   return [last, ...kept].join(' · ');
 }
