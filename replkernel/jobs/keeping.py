@@ -167,7 +167,8 @@ class JobKeeping:
             except Exception:
                 log.exception("jobs could not be looked at")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), LOOK_S if self._live else SEARCH_S)
+                async with asyncio.timeout(LOOK_S if self._live else SEARCH_S):
+                    await self._woken.wait()
             self._woken.clear()
 
     async def _look(self) -> None:

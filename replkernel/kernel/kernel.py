@@ -500,7 +500,8 @@ class ReplicatedKernel(AuditingKernel):
 
     async def _end(self, patience_s: float) -> None:
         try:
-            await asyncio.wait_for(self._progressively_terminate_all_children(), END_TIMEOUT_S / 2)
+            async with asyncio.timeout(END_TIMEOUT_S / 2):
+                await self._progressively_terminate_all_children()
         except Exception:
             log.exception("A child process could not be ended")
         self.io_loop.add_callback(self.io_loop.stop)

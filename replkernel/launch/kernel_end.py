@@ -58,7 +58,8 @@ async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: EndKe
         await link.send(encode(hello))
         await link.send(encode(end))
         try:
-            await asyncio.wait_for(_until_ended(link), END_LIMIT_S)
+            async with asyncio.timeout(END_LIMIT_S):
+                await _until_ended(link)
         except TimeoutError:
             return False
     return True

@@ -119,7 +119,8 @@ class SchedulerChannel:
         while left_s > 0.0 and not self._closing.is_set():
             turn_s = min(left_s, PAUSE_S_MAX)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), turn_s)
+                async with asyncio.timeout(turn_s):
+                    await self._closing.wait()
             left_s -= turn_s
             if await self._moved():
                 self._pause_s = PAUSE_S_MIN

@@ -262,7 +262,8 @@ class SchedulerDriver:
                     if waits is not None and not waits.known.done():
                         waits.known.set_exception(full)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), FULL_LOOK_S)
+                    async with asyncio.timeout(FULL_LOOK_S):
+                        await self._closing.wait()
                 continue
             if self._full is not None:
                 log.warning("There is room for the journal again.")

@@ -59,7 +59,8 @@ class Sessions:
         waiting = []
         for kernel in kept.kernels:
             try:
-                await asyncio.wait_for(self._restore(kernel), KERNEL_LIMIT_S)
+                async with asyncio.timeout(KERNEL_LIMIT_S):
+                    await self._restore(kernel)
             except Exception as error:
                 waiting.append(kernel)
                 log.warning("Kernel %s could not be restored: %s", kernel.kernel_id, _shown(error))

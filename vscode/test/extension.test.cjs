@@ -11,14 +11,15 @@ const { activate } = require('../out/extension.js');
 const place = fs.mkdtempSync(path.join(os.tmpdir(), 'replkernel-vscode-'));
 const program = path.join(place, 'follow');
 const ended = path.join(place, 'ended');
+test.after(() => fs.rmSync(place, { recursive: true, force: true }));
 
-/** A program that tells these lines, and notes when its reader has gone. */
+/** A program that tells these lines, and notes when its reader has gone; who has a line may end it at once. */
 function tells(...lines) {
     const text = JSON.stringify(lines.map(line => JSON.stringify(line)).join('\n') + '\n');
     const script = `#!${process.execPath}
-process.stdout.write(${text});
-process.stdin.resume().on('end', () => { require('fs').writeFileSync(${JSON.stringify(ended)}, process.argv.join(' ')); process.exit(0); });
 process.on('SIGTERM', () => undefined);
+process.stdin.resume().on('end', () => { require('fs').writeFileSync(${JSON.stringify(ended)}, process.argv.join(' ')); process.exit(0); });
+process.stdout.write(${text});
 `;
     fs.writeFileSync(program, script, { mode: 0o700 });
 }

@@ -114,7 +114,8 @@ class Announcer:
             except Exception as error:
                 self._say(f"this host cannot be announced: {error!r}")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), BEAT_S if self._up else SEARCH_S)
+                async with asyncio.timeout(BEAT_S if self._up else SEARCH_S):
+                    await self._woken.wait()
             self._woken.clear()
 
     async def _read(self) -> bool:

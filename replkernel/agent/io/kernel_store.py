@@ -171,7 +171,8 @@ class KernelStore:
     async def opened(self, timeout_s: float) -> ObjectStore:
         """Return the store; raises ReplkernelError when it cannot be opened in time."""
         try:
-            await asyncio.wait_for(self._opened.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._opened.wait()
         except TimeoutError:
             late = "The object store has not answered yet (setting REPLKERNEL_STORE)."
             raise ReplkernelError(self.why or late) from None
@@ -220,7 +221,8 @@ class KernelStore:
             if not missing:
                 return Fetched()
             try:
-                await asyncio.wait_for(self._opened.wait(), FETCH_WITHOUT_STORE_S)
+                async with asyncio.timeout(FETCH_WITHOUT_STORE_S):
+                    await self._opened.wait()
             except TimeoutError:
                 return Fetched(missing, self.why or "The object store has not answered yet.")
         assert self._transfer is not None

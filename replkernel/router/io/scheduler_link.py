@@ -136,7 +136,8 @@ class SchedulerLink:
                     return
                 left_s = patience_s
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._news.wait()
             if self._up:
                 since = clock()
 

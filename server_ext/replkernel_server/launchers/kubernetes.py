@@ -126,7 +126,8 @@ class KubernetesLauncher:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._poke.wait(), LOOK_SOON_S if self._hosts.awaits else LOOK_S)
+                async with asyncio.timeout(LOOK_SOON_S if self._hosts.awaits else LOOK_S):
+                    await self._poke.wait()
             self._poke.clear()
             try:
                 await self._look()

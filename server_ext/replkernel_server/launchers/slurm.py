@@ -179,7 +179,8 @@ class SlurmLauncher:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._poke.wait(), LOOK_SOON_S if self._awaits else LOOK_S)
+                async with asyncio.timeout(LOOK_SOON_S if self._awaits else LOOK_S):
+                    await self._poke.wait()
             self._poke.clear()
             await asyncio.sleep(LOOK_SOON_S / 4)
             try:
@@ -243,7 +244,8 @@ class SlurmLauncher:
         except OSError as error:
             raise LauncherFailed(f"Slurm's command {command[0]} cannot be run: {error}.") from error
         try:
-            said, complained = await asyncio.wait_for(process.communicate(told.encode()), COMMAND_S_MAX)
+            async with asyncio.timeout(COMMAND_S_MAX):
+                said, complained = await process.communicate(told.encode())
         except TimeoutError:
             raise LauncherFailed(
                 f"Slurm's command {command[0]} has not ended within {COMMAND_S_MAX:g} s."

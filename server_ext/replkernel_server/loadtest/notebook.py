@@ -125,7 +125,8 @@ class Notebook:
         heard = self._heard = Heard(msg_id)
         try:
             await self._socket.write_message(json.dumps(self._request(code, gpus, msg_id)))
-            await asyncio.wait_for(heard.over, within_s)
+            async with asyncio.timeout(within_s):
+                await heard.over
         except TimeoutError:
             with contextlib.suppress(LoadTestError):
                 await self._server.call("POST", f"api/kernels/{self.kernel_id}/interrupt")

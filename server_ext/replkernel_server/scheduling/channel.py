@@ -127,7 +127,8 @@ class Channel:
         self._logs[number] = client, said
         try:
             connection.post(JobLogWanted(number, job, at))
-            return await asyncio.wait_for(said, LOG_WAIT_S)
+            async with asyncio.timeout(LOG_WAIT_S):
+                return await said
         except TimeoutError:
             return None
         finally:

@@ -48,7 +48,8 @@ class Foreseeing:
             self._woken.clear()
             if due is None or (left_s := self._driver.clock.left_s(due)) > 0:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), None if due is None else left_s)
+                    async with asyncio.timeout(None if due is None else left_s):
+                        await self._woken.wait()
                 continue
             try:
                 await self._look()

@@ -68,7 +68,8 @@ class ServerHosting:
                 self._log.exception("No GPU scheduler is hosted here.")
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._closing.wait()
 
     async def _host(self) -> None:
         """Host until we are closed; raise what ends it earlier."""

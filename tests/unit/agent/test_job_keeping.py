@@ -94,6 +94,20 @@ def test_a_job_whose_directory_is_not_there_is_refused_by_name(tmp_path: Path) -
     with_agent(tmp_path, holds)
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_keeping_ends_also_at_the_moment_at_which_news_come(tmp_path: Path, steps: int) -> None:
+    async def run() -> set[asyncio.Task[None]]:
+        agent = Agent(tmp_path)
+        agent.keeping.start()
+        await asyncio.sleep(0.05)  # It waits for news now.
+        words.wake(agent.root / words.WAKE)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        return (await asyncio.wait([asyncio.create_task(agent.keeping.close())], timeout=5))[0]
+
+    assert asyncio.run(run())
+
+
 def test_a_start_that_cannot_be_written_down_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,7 +173,8 @@ class RayLauncher:
         try:
             process.stdin.write(msgspec.json.encode(order) + b"\n")
             await process.stdin.drain()
-            return await asyncio.wait_for(answer, ORDER_S)
+            async with asyncio.timeout(ORDER_S):
+                return await answer
         except (OSError, TimeoutError) as error:
             raise LauncherFailed(f"Ray does not answer ({error!r}).") from error
         finally:
