@@ -21,6 +21,7 @@ from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
 from tests.support.in_memory import roomy_memory
 from tests.support.longest_first import put_in_order
+from tests.support.once import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 ROOT = Path(__file__).parents[1]
 LIGHTER = str(ROOT / "tests" / "support" / "lighter")
