@@ -1,7 +1,7 @@
 """Where several processes run modules: a test whose process died has failed, and is not tried again.
 
 xdist hands what a process has left to another, from the test on that ended it. One that hangs ends its
-process by its timeout, every time: the run would have no end. And where one test is left, xdist waits for ever.
+process by its timeout, every time: the run would have no end. A single test that is left it never begins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OnceEach(LoadFileScheduling):
         return left[0]
 
     def schedule(self) -> None:
-        """Give work to new processes too: one that has a single test begins once it knows that it is the last."""
+        """Give work to new processes too: who has a single test begins once it is known to be the last."""
         super().schedule()
         for node in self.nodes:
             self._reschedule(node)
