@@ -7,11 +7,12 @@ nobody twice.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
 
-from replkernel_scheduler.elastic.types import JobType, ReshapeCosts, TrainingWanted
+from replkernel_scheduler.elastic.line import Line
+from replkernel_scheduler.elastic.types import ROUNDING, JobType, ReshapeCosts, TrainingWanted
 
 State: TypeAlias = Literal["starting", "running", "yielding", "adjusting"]
 """yielding: it trains on with what it had until it is stopped to be reshaped."""
@@ -63,7 +64,21 @@ class Outlook:
 class Training:
     """A launched job; `ready` is when it is thought to train again while it does not."""
 
-    __slots__ = ("gpus", "host", "left", "ready", "since", "state", "trains_with", "type", "wanted")
+    __slots__ = (
+        "at_once",
+        "gives",
+        "gpus",
+        "host",
+        "iteration_s",
+        "left",
+        "rate",
+        "ready",
+        "since",
+        "state",
+        "trains_with",
+        "type",
+        "wanted",
+    )  # fmt: skip
 
     def __init__(self, wanted: TrainingWanted, host: int, gpus: int, ready: float, model: str = "") -> None:
         """Start as launched, on GPUs of a model."""
@@ -72,48 +87,50 @@ class Training:
         self.state: State = "starting"
         self.trains_with = gpus
         self.left, self.since = wanted.samples, ready
+        self.settle()
 
-    @property
-    def gives(self) -> bool:
+    def settle(self) -> None:
+        """Work out what follows from its state and its GPUs: asked for far more often than they change."""
+        self.rate = self.type.rate(self.trains_with)
+        """Samples a second while it trains."""
+        self.at_once, self.iteration_s = self.type.batch * self.gpus, self.type.iteration_s[self.gpus]
+        """Samples of an iteration with the GPUs that it has or is to have, and its seconds."""
+        self.gives = self.state == "running" and self.gpus > self.type.least
         """Whether it trains, with more GPUs than it needs."""
-        return self.state == "running" and self.gpus > self.type.least
 
     def samples_left(self, now: float) -> float:
         """Return what it is thought to have left: profiles say how fast it is."""
         if self.state not in ("running", "yielding"):
             return self.left
-        return max(0.0, self.left - (now - self.since) * self.type.rate(self.trains_with))
+        return max(0.0, self.left - (now - self.since) * self.rate)
 
 
 class Book:
-    """Hosts, jobs, and the queue in order of arrival."""
+    """Hosts, jobs, and who waits."""
 
     def __init__(self, hosts: tuple[int, ...], costs: ReshapeCosts, models: tuple[str, ...] = ()) -> None:
         """Start with idle hosts of so many GPUs; `models` are those of the hosts, where they differ."""
         self.hosts, self.costs = hosts, costs
+        self._finish_s = costs.finish_s
         self.models = models or ("",) * len(hosts)
         self.idle = list(hosts)
         self.trainings: dict[str, Training] = {}
-        self.waiting: dict[str, TrainingWanted] = {}
+        self.waiting = Line()
         self.drawn: dict[str, int] = {}
         """What was drawn once for jobs that wait, so that it is not drawn until it suits."""
         self._on: list[dict[str, Training]] = [{} for _ in hosts]
         self.giving: set[int] = set()
         """The hosts on which a job trains with more GPUs than its least."""
-        self._leasts: Counter[int] = Counter()
         self._outlook: Outlook | None = None
+        self._donors: dict[int, tuple[float, list[tuple[str, Training]]]] = {}
+        """Those of a host at a moment."""
 
     # -- what changes ------------------------------------------------------------------------------------
-
-    def wait(self, wanted: TrainingWanted) -> None:
-        """Have a job wait, behind those that do."""
-        self.waiting[wanted.job] = wanted
-        self._leasts[wanted.type.least] += 1
 
     def launch(self, job: str, training: Training) -> None:
         """Take GPUs of a host for a job that waits."""
         self.idle[training.host] -= training.gpus
-        self._leasts[self.waiting.pop(job).type.least] -= 1
+        self.waiting.leave(job)
         self.drawn.pop(job, None)
         self.seat(job, training)
 
@@ -131,7 +148,10 @@ class Book:
 
     def changed(self, training: Training) -> None:
         """Take note that a job of its host is in another state, or has other GPUs."""
+        training.settle()
         self._outlook, host = None, training.host
+        self._donors.pop(host, None)
+        self.waiting.changed()
         if any(each.gives for each in self._on[host].values()):
             self.giving.add(host)
         else:
@@ -140,18 +160,21 @@ class Book:
     @property
     def has_room(self) -> bool:
         """Whether any job that waits may find GPUs, idle or another job's: most events leave none."""
-        leasts = [least for least, count in self._leasts.items() if count]
-        return bool(self.giving) or max(self.idle) >= min(leasts, default=0)
+        return bool(self.giving) or max(self.idle) >= self.waiting.least()
 
     # -- what is thought of it ---------------------------------------------------------------------------
 
     def donors(self, host: int, now: float) -> list[tuple[str, Training]]:
         """Return the jobs of a host that may be reshaped: they train, and have something left."""
-        return [
-            (job, training)
-            for job, training in self._on[host].items()
-            if training.state == "running" and training.samples_left(now) > 0
-        ]
+        known = self._donors.get(host)
+        if known is None or known[0] != now:
+            there = [
+                (job, training)
+                for job, training in self._on[host].items()
+                if training.state == "running" and training.samples_left(now) > 0
+            ]
+            known = self._donors[host] = now, there
+        return known[1]
 
     def outlook(self, now: float) -> Outlook:
         """Return what choices of this moment are compared by."""
@@ -172,8 +195,8 @@ class Book:
     def end(self, training: Training, now: float) -> float:
         """When a job is thought to be over if nobody changes it."""
         begins = now if training.state == "running" else max(now, training.ready)
-        run_s = training.type.run_s(training.samples_left(now), training.gpus)
-        return begins + run_s + self.costs.finish_s
+        left = max(0.0, training.samples_left(now) - ROUNDING)
+        return begins + ceil(left / training.at_once) * training.iteration_s + self._finish_s
 
     def reshaped_end(self, training: Training, gpus: int, now: float) -> float:
         """F_run: when it is thought to be over if it goes on with `gpus`."""
@@ -182,5 +205,13 @@ class Book:
         return now + pause_s + run_s + self.costs.finish_s
 
     def ends(self, now: float) -> dict[str, float]:
-        """Return when each job is thought to be over."""
-        return {job: self.end(training, now) for job, training in self.trainings.items()}
+        """Return when each job is thought to be over: `end` of all, at once."""
+        finish_s, ends = self._finish_s, {}
+        for job, training in self.trainings.items():
+            if training.state == "running":
+                left = training.left - (now - training.since) * training.rate - ROUNDING
+                run_s = ceil(left / training.at_once) * training.iteration_s if left > 0.0 else 0.0
+                ends[job] = now + run_s + finish_s
+            else:
+                ends[job] = self.end(training, now)
+        return ends

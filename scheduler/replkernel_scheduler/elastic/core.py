@@ -67,7 +67,7 @@ class ElasticCore:
             assert booked + self.book.idle[host] == total
         for training in self.book.trainings.values():
             assert training.gpus in training.type.iteration_s
-        assert not self.book.trainings.keys() & self.book.waiting.keys()
+        assert not any(job in self.book.waiting for job in self.book.trainings)
 
     def _wanted(self, wanted: TrainingWanted, now: float) -> list[ElasticEffect]:
         book = self.book
@@ -75,15 +75,15 @@ class ElasticCore:
             raise SchedulerError(f"job {wanted.job} was asked for twice: give each job an id of its own.")
         if wanted.type.least > max(book.hosts):
             return [RefuseTraining(wanted.job, f"no host has the {wanted.type.least} GPUs")]
-        book.wait(wanted)
+        book.waiting.join(wanted)
         return self._serve(now, wanted)
 
     def _serve(self, now: float, came: TrainingWanted | None = None) -> list[ElasticEffect]:
         """Launch who can be; one that `came` is tried without room as well: policies may draw."""
         book = self.book
         effects: list[ElasticEffect] = []
-        tried = list(book.waiting.values()) if book.has_room else [came] if came is not None else []
-        for wanted in tried:
+        alone = () if came is None else (came,)
+        for wanted in book.waiting.in_order() if book.has_room else alone:
             launch = self._policy.launch(book, wanted, self._dice, now)
             if launch is not None:
                 effects += self._launch(wanted, launch, now)

@@ -1,6 +1,7 @@
 """What the core of reshaped jobs asks its policy.
 
-Law: it suggests from the book, and reads no clock; dice are handed in. It changes nothing there but `drawn`.
+Law: it suggests from the book, and reads no clock; dice are handed in. It changes nothing there but `drawn`,
+and what was tried in vain.
 """
 
 from __future__ import annotations

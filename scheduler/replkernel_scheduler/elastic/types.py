@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
+ROUNDING = 1e-6
+"""So many samples are what differences of times leave: no iteration is made for them."""
+
 
 class JobType(msgspec.Struct, frozen=True):
     """A model with its data: `iteration_s` has the time of one iteration for each GPU count it can run with.
@@ -28,7 +31,7 @@ class JobType(msgspec.Struct, frozen=True):
 
     def run_s(self, samples: float, gpus: int) -> float:
         """Return how long `samples` take with `gpus` GPUs: whole iterations (spec 2.1)."""
-        return ceil(max(0.0, samples - 1e-6) / (self.batch * gpus)) * self.iteration_s[gpus]
+        return ceil(max(0.0, samples - ROUNDING) / (self.batch * gpus)) * self.iteration_s[gpus]
 
     def rate(self, gpus: int) -> float:
         """Return samples a second."""
@@ -94,7 +97,13 @@ class TrainingWanted(msgspec.Struct, frozen=True):
 
     def type_on(self, model: str) -> JobType:
         """Return what it is on GPUs of a model."""
-        return self.on_models.get(model, self.type)
+        return self.on_models.get(model, self.type) if self.on_models else self.type
+
+    @property
+    def sizes(self) -> tuple[object, ...]:
+        """What decides whether it finds room: how many GPUs it can run with, for each model."""
+        others = [(model, *kind.iteration_s) for model, kind in self.on_models.items()]
+        return (*self.type.iteration_s, *others)
 
 
 class TrainingRuns(msgspec.Struct, frozen=True):

@@ -28,11 +28,12 @@ class SideCar:
 
     def launch(self, book: Book, wanted: TrainingWanted, dice: Dice, now: float) -> Launch | None:
         """Return the launch with the best score, from idle GPUs or one donor's."""
-        if max(book.idle) < wanted.type.least and not book.giving:
-            return None
         choices = self._launches(book, wanted, now)
         best = min(choices, key=lambda choice: (choice[0], choice[1].host, choice[1].gpus), default=None)
-        return None if best is None else best[1]
+        if best is None:
+            book.waiting.in_vain(wanted)
+            return None
+        return best[1]
 
     def grow(self, book: Book, now: float) -> Reshape | None:
         """Return the growth with the best score, if it gains enough."""
@@ -61,20 +62,26 @@ class SideCar:
 
     @staticmethod
     def _launches(book: Book, wanted: TrainingWanted, now: float) -> Iterator[tuple[Score, Launch]]:
-        outlook, job, costs = book.outlook(now), wanted.job, book.costs
+        """Yield the launches that may be the best: of hosts with idle GPUs that are alike, the first."""
+        job, down_s, least = wanted.job, book.costs.down_s, wanted.type.least
+        sizes: dict[int, list[int]] = {}
+        known: set[tuple[int, int]] = set()
         for host, idle in enumerate(book.idle):
-            if idle < wanted.type.least and host not in book.giving:
+            gives = host in book.giving
+            if idle < least and not gives:
                 continue
-            donors, kind = book.donors(host, now), book.type_on(wanted, host)
-            for gpus in sorted(kind.iteration_s):
+            donors, kind = book.donors(host, now) if gives else (), book.type_on(wanted, host)
+            for gpus in sizes.get(id(kind)) or sizes.setdefault(id(kind), sorted(kind.iteration_s)):
                 if gpus <= idle:
-                    new = book.new_end(wanted, gpus, False, now, host)
-                    yield outlook.score(new, gpus=gpus), Launch(job, host, gpus)
+                    if (id(kind), gpus) not in known:
+                        known.add((id(kind), gpus))
+                        new = book.new_end(wanted, gpus, False, now, host)
+                        yield book.outlook(now).score(new, gpus=gpus), Launch(job, host, gpus)
                     continue
                 for donor, training in donors:
                     left = training.gpus - (gpus - idle)
                     if left in training.type.iteration_s:
                         new = book.new_end(wanted, gpus, True, now, host)
                         end = book.reshaped_end(training, left, now)
-                        score = outlook.score(new, donor, end, gpus, costs.down_s)
+                        score = book.outlook(now).score(new, donor, end, gpus, down_s)
                         yield score, Launch(job, host, gpus, donor)

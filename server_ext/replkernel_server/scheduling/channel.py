@@ -123,7 +123,8 @@ class Channel:
         if connection is None or len(self._logs) >= LOGS_ASKED_MAX:
             return None
         self._numbers += 1
-        number, said = self._numbers, asyncio.get_running_loop().create_future()
+        number = self._numbers
+        said: asyncio.Future[JobLog | None] = asyncio.get_running_loop().create_future()
         self._logs[number] = client, said
         try:
             connection.post(JobLogWanted(number, job, at))

@@ -43,7 +43,7 @@ def book_with(gpus: int, *running: tuple[str, JobType, float, int], costs: Resha
     for name, kind, samples, taken in running:
         training = Training(TrainingWanted(name, kind, samples), 0, taken, 0.0)
         training.state = "running"
-        book.wait(training.wanted)
+        book.waiting.join(training.wanted)
         book.launch(name, training)
     return book
 

@@ -169,7 +169,8 @@ class RayLauncher:
         process = self._process
         if process is None or process.stdin is None or not self._connected.is_set():
             raise LauncherFailed("Ray cannot be reached at the moment.")
-        answer = self._waiting[order.number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting[order.number] = answer
         try:
             process.stdin.write(msgspec.json.encode(order) + b"\n")
             await process.stdin.drain()
