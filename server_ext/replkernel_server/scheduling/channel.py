@@ -124,7 +124,7 @@ class Channel:
             return None
         self._numbers += 1
         number = self._numbers
-        said: asyncio.Future[JobLog | None] = asyncio.get_running_loop().create_future()
+        said: asyncio.Future[JobLog] = asyncio.get_running_loop().create_future()
         self._logs[number] = client, said
         try:
             connection.post(JobLogWanted(number, job, at))
