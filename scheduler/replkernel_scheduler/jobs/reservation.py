@@ -8,8 +8,6 @@ would slow it, and it slows nobody down who is thought to end before.
 
 from __future__ import annotations
 
-from heapq import merge
-from itertools import islice
 from math import ulp
 
 from replkernel_scheduler.jobs.lengths import ANY_S
@@ -101,10 +99,14 @@ class AheadAlone:
             others.setdefault(free[node], []).append(node)
         chosen: list[int] = []
         for left in range(self._table.cores, self._each - 1, -1):
-            level = (node for node in by_assigned[self._table.cores - left] if node not in changed)
-            chosen += islice(merge(sorted(others.get(left, ())), level), count - len(chosen))
-            if len(chosen) == count:
+            level = by_assigned[self._table.cores - left]
+            there = [node for node in level if node not in changed] if changed else level
+            there = there + others[left] if left in others else there
+            more = count - len(chosen)
+            if len(there) >= more:
+                chosen += sorted(there)[:more]
                 break
+            chosen += there
         return frozenset(chosen)
 
     def leaves_room(self, place: Place, memory_gb: float) -> bool:

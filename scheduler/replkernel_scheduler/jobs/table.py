@@ -14,6 +14,9 @@ from collections.abc import Container
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.types import NodeShape, Part, Place
 
+FEW = 16
+"""So many nodes are put among the idle ones one by one: more of them by sorting all."""
+
 
 class NodeTable:
     """Processes by node and core."""
@@ -100,8 +103,13 @@ class NodeTable:
     def _take_whole(self, places: tuple[Place, ...], memory_gb: float) -> None:
         """The same for empty nodes that a job fills (the last one has no fewer processes than the others)."""
         idle, each = self.by_assigned[0], self.cores
-        for node, _ in places:
-            del idle[bisect_left(idle, node)]
+        nodes = [place.node for place in places]
+        if idle[: len(nodes)] == nodes:
+            del idle[: len(nodes)]
+        else:
+            for node in nodes:
+                del idle[bisect_left(idle, node)]
+        for node in nodes:
             assert not self.assigned[node], f"node {node} is not empty"
             self.loads[node] = [1] * each
             self.assigned[node], self.free[node] = each, 0
@@ -111,8 +119,14 @@ class NodeTable:
 
     def _give_whole(self, places: tuple[Place, ...]) -> None:
         idle, each = self.by_assigned[0], self.cores
-        for node, _ in places:
-            insort(idle, node)
+        nodes = [place.node for place in places]
+        if len(nodes) < FEW:
+            for node in nodes:
+                insort(idle, node)
+        else:
+            idle += nodes
+            idle.sort()  # Two runs, each in order.
+        for node in nodes:
             self.loads[node] = [0] * each
             self.assigned[node], self.free[node] = 0, each
             self.memory[node] = self.memory_each

@@ -7,6 +7,7 @@ or is guessed from `efficiency`: what each doubling of its GPUs keeps of twice t
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import msgspec
 
@@ -48,12 +49,19 @@ class ElasticWay(msgspec.Struct, frozen=True):
         return JobType(job.job, 1, {gpus: took * gpus / samples for gpus, took in seconds.items()})
 
     def _guessed(self, job: Job, gpus_max: int) -> dict[int, float]:
-        counts = {step: job.width * 2.0**step for step in DOUBLINGS}
-        return {
-            int(gpus): job.duration_s * (2 * self.efficiency) ** -step
-            for step, gpus in counts.items()
-            if gpus == int(gpus) and (gpus <= gpus_max or not step)
-        }
+        shares = _guessed_shares(job.width, gpus_max, self.efficiency)
+        return {gpus: job.duration_s * share for gpus, share in shares}
+
+
+@lru_cache(maxsize=256)
+def _guessed_shares(width: int, gpus_max: int, efficiency: float) -> tuple[tuple[int, float], ...]:
+    """Return the GPU counts of a job of such a width, and what share of its time it takes with each."""
+    counts = {step: width * 2.0**step for step in DOUBLINGS}
+    return tuple(
+        (int(gpus), (2 * efficiency) ** -step)
+        for step, gpus in counts.items()
+        if gpus == int(gpus) and (gpus <= gpus_max or not step)
+    )
 
 
 def samples_of(seconds: dict[int, float]) -> int:
