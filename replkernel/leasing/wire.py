@@ -91,12 +91,16 @@ class HostOffer(LeaseMessage, frozen=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much one GPU computes (0 to 1) and holds, and which kernels have processes there."""
+    """How much one GPU computes (0 to 1) and holds, and which kernels have processes there.
+
+    `blind`: the driver does not tell how much it computes.
+    """
 
     uuid: _Id
     utilisation: _Share = 0.0
     memory_used_gb: _Amount = 0.0
     kernels: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=KERNELS_OF_GPU_MAX)] = ()
+    blind: bool = False
 
 
 class HostBeat(LeaseMessage, frozen=True):
@@ -412,6 +416,18 @@ class LeaseWanted(LeaseMessage, frozen=True):
     within_s: float
 
 
+class LeaseIdle(LeaseMessage, frozen=True):
+    """The GPUs of a cell's lease have computed `share` of the last `for_s`: its user is told.
+
+    The cell is interrupted in `ends_in_s` (None: never), or now (0).
+    """
+
+    lease: str
+    share: float
+    for_s: float
+    ends_in_s: float | None = None
+
+
 class MoveReplica(LeaseMessage, frozen=True):
     """Have a replica on `host` take the place of the one on `source`, which goes once the new has the state.
 
@@ -548,6 +564,7 @@ FromScheduler: TypeAlias = (
     | LeaseOver
     | LeaseShrank
     | LeaseWanted
+    | LeaseIdle
     | MoveReplica
     | MoveDenied
     | MoveOver

@@ -21,6 +21,7 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseUnknown,
     MoveRefused,
+    UsageRecorded,
 )
 from replkernel_scheduler.events import (
     HostAway,
@@ -72,6 +73,7 @@ from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
+from replkernel_server.scheduling.underuse import Rule, Underuse
 
 LEASE_TIMES = 10
 
@@ -137,6 +139,8 @@ class Desk:
         """Hosts that were provisioned, until they come."""
         self.foresight: Foresight | None = None
         """Set by who has the lines looked at."""
+        self.underuse = Underuse(None)
+        """Set by `follows`."""
         self._due = self._exactly()
 
     def handle(self, happening: Happening, now: float) -> list[Act]:
@@ -340,7 +344,9 @@ class Desk:
             case wire.HostOffer():
                 yield from self._offer(client, name, known.identity, message, now)
             case wire.HostBeat(gpus):
-                if not self.hosts.beats(client, name, gpus, now):
+                if self.hosts.beats(client, name, gpus, now):
+                    yield from self._idle(name, gpus, now)
+                else:
                     offer = self.hosts.to_offer_again(client, now)
                     if offer is not None:
                         yield from self._offer(client, name, known.identity, offer, now)
@@ -412,6 +418,7 @@ class Desk:
 
     def _told(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         yield from self._tell(effects if self.counting is None else self.counting.decided(effects), now)
+        self._watch(effects, now)
         self.owners.told(effects)
         self.moves.told(effects)
         if self.jobs is not None:
@@ -431,6 +438,30 @@ class Desk:
                     yield from self._without_holder(kernel, now)
         for client, leases in self.guards.words():
             yield Send(client, leases)
+
+    def follows(self, rule: Rule | None, view: ClusterView, now: float) -> None:
+        """Have cells told that leave their GPUs idle, also those that have some already."""
+        self.underuse = Underuse(rule)
+        for entry in view.leases:
+            if entry.phase == "active":
+                self.underuse.began(entry.lease, now)
+
+    def _watch(self, effects: list[HarvestEffect], now: float) -> None:
+        """Have the GPUs looked at that cells have from now on, and no more those of cells that are over."""
+        for effect in effects:
+            match effect:
+                case LeaseGranted(lease) if self._is_new(effect):
+                    self.underuse.began(lease, now)
+                case UsageRecorded(usage):
+                    self.underuse.over(usage.lease)
+
+    def _idle(self, host: HostName, gpus: tuple[wire.GpuUse, ...], now: float) -> Iterator[Act]:
+        """Tell the routers of cells that leave their GPUs idle."""
+        for idle in self.underuse.seen(host, gpus, now):
+            kernel = self.kernels.kernels.get(idle.kernel_id)
+            if kernel is not None and kernel.client is not None:
+                told = wire.LeaseIdle(idle.lease, round(idle.share, 4), round(idle.for_s, 1), idle.ends_in_s)
+                yield Send(kernel.client, told)
 
     def _expects(self, told: list[Expected], now: float) -> Iterator[Act]:
         """Tell routers what their cells may expect."""

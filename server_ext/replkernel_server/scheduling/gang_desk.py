@@ -55,7 +55,8 @@ class GangDesk:
         """Begin with those that the core has: their cells have `grace_s` to come back."""
         self._beside, self._jobs = beside, jobs
         self.cells: dict[GangId, Cell] = {
-            name: Cell(gang.spec.user, lost_at=now + grace_s) for name, gang in beside.gangs.by_id.items()
+            name: Cell(gang.spec.user, lost_at=now + grace_s, started=gang.granted)
+            for name, gang in beside.gangs.by_id.items()
         }
         self._of_client: dict[int, GangId] = {}
 
@@ -93,9 +94,13 @@ class GangDesk:
     def due(self, now: float) -> Iterator[Act]:
         """Give up the cells that did not come back."""
         for name, cell in list(self.cells.items()):
-            if cell.lost_at <= now:
+            if cell.lost_at > now:
+                continue
+            if name in self._beside.gangs.by_id:
                 cell.lost_at = inf
                 yield Feed(GangLeft(name))
+            else:
+                del self.cells[name]
 
     def said(self, client: int, who: Identity, message: wire.FromClient) -> Iterator[Act]:
         """Take a word of a cell's, or of an agent that was to start its processes."""
@@ -117,6 +122,11 @@ class GangDesk:
                 yield Send(client, wire.Refused(why))
 
     def _wish(self, client: int, name: GangId, who: Identity, wish: wire.GangWish) -> Iterator[Act]:
+        known = self._beside.gangs.by_id.get(name)
+        if known is not None:  # Agents may not be back yet, after a restart.
+            self.cells[name].wish = wish
+            yield Feed(GangAsked(known.spec), client)
+            return
         owner = self._beside.core.owner_of_kernel(KernelId(wish.kernel))
         if owner not in (None, who.user):
             yield Send(client, wire.GangEnded(f"Kernel {wish.kernel} is another user's.", refused=True))

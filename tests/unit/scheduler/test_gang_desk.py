@@ -113,6 +113,17 @@ def test_after_a_restart_cells_have_the_grace_to_come_back() -> None:
     assert not room.beside.gangs.by_id
 
 
+def test_a_cell_that_is_back_after_a_restart_before_the_agents_goes_on_with_what_it_has() -> None:
+    room = GangRoom()
+    room.wishes()
+    room.restart(30.0)
+    cell = room.wishes()
+    (has,) = room.told(cell)
+    assert isinstance(has, wire.GangHas) and len(has.leases) == 2
+    room.wait(31.0)
+    assert room.leased() == 4
+
+
 def test_nobody_speaks_for_another_users_cell_or_kernel() -> None:
     room = GangRoom()
     room.wishes()
