@@ -16,7 +16,7 @@ from tests.e2e.test_moves import Agents
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.one_machine]
+pytestmark = pytest.mark.timeout(240)
 
 HOSTS = ("h1", "h2")
 TRAINING = """\
@@ -210,6 +210,7 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     assert live.reply(asked, 60)["content"]["status"] == "ok"
 
 
+@pytest.mark.one_machine
 def test_a_scheduler_that_is_killed_loses_no_cell(live: Live, service: Service, tmp_path: Path) -> None:
     asked = live.client.execute(
         f"%%gpu 2 --hosts 2\n{MARKS}while not os.path.exists('go'):\n    time.sleep(0.05)\n"
