@@ -36,6 +36,7 @@ from replkernel.leasing.starting import SchedulerNotStarted, find_or_start
 from replkernel.leasing.wire import (
     JOBS_OF_HOST_MAX,
     LOG_BYTES_MAX,
+    WHY_MAX,
     WIRE_VERSION,
     FromClient,
     FromScheduler,
@@ -46,10 +47,13 @@ from replkernel.leasing.wire import (
     JobSaid,
     JobsAwait,
     JobsHere,
+    RanksFailed,
     Refused,
     StartJob,
+    StartRanks,
     StopJob,
 )
+from replkernel.ranks.starting import Launchers
 from replkernel.records import HostName
 
 log = logging.getLogger(__name__)
@@ -106,6 +110,7 @@ class JobKeeping:
         self._tell_at: dict[str, float] = {}
         self._spawned_at: dict[str, float] = {}
         self._unwritten: dict[str, Unwritten] = {}
+        self._launchers = Launchers(host, env, changed)
         self._awaits = self._up = self._ending = False
         self._changed_at = self._loop.time()
         """When the scheduler came or went."""
@@ -118,11 +123,11 @@ class JobKeeping:
 
     def any(self) -> bool:
         """Tell whether the agent is to stay: a job runs here, or waits somewhere."""
-        return bool(self._live) or self._awaits
+        return bool(self._live) or self._awaits or self._launchers.any()
 
     def runs_any(self) -> bool:
-        """Tell whether a job runs here."""
-        return bool(self._live)
+        """Tell whether a job runs here, or a part of a cell on several hosts."""
+        return bool(self._live) or self._launchers.any()
 
     async def close(self) -> None:
         """End; jobs go on."""
@@ -142,6 +147,7 @@ class JobKeeping:
         The scheduler starts them again where it can.
         """
         self._ending = True
+        self._launchers.stop_all()
         for name in list(self._live):
             order = self._order(name)
             if order is not None and order.runs:
@@ -296,6 +302,9 @@ class JobKeeping:
                 place = self._places.get(job)
                 begin, data = (at, b"") if place is None else place.log_from(at, LOG_BYTES_MAX)
                 self._send(JobLog(number, begin, data))
+            case StartRanks() if not self._ending:
+                if why := self._launchers.start(message):
+                    self._send(RanksFailed(message.gang, why[:WHY_MAX]))
             case Refused(why):
                 log.warning("jobs: %s", why)
 

@@ -32,6 +32,8 @@ HELP = """\
 %gpu release         give back now what this notebook holds between its cells
 %gpu off             no GPUs for the cells to come, and give back what is held
 %%gpu 2 --vram 20    at the top of a cell: this cell alone, whatever the default is (0: none)
+%%gpu 16 --hosts 2   at the top of a cell: its text runs once for each of 16 GPUs, 8 on each of two hosts, as
+                     torchrun starts a program; --back model,losses: rank 0 gives these variables back
 %gpu --help          this text
 The cell's metadata say the same as %%gpu:
 {"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}"""
@@ -42,6 +44,7 @@ VERBS: dict[str, Literal["status", "release", "off"]] = {
     "off": "off",
 }
 OPTIONS = ("--vram", "--model", "--cpu", "--memory", "--share", "--help")
+CELL_OPTIONS = (*OPTIONS, "--hosts", "--back")
 
 
 @magics_class
@@ -66,6 +69,8 @@ class GpuMagics(Magics):
         else:
             try:
                 asked = parse_request(line, GPUS_DEFAULT_MAX)
+                if asked.hosts > 1:
+                    raise BadGpuRequest("`--hosts` is for one cell: write `%%gpu` at its top.")
             except BadGpuRequest as error:
                 raise UsageError(f"{error} `%gpu --help` lists what can be said.") from None
             question = GpuQuestion(
@@ -86,12 +91,17 @@ class GpuMagics(Magics):
             print(answer.text)
 
     def _run(self, line: str, cell: str) -> None:
-        """Say what is wrong with a `%%gpu` line, or run the body for who calls the magic by its name."""
+        """Say what is wrong with a `%%gpu` line, or run the body: on several hosts, or for who calls it."""
         try:
-            parse_request(line, GPUS_ASKED_MAX)
+            asked = parse_request(line, GPUS_ASKED_MAX)
         except BadGpuRequest as error:
             raise UsageError(f"{error} `%gpu --help` lists what can be said.") from None
         shell: Any = self.shell
+        if asked.hosts > 1:
+            from replkernel.ranks.cell import run_on_hosts
+
+            run_on_hosts(shell, asked, cell)
+            return
         shell.run_cell(cell).raise_error()
 
 
@@ -103,16 +113,18 @@ def drop_gpu_line(lines: list[str]) -> list[str]:
     if line is None or asks_for_help(line):
         return lines
     try:
-        parse_request(line, GPUS_ASKED_MAX)
+        asked = parse_request(line, GPUS_ASKED_MAX)
     except BadGpuRequest:
         return lines
+    if asked.hosts > 1:
+        return lines  # Its body is a program for other processes.
     return body.splitlines(keepends=True)
 
 
 def complete_gpu(shell: Any, event: Any) -> list[str]:
     """Return the words that can follow `%gpu` or `%%gpu`."""
     cell = event.line.lstrip().startswith("%%")
-    words = OPTIONS if cell else (*VERBS, *OPTIONS)
+    words = CELL_OPTIONS if cell else (*VERBS, *OPTIONS)
     return [word for word in words if word.startswith(event.symbol)]
 
 

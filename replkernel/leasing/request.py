@@ -14,7 +14,7 @@ import msgspec
 
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.leasing.models import model_name
-from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
+from replkernel.leasing.wire import GANG_HOSTS_MAX, GPUS_OF_LEASE_MAX
 
 GPUS_ASKED_MAX = 1024
 """A cell may ask for so many, to be told by the scheduler what the largest possible request is."""
@@ -50,7 +50,8 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     The model is the short name that hosts offer it by. With them go `cpu` cores and `memory_gib` GiB of the
     host's memory; 0: nothing is said of these. `part`: only this part of the one GPU (0: all of it), of whose
     memory `vram_gb` may be taken (0: the same part). `shared`: others may compute there at the same time, so
-    that the parts come to more than the GPU.
+    that the parts come to more than the GPU. With several `hosts` all GPUs are counted, and the rest is what
+    each of the hosts has; `back` names what the cell gives back.
     """
 
     gpus: int
@@ -60,6 +61,8 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_gib: float = 0.0
     part: float = 0.0
     shared: bool = False
+    hosts: int = 1
+    back: tuple[str, ...] = ()
 
 
 def number_of(wanted: GpuRequest | None) -> int | float:
@@ -166,7 +169,9 @@ def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuReq
         asked = None if asks_for_help(line) else parse_request(line, GPUS_ASKED_MAX)
     elif asked is None:
         asked = None if _only_questions(code) else default
-    return None if asked is None or not asked.gpus else asked
+    if asked is None or not asked.gpus or asked.hosts > 1:  # Of several hosts a cell asks by itself.
+        return None
+    return asked
 
 
 def declines_gpus(metadata: bytes, code: str) -> bool:
@@ -216,8 +221,8 @@ def without_comment(line: str) -> str:
 def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequest:
     """Return the request that follows `%gpu` or `%%gpu`; no number of GPUs means 1. Raises BadGpuRequest.
 
-    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB] [--share]`; N is a whole number, or a
-    part of one GPU. `kernels`: it is a whole kernel's,
+    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB] [--share]`, for a cell also
+    `[--hosts N] [--back NAMES]`; N is a whole number, or a part of one GPU. `kernels`: it is a kernel's,
     which may ask for cores and memory alone; a cell is leased those with GPUs.
     """
     number: tuple[int, float] | None = None
@@ -242,6 +247,7 @@ def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequ
     asked = _shared(GpuRequest(gpus, part=part, **said)) if shared else GpuRequest(gpus, part=part, **said)
     if not kernels:
         _check_alone(asked)
+    _check_hosts(asked)
     return asked
 
 
@@ -268,6 +274,19 @@ def _check_alone(asked: GpuRequest) -> None:
     if not asked.gpus and (asked.cpu or asked.memory_gib):
         raise BadGpuRequest(
             "Cores and memory are leased with GPUs: ask for one GPU at least, or for no cores and memory."
+        )
+
+
+def _check_hosts(asked: GpuRequest) -> None:
+    """Refuse what several hosts cannot have, each the same number of whole GPUs."""
+    if asked.hosts == 1:
+        if asked.back:
+            _refuse("`--back` is for a cell on several hosts (`--hosts`)")
+        return
+    if asked.part or asked.gpus < asked.hosts or asked.gpus % asked.hosts:
+        raise BadGpuRequest(
+            f"{gpus_in_words(number_of(asked))} cannot be shared out among {asked.hosts} hosts: ask for "
+            f"the same number of whole GPUs on each, as in `%%gpu {2 * asked.hosts} --hosts {asked.hosts}`."
         )
 
 
@@ -408,6 +427,19 @@ def _gibibytes(text: str) -> float:
     return value
 
 
+def _hosts(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= GANG_HOSTS_MAX):
+        _refuse(f"`--hosts {text[:40]}` is not a number of hosts from 1 to {GANG_HOSTS_MAX}")
+    return int(text)
+
+
+def _back(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(name.isidentifier() for name in names):
+        _refuse(f"`--back {text[:40]}` is no list of names like `model,losses`")
+    return names
+
+
 def _model(text: str) -> str:
     if not text or text.startswith("--") or len(text) > MODEL_CHARS_MAX:
         _refuse("`--model` needs the name of a GPU model")
@@ -423,4 +455,6 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--model": ("model", _model),
     "--cpu": ("cpu", _cores),
     "--memory": ("memory_gib", _gibibytes),
+    "--hosts": ("hosts", _hosts),
+    "--back": ("back", _back),
 }

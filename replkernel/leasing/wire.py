@@ -1,6 +1,6 @@
 """The wire between a router or an agent and the scheduler: WebSockets, msgpack by msgspec.
 
-An agent has two: one as the host's, one as what runs its own user's jobs.
+An agent has two: one as the host's, one as what runs its own user's jobs. A cell on several hosts has one.
 
 The address is `/api/v1/channel` of the scheduler; the token is in the request's header, not in a message. The
 first message of a client is its Hello; nothing else is heard before it. Law: what a peer sends is decoded
@@ -32,6 +32,8 @@ NOTEBOOK_CHARS_MAX = 200
 JOBS_OF_HOST_MAX = 1000
 LOG_BYTES_MAX = 64 * 1024
 """So much of a job's log is told at once."""
+GANG_HOSTS_MAX = 64
+"""A cell runs on no more hosts than this."""
 LEASES_TOLD_MAX = 64
 """A router tells of no more leases than this when it comes back."""
 
@@ -54,10 +56,13 @@ class LeaseMessage(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Hello(LeaseMessage, frozen=True):
-    """Who speaks: an agent by its host's name (for jobs as well), a router by its kernel's id."""
+    """Who speaks: an agent by its host's name (for jobs as well), a router by its kernel's id.
+
+    A cell on several hosts speaks by an id of its own, which is never used twice.
+    """
 
     version: int
-    role: Literal["agent", "router", "jobs"]
+    role: Literal["agent", "router", "jobs", "gang"]
     name: _Id
 
 
@@ -86,12 +91,16 @@ class HostOffer(LeaseMessage, frozen=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much one GPU computes (0 to 1) and holds, and which kernels have processes there."""
+    """How much one GPU computes (0 to 1) and holds, and which kernels have processes there.
+
+    `blind`: the driver does not tell how much it computes.
+    """
 
     uuid: _Id
     utilisation: _Share = 0.0
     memory_used_gb: _Amount = 0.0
     kernels: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=KERNELS_OF_GPU_MAX)] = ()
+    blind: bool = False
 
 
 class HostBeat(LeaseMessage, frozen=True):
@@ -274,6 +283,39 @@ class JobLog(LeaseMessage, frozen=True):
     data: Annotated[bytes, msgspec.Meta(max_length=LOG_BYTES_MAX)] = b""
 
 
+class RanksFailed(LeaseMessage, frozen=True):
+    """An agent's answer to StartRanks: nothing was started, and `why` is one sentence."""
+
+    gang: _Id
+    why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)]
+
+
+# -- a cell on several hosts to the scheduler ---------------------------------------------------------
+
+
+class GangWish(LeaseMessage, frozen=True):
+    """A cell of `kernel` wants `gpus` GPUs on each of `hosts` hosts; said again on each connection.
+
+    Agents of its user start launchers there, in `directory`, which find the cell at `endpoint`. `seal` shows
+    them that their user wants that.
+    """
+
+    kernel: _Id
+    gpus: Annotated[int, msgspec.Meta(ge=1, le=GPUS_OF_HOST_MAX)]
+    hosts: Annotated[int, msgspec.Meta(ge=2, le=GANG_HOSTS_MAX)]
+    directory: Annotated[str, msgspec.Meta(max_length=4096)]
+    endpoint: Annotated[str, msgspec.Meta(max_length=1000)]
+    seal: _Text
+    gpu_model: _Text = ""
+    vram_gb: _Amount = 0.0
+    cpu: _Amount = 0.0
+    memory_gb: _Amount = 0.0
+
+
+class GangDone(LeaseMessage, frozen=True):
+    """The cell is over, or waits no more: all of its leases are given back."""
+
+
 # -- scheduler to its clients -----------------------------------------------------------------------
 
 
@@ -374,6 +416,18 @@ class LeaseWanted(LeaseMessage, frozen=True):
     within_s: float
 
 
+class LeaseIdle(LeaseMessage, frozen=True):
+    """The GPUs of a cell's lease have computed `share` of the last `for_s`: its user is told.
+
+    The cell is interrupted in `ends_in_s` (None: never), or now (0).
+    """
+
+    lease: str
+    share: float
+    for_s: float
+    ends_in_s: float | None = None
+
+
 class MoveReplica(LeaseMessage, frozen=True):
     """Have a replica on `host` take the place of the one on `source`, which goes once the new has the state.
 
@@ -442,6 +496,40 @@ class JobLogWanted(LeaseMessage, frozen=True):
     at: int
 
 
+class StartRanks(LeaseMessage, frozen=True):
+    """Have a launcher run a cell's processes on these GPUs: it finds the cell at `endpoint`.
+
+    The same `gang` again is the same launcher. `seal` is as in StartJob; RanksFailed is told where none runs.
+    """
+
+    gang: _Id
+    gpus: tuple[str, ...]
+    directory: str
+    endpoint: str
+    seal: str
+
+
+class GangHas(LeaseMessage, frozen=True):
+    """The cell has GPUs on all of its hosts, the one of rank 0 first; said again when it was asked again."""
+
+    leases: tuple[GrantedLease, ...]
+
+
+class GangWaiting(LeaseMessage, frozen=True):
+    """The cell waits: `place` 1 is the next one that wants several hosts, and has `has` of them already."""
+
+    place: int
+    has: int = 0
+    estimate_s: float | None = None
+
+
+class GangEnded(LeaseMessage, frozen=True):
+    """The cell has no GPUs any more, or will never have them (`refused`); `why` is one sentence."""
+
+    why: str
+    refused: bool = False
+
+
 FromClient: TypeAlias = (
     Hello
     | HostOffer
@@ -462,6 +550,9 @@ FromClient: TypeAlias = (
     | JobsHere
     | JobSaid
     | JobLog
+    | RanksFailed
+    | GangWish
+    | GangDone
 )
 FromScheduler: TypeAlias = (
     Welcome
@@ -473,6 +564,7 @@ FromScheduler: TypeAlias = (
     | LeaseOver
     | LeaseShrank
     | LeaseWanted
+    | LeaseIdle
     | MoveReplica
     | MoveDenied
     | MoveOver
@@ -481,6 +573,10 @@ FromScheduler: TypeAlias = (
     | JobGone
     | JobsAwait
     | JobLogWanted
+    | StartRanks
+    | GangHas
+    | GangWaiting
+    | GangEnded
 )
 
 BEAT_S = 2.0

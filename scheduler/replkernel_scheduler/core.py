@@ -204,6 +204,25 @@ class SchedulerCore:
         found = self._parts.hosts.by_name.get(host)
         return found is not None and found.offers(gpu_model, vram_gb)
 
+    def hosts_known(self) -> list[HostName]:
+        """Return the hosts that are up or may come back into sight, in the order in which they came."""
+        return [host.name for host in self._parts.hosts.by_name.values() if host.state in ("up", "down")]
+
+    def gpus_of(self, host: HostName, wish: LeaseRequest) -> int:
+        """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
+        found = self._parts.hosts.by_name.get(host)
+        return 0 if found is None or found.state not in ("up", "down") else found.gpus_for(wish)
+
+    def idle_for(self, host: HostName, wish: LeaseRequest) -> bool:
+        """Say whether all of a request is idle on a host, and nobody who waits has a claim there."""
+        found = self._parts.hosts.by_name.get(host)
+        return (
+            found is not None
+            and found.state == "up"
+            and not found.claims
+            and found.pool_with(wish) is not None
+        )
+
     def estimate_s(self, request: RequestId) -> float | None:
         """Guess how long a request waits from now on; None if it waits no more, or too little is known."""
         waiting = self._parts.queue.by_request.get(request)

@@ -230,6 +230,12 @@ class Host:
         """Return the same, or for a share the pool with the card where that fits best."""
         return self.pool_with(wish) if wish.share is UNSET else best_pool(self, wish)
 
+    def gpus_for(self, wish: LeaseRequest) -> int:
+        """Return the most GPUs of one model that suit `wish`, if the host has its cores and memory at all."""
+        if round(wish.cpu * MILLI) > self.cpu_milli or round(wish.memory_gb * MILLI) > self.memory_milli:
+            return 0
+        return max([len(pool.uuids) for pool in self.pools if pool.suits(wish)], default=0)
+
     def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether the host, with nothing else on it, has what `wish` asks for."""
         cpu, memory = wish.cpu * MILLI, wish.memory_gb * MILLI

@@ -26,6 +26,7 @@ from replkernel_scheduler.events import (
     Resumed,
     TimeReached,
 )
+from replkernel_scheduler.gangs.types import GangAsked
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent, JobsDue, JobSubmitted
 from replkernel_scheduler.view import ClusterView
@@ -48,7 +49,7 @@ log = logging.getLogger("replkernel.scheduler")
 FULL_LOOK_S = 1.0
 KEPT_MAX = 20_000
 """So many events are kept while the journal has no room; with more, the scheduler ends."""
-NEW_THINGS = (LeaseAsked, KernelStarted, MoveAsked, JobSubmitted)
+NEW_THINGS = (LeaseAsked, KernelStarted, MoveAsked, JobSubmitted, GangAsked)
 """What is refused meanwhile; all else is about what is there already."""
 Effects: TypeAlias = list[HarvestEffect]
 Result = TypeVar("Result")

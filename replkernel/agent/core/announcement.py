@@ -82,4 +82,5 @@ class Announcement:
 
 def _use(gpu: GpuStatus) -> GpuUse:
     kernels = tuple(sorted({process.kernel_id for process in gpu.processes}))[:KERNELS_OF_GPU_MAX]
-    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, round((gpu.memory_used_bytes or 0) / GIB, 3), kernels)
+    held_gb = round((gpu.memory_used_bytes or 0) / GIB, 3)
+    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, held_gb, kernels, blind=gpu.utilisation is None)

@@ -13,7 +13,7 @@ import msgspec
 from replkernel.errors import UNREADABLE
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest, shared_as
-from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
+from replkernel.leasing.wire import LeaseIdle, LeaseOver, MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol.agent_to_router import GpusUsed, LeaseFreed
 from replkernel.records import HostName, ReplicaId
 from replkernel.router.core import answers, events, gpu_answers
@@ -59,6 +59,8 @@ class Governor:
                 return self._relocation.denied(why)
             case events.SchedulerSaid(MoveOver(host)):
                 return self._relocation.unwanted(host, now)
+            case events.SchedulerSaid(LeaseIdle() as idle):
+                return self._idles(idle, now)
             case events.SchedulerSaid():
                 if isinstance(event.message, LeaseOver) and leases.may_be_used(event.message.lease):
                     self._parts.notices.add(gpu_answers.overdue(event.message.why))
@@ -113,6 +115,21 @@ class Governor:
             events.Log(text, "warning"),
         ]
         return [*said, *self._shell.interrupts.ask(running, None, now)]
+
+    def _idles(self, idle: LeaseIdle, now: float) -> list[Effect]:
+        """Tell a cell that it leaves its GPUs idle; interrupt it if its time is over."""
+        running, held = self._shell.running, self._leases.held_leases.by_id.get(idle.lease)
+        if running is None or held is None or running.request.header.msg_id != held.cell:
+            return []
+        if running.replied_at is not None:
+            return []
+        text = gpu_answers.idle(len(held.lease.gpus), idle.share, idle.for_s, idle.ends_in_s)
+        said: list[Effect] = [
+            answers.stderr(running.request, f"replkernel: {text}"),
+            events.Log(text, "warning"),
+        ]
+        ends = idle.ends_in_s is not None and idle.ends_in_s <= 0.0
+        return [*said, *(self._shell.interrupts.ask(running, None, now) if ends else ())]
 
     def advance(self, now: float) -> list[Effect]:
         """Keep the scheduler's picture of the kernel true, and its leases alive."""

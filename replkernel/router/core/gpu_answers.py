@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replkernel.leasing.request import GpuRequest, gpus_in_words, in_words
+from replkernel.leasing.request import GpuRequest, gpus_in_words, in_words, seconds_in_words
 from replkernel.router.core.held_leases import Held
 from replkernel.router.core.leases import Leases
 
@@ -78,6 +78,17 @@ def fallen(gpus: Sequence[str], host: str, why: str) -> str:
         f"this cell's lease on {', '.join(gpus)} of host {host} is over ({why.rstrip('.')}); "
         "somebody else may be given these GPUs, so the cell is interrupted. Run it again for another lease."
     )
+
+
+def idle(gpus: int, share: float, for_s: float, ends_in_s: float | None) -> str:
+    """Return what is said in a cell that leaves its GPUs idle; 0: it is interrupted for that now."""
+    which = "The GPU of this cell has" if gpus == 1 else f"The {gpus} GPUs of this cell have"
+    did = f"{which} computed {100 * share:.0f} % of the last {seconds_in_words(for_s)}"
+    if ends_in_s is None:
+        return f"{did}. If it does not need {'it' if gpus == 1 else 'so many'}, ask for fewer next time."
+    if ends_in_s <= 0.0:
+        return f"{did}, so the cell is interrupted: your administrator has set that for idle GPUs."
+    return f"{did}. If that goes on, the cell is interrupted in {seconds_in_words(ends_in_s)}."
 
 
 def _lease(held: Held) -> str:

@@ -1,14 +1,16 @@
-"""The scheduler's core with jobs beside its kernels: one state machine around the other.
+"""The scheduler's core with jobs and gangs beside its kernels: one state machine around the other.
 
 Law: GPUs are leased by the scheduler's core alone, so a GPU is in one lease, a job's like a cell's. What it
-says of jobs' leases goes to the desk, and comes out as what is to be done about jobs; all else passes as it
-is. Same events, same times: same effects, also from an image on.
+says of jobs' leases goes to their desk, of gangs' to theirs, and comes out as what is to be done about them;
+all else passes as it is. Same events, same times: same effects, also from an image on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
@@ -18,8 +20,12 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
+    UsageRecorded,
 )
-from replkernel_scheduler.events import Event, TimeReached
+from replkernel_scheduler.events import Event, HostUndrained, HostUp, LeaseWithdrawn, TimeReached
+from replkernel_scheduler.gangs.desk import Gangs
+from replkernel_scheduler.gangs.laws import check as check_gangs
+from replkernel_scheduler.gangs.types import GangAsked, GangLeft
 from replkernel_scheduler.harvest import image, laws
 from replkernel_scheduler.harvest.desk import Desk
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
@@ -40,7 +46,10 @@ from replkernel_scheduler.harvest.types import (
     JobView,
 )
 from replkernel_scheduler.hosts import Room
-from replkernel_scheduler.types import HostName, UserName
+from replkernel_scheduler.types import HostName, LeaseRequest, UserName
+
+ROOM = (HostUp, HostUndrained, LeaseWithdrawn)
+"""What may make room for a gang, beside the ends of leases."""
 
 
 class HarvestCore:
@@ -52,6 +61,7 @@ class HarvestCore:
         self.now = float("-inf")
         self._out: list[HarvestEffect] = []
         self.desk = desk = Desk(self, self._out.append, pace or Pace())
+        self.gangs = gangs = Gangs(self, self._out.append)
         self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
             JobSubmitted: desk.submitted,
             JobStopAsked: desk.stop_asked,
@@ -62,7 +72,9 @@ class HarvestCore:
             JobStopped: desk.stopped,
             JobEnded: desk.ended,
             HostJobs: desk.host_has,
-            JobsDue: lambda _, now: desk.due(now),
+            JobsDue: self._due,
+            GangAsked: gangs.asked,
+            GangLeft: gangs.left,
         }
 
     def handle(self, event: HarvestEvent, now: float) -> list[HarvestEffect]:
@@ -81,6 +93,9 @@ class HarvestCore:
                 self.feed(TimeReached(), now)
             decide(event, now)
         self.desk.settle(now)
+        while self.gangs.unsettled:
+            self.gangs.settle(now)
+            self.desk.settle(now)
         self.now = now
         out = self._out.copy()
         self._out.clear()
@@ -92,7 +107,12 @@ class HarvestCore:
 
     def jobs_due(self) -> float | None:
         """Return when `handle(JobsDue(), …)` is due; of what is due at one time it comes last."""
-        return self.desk.due_at()
+        jobs, gangs = self.desk.due_at(), self.gangs.due_at()
+        return jobs if gangs is None else gangs if jobs is None else min(jobs, gangs)
+
+    def _due(self, _: JobsDue, now: float) -> None:
+        self.desk.due(now)
+        self.gangs.due(now)
 
     def jobs(self) -> list[JobView]:
         """Return the jobs that are not over, in the order in which they came."""
@@ -104,26 +124,31 @@ class HarvestCore:
 
     def jobs_image(self) -> JobsImage:
         """Return what an image has beside that of the scheduler's core."""
-        return image.take(self.desk, self.now)
+        return image.take(self.desk, self.gangs, self.now)
 
     def restore(self, kept: HarvestImage) -> None:
         """Go on from an image; raises ImageUnfit if it cannot be. Nothing may have happened here before."""
         self.core.restore(kept.core)
         self.now = kept.jobs.now
         image.restore(kept.jobs, self.desk)
+        self.gangs.restore(kept.jobs.gangs, kept.jobs.gangs_renew_at)
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
         self.core.check_invariants()
-        laws.check(self.core.view(), self.desk)
+        view = self.core.view()
+        laws.check(view, self.desk)
+        check_gangs(view, self.gangs)
 
     # -- what the desk knows of the core ------------------------------------------------------------
 
     def feed(self, event: Event, now: float) -> None:
         """Hand an event to the scheduler's core, and see to what it says of jobs."""
         for effect in self.core.handle(event, now):
-            if not self._is_of_jobs(effect, now):
+            if not self._is_of_jobs(effect, now) and not self._is_of_gangs(effect):
                 self._out.append(effect)
+        if isinstance(event, ROOM):
+            self.gangs.something_came_free()
 
     def room(self, host: HostName, gpu_model: str, vram_gb: float) -> Room:
         """Return what is idle on a host."""
@@ -145,6 +170,18 @@ class HarvestCore:
         """Say whether what lingers is never asked back."""
         return self.core.keeps
 
+    def known(self) -> list[HostName]:
+        """Return the hosts that are up, or may come back into sight."""
+        return self.core.hosts_known()
+
+    def gpus_of(self, host: HostName, wish: LeaseRequest) -> int:
+        """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
+        return self.core.gpus_of(host, wish)
+
+    def idle_for(self, host: HostName, wish: LeaseRequest) -> bool:
+        """Say whether a host has all of a request idle, and nobody who waits has a claim there."""
+        return self.core.idle_for(host, wish)
+
     def _is_of_jobs(self, effect: Effect, now: float) -> bool:
         desk = self.desk
         match effect:
@@ -159,3 +196,25 @@ class HarvestCore:
             case LeaseQueued():
                 return desk.asking.who(effect.request) is not None
         return False
+
+    def _is_of_gangs(self, effect: Effect) -> bool:
+        gangs = self.gangs
+        match effect:
+            case LeaseGranted():
+                return gangs.granted(effect.lease)
+            case LeaseEnded():
+                return gangs.lease_ended(effect.lease, effect.why)
+            case LeaseRefused():
+                return gangs.refused(effect.request, effect.why)
+            case LeaseQueued():
+                return gangs.queued(effect.request, effect.estimate_s)
+            case UsageRecorded():
+                return self._recorded(effect)
+        return False
+
+    def _recorded(self, effect: UsageRecorded) -> bool:
+        """Have the row of a gang's lease name the kernel whose cell it was."""
+        kernel_id = self.gangs.kernel_of(effect.usage.kernel_id)
+        if kernel_id is not None:
+            self._out.append(UsageRecorded(msgspec.structs.replace(effect.usage, kernel_id=kernel_id)))
+        return kernel_id is not None

@@ -1,4 +1,4 @@
-"""The whole state of jobs as plain records, from which another desk goes on as if it were the first.
+"""All about jobs and gangs as plain records, from which other desks go on as if they were the first.
 
 Law: what follows from the rest is not in it. The scheduler's core has an image of its own, which is part
 of this one.
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from replkernel_scheduler.errors import ImageUnfit
+from replkernel_scheduler.gangs.types import GangId, GangRecord
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.types import JobName, PastJob
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.types import HostName, LeaseId, UserName
 
 if TYPE_CHECKING:
+    from replkernel_scheduler.gangs.desk import Gangs
     from replkernel_scheduler.harvest.desk import Desk
 
 
@@ -33,6 +35,9 @@ class JobsImage(msgspec.Struct, frozen=True):
     looked_at: float | None = None
     looked_until: JobName | None = None
     past_gpu_s: tuple[tuple[UserName, float], ...] = ()
+    gangs: tuple[GangRecord, ...] = ()
+    """In the order in which they came."""
+    gangs_renew_at: tuple[tuple[GangId, float], ...] = ()
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -42,8 +47,8 @@ class HarvestImage(msgspec.Struct, frozen=True):
     jobs: JobsImage
 
 
-def take(desk: Desk, now: float) -> JobsImage:
-    """Return the image of a desk between two events."""
+def take(desk: Desk, gangs: Gangs, now: float) -> JobsImage:
+    """Return the image of both desks between two events."""
     jobs = tuple([_apart(job) for job in desk.jobs.by_name.values()])
     renewals, reach = tuple(desk.renew_at.items()), tuple(desk.reach.items())
     return JobsImage(
@@ -57,6 +62,7 @@ def take(desk: Desk, now: float) -> JobsImage:
         desk.looked_at,
         desk.looked_until,
         tuple(desk.past.gpu_s.items()),
+        *gangs.image(),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from replkernel_scheduler.effects import Effect, EndReason
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.events import FREES, LATE, Event, SchedulerEvent
+from replkernel_scheduler.gangs.types import GangEvent, GangsEffect
 from replkernel_scheduler.types import NOBODY, GpuUuid, HostName, Lease, UserName
 
 JobName = NewType("JobName", str)
@@ -194,7 +195,7 @@ JobEvent: TypeAlias = (
     | HostJobs
     | JobsDue
 )
-HarvestEvent: TypeAlias = Event | JobEvent
+HarvestEvent: TypeAlias = Event | JobEvent | GangEvent
 
 
 class JobEffect(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -269,7 +270,7 @@ class JobOver(JobEffect, frozen=True, tag=True, gc=False):
 
 
 JobsEffect: TypeAlias = JobRefused | JobLeased | JobLeaseEnded | StartJob | ReshapeJob | StopJob | JobOver
-HarvestEffect: TypeAlias = Effect | JobsEffect
+HarvestEffect: TypeAlias = Effect | JobsEffect | GangsEffect
 
 
 class JobView(msgspec.Struct, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from replkernel_scheduler.gangs.desk import GANGS_REQUEST, is_of_gang
 from replkernel_scheduler.harvest.asking import JOBS_REQUEST, is_of_job
 from replkernel_scheduler.types import UserName
 
@@ -43,7 +44,9 @@ def why_not_lease(who: Identity) -> str:
 
 
 def why_not_kernel(kernel: str) -> str:
-    """Say why nobody may speak of a kernel: those that stand for jobs are the scheduler's own."""
+    """Say why nobody may speak of a kernel: those that stand for jobs and gangs are the scheduler's own."""
+    if is_of_gang(kernel):
+        return f"What begins with {GANGS_REQUEST!r} is the scheduler's own: name yours otherwise."
     if is_of_job(kernel):
         return f"Kernels and requests that begin with {JOBS_REQUEST!r} are jobs': name yours otherwise."
     return ""

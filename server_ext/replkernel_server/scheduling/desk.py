@@ -21,6 +21,7 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseUnknown,
     MoveRefused,
+    UsageRecorded,
 )
 from replkernel_scheduler.events import (
     HostAway,
@@ -32,6 +33,7 @@ from replkernel_scheduler.events import (
     QuotaSet,
 )
 from replkernel_scheduler.expecting.foresight import Expected, Foresight
+from replkernel_scheduler.gangs.types import GangId
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, KernelId, RequestId, ReservationId, UserName, UserQuota
@@ -61,6 +63,7 @@ from replkernel_server.scheduling.desk_words import (
     TimeCame,
     Told,
 )
+from replkernel_server.scheduling.gang_desk import GangDesk
 from replkernel_server.scheduling.guards import Guards
 from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
@@ -70,6 +73,7 @@ from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
+from replkernel_server.scheduling.underuse import Rule, Underuse
 
 LEASE_TIMES = 10
 
@@ -122,6 +126,9 @@ class Desk:
         self.guards = Guards(entry.lease for entry in view.leases if entry.phase != "reserved")
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
         self.jobs = None if beside is None else self._job_desk(beside, now)
+        self.gangs = (
+            None if beside is None or self.jobs is None else GangDesk(beside, self.jobs, now, times.grace_s)
+        )
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self.routers.counts_whole = lambda: self.counting is not None
@@ -132,6 +139,8 @@ class Desk:
         """Hosts that were provisioned, until they come."""
         self.foresight: Foresight | None = None
         """Set by who has the lines looked at."""
+        self.underuse = Underuse(None)
+        """Set by `follows`."""
         self._due = self._exactly()
 
     def handle(self, happening: Happening, now: float) -> list[Act]:
@@ -203,7 +212,7 @@ class Desk:
             yield Close(client, f"The {hello.role}'s name has control characters: name it otherwise.")
             return
         agent = hello.role == "agent"
-        if hello.role == "jobs":
+        if hello.role in ("jobs", "gang"):
             yield from self._joined_for_jobs(joined)
             return
         why = access.why_not_host(who) if agent else access.why_not_route(who, joined.owner, hello.name)
@@ -233,12 +242,17 @@ class Desk:
         client, hello, who = joined.client, joined.hello, joined.identity
         why = access.why_not_lease(who) or ("" if self.jobs is not None else "No jobs run here.")
         why = why or ("" if who.admin else self.bounds.connects(who.user, self._connected[who.user]))
+        gang = self.gangs if hello.role == "gang" else None
+        why = why or ("" if gang is None else gang.why_not(who, GangId(hello.name)))
         if why or self.jobs is None:
             yield Close(client, why)
             return
         self.clients[client] = _Client(hello, who)
         self._connected[who.user] += 1
-        self.jobs.joins(client, who, HostName(hello.name))
+        if gang is None:
+            self.jobs.joins(client, who, HostName(hello.name))
+        else:
+            gang.joins(client, who, GangId(hello.name))
         yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
 
     def _left(self, client: int, now: float) -> Iterator[Act]:
@@ -249,6 +263,11 @@ class Desk:
             if self.jobs is not None:
                 yield from self.jobs.left(client, now)
                 self._by(self.jobs.deadline())
+            return
+        if known.hello.role == "gang":
+            if self.gangs is not None:
+                self.gangs.left(client, now)
+                self._by(self.gangs.deadline())
             return
         if known.hello.role == "agent":
             self.guards.left(client)
@@ -306,6 +325,10 @@ class Desk:
         if known.hello.role == "agent":
             yield from self._agent(client, known, message, now)
             return
+        if known.hello.role == "gang" or isinstance(message, wire.RanksFailed):
+            if self.gangs is not None:
+                yield from self.gangs.said(client, known.identity, message)
+            return
         if known.hello.role == "jobs":
             if self.jobs is not None:
                 yield from self.jobs.said(client, message, now)
@@ -321,7 +344,9 @@ class Desk:
             case wire.HostOffer():
                 yield from self._offer(client, name, known.identity, message, now)
             case wire.HostBeat(gpus):
-                if not self.hosts.beats(client, name, gpus, now):
+                if self.hosts.beats(client, name, gpus, now):
+                    yield from self._idle(name, gpus, now)
+                else:
                     offer = self.hosts.to_offer_again(client, now)
                     if offer is not None:
                         yield from self._offer(client, name, known.identity, offer, now)
@@ -393,10 +418,13 @@ class Desk:
 
     def _told(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         yield from self._tell(effects if self.counting is None else self.counting.decided(effects), now)
+        self._watch(effects, now)
         self.owners.told(effects)
         self.moves.told(effects)
         if self.jobs is not None:
             yield from self.jobs.told(effects, now)
+        if self.gangs is not None:
+            yield from self.gangs.told(effects, now)
 
     def _tell(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         for effect in self.guards.decided(effects):
@@ -410,6 +438,30 @@ class Desk:
                     yield from self._without_holder(kernel, now)
         for client, leases in self.guards.words():
             yield Send(client, leases)
+
+    def follows(self, rule: Rule | None, view: ClusterView, now: float) -> None:
+        """Have cells told that leave their GPUs idle, also those that have some already."""
+        self.underuse = Underuse(rule)
+        for entry in view.leases:
+            if entry.phase == "active":
+                self.underuse.began(entry.lease, now)
+
+    def _watch(self, effects: list[HarvestEffect], now: float) -> None:
+        """Have the GPUs looked at that cells have from now on, and no more those of cells that are over."""
+        for effect in effects:
+            match effect:
+                case LeaseGranted(lease) if self._is_new(effect):
+                    self.underuse.began(lease, now)
+                case UsageRecorded(usage):
+                    self.underuse.over(usage.lease)
+
+    def _idle(self, host: HostName, gpus: tuple[wire.GpuUse, ...], now: float) -> Iterator[Act]:
+        """Tell the routers of cells that leave their GPUs idle."""
+        for idle in self.underuse.seen(host, gpus, now):
+            kernel = self.kernels.kernels.get(idle.kernel_id)
+            if kernel is not None and kernel.client is not None:
+                told = wire.LeaseIdle(idle.lease, round(idle.share, 4), round(idle.for_s, 1), idle.ends_in_s)
+                yield Send(kernel.client, told)
 
     def _expects(self, told: list[Expected], now: float) -> Iterator[Act]:
         """Tell routers what their cells may expect."""
@@ -501,6 +553,8 @@ class Desk:
             yield self.routers.ask(kernel, wish)
         if self.jobs is not None:
             yield from self.jobs.due(now)
+        if self.gangs is not None:
+            yield from self.gangs.due(now)
         self._due = self._exactly()
 
     def _by(self, at: float) -> None:
@@ -508,4 +562,5 @@ class Desk:
 
     def _exactly(self) -> float:
         jobs = inf if self.jobs is None else self.jobs.deadline()
-        return min(self.hosts.deadline(), self.kernels.deadline(), jobs)
+        gangs = inf if self.gangs is None else self.gangs.deadline()
+        return min(self.hosts.deadline(), self.kernels.deadline(), jobs, gangs)

@@ -57,6 +57,7 @@ class Hosted:
         self.channel = Channel(self.driver, times, settings.bounds)
         self.channel.takes_jobs = settings.jobs
         self.channel.desk.routers.sharing = settings.gpu_sharing
+        self.channel.desk.follows(settings.idle_gpus, self.driver.core.view(), self.driver.clock.now())
         self.foreseeing = Foreseeing(self.driver, self.channel)
         self._identify = identify
         self.shortening = Shortening(self.driver)

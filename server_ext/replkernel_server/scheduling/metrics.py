@@ -22,6 +22,7 @@ from replkernel_scheduler.effects import (
     ReplicaMoved,
     StartReplica,
 )
+from replkernel_scheduler.gangs.types import GangLeased, GangLeaseEnded, GangOver
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.view import ClusterView, gpu_phases
@@ -84,14 +85,14 @@ class Metrics:
         """Count the effects of one event. A renewed lease is granted once."""
         self._decisions.observe(took_s)
         for effect in effects:
-            if isinstance(effect, LeaseGranted):
+            if isinstance(effect, LeaseGranted | GangLeased):
                 if effect.lease.lease not in self._granted:
                     self._granted.add(effect.lease.lease)
                     self._grants.inc()
-            elif isinstance(effect, LeaseEnded):
+            elif isinstance(effect, LeaseEnded | GangLeaseEnded):
                 self._granted.discard(effect.lease.lease)
                 self._ends.labels(effect.why).inc()
-            elif isinstance(effect, LeaseRefused):
+            elif isinstance(effect, LeaseRefused) or (isinstance(effect, GangOver) and effect.refused):
                 self._refusals.inc()
             elif type(effect) in MOVE_STEPS:
                 self._moves.labels(MOVE_STEPS[type(effect)]).inc()

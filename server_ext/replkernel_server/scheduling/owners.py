@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.gangs.types import GangLeased, GangLeaseEnded
 from replkernel_scheduler.harvest.asking import is_of_job
 from replkernel_scheduler.harvest.types import HarvestEffect, JobLeased, JobLeaseEnded
 from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, RequestId, UserName
@@ -71,9 +72,9 @@ class Owners:
         """Take note of what was decided."""
         for effect in effects:
             match effect:
-                case LeaseGranted(lease) | LeaseChanged(lease) | JobLeased(_, lease):
+                case LeaseGranted(lease) | LeaseChanged(lease) | JobLeased(_, lease) | GangLeased(_, lease):
                     self._has(lease)
-                case LeaseEnded(lease) | JobLeaseEnded(_, lease):
+                case LeaseEnded(lease) | JobLeaseEnded(_, lease) | GangLeaseEnded(_, lease):
                     self.leases.pop(lease.lease, None)
                     _take_out(self._held, lease.user, lease.lease)
                     of_kernel = self.of_kernel.get(lease.kernel_id, {})

@@ -19,6 +19,7 @@ from replkernel.settings import SettingDoc, data_dir
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.scheduling.kernel_desk import MULTIPLICITY
 from replkernel_server.scheduling.prices import read_prices
+from replkernel_server.scheduling.underuse import Rule, read_rule
 
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
@@ -28,6 +29,7 @@ POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
 PRICES = "REPLKERNEL_SCHEDULER_PRICES"
 JOBS = "REPLKERNEL_SCHEDULER_JOBS"
 GPU_SHARING = "REPLKERNEL_SCHEDULER_GPU_SHARING"
+IDLE_GPUS = "REPLKERNEL_SCHEDULER_IDLE_GPUS"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
@@ -85,6 +87,12 @@ SETTING_DOCS = (
         "To so many GPUs the parts of those may come who share one with `--share` (1 to 64).",
     ),
     SettingDoc(
+        IDLE_GPUS,
+        "idle_gpus",
+        "none",
+        "When a cell hears that its GPUs idle, as in `below=5 minutes=15` (%); `interrupt=30` ends it later.",
+    ),
+    SettingDoc(
         USER + "REQUESTS",
         "user_requests",
         "256",
@@ -128,6 +136,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     prices: Prices | None = None
     jobs: bool = True
     gpu_sharing: int = MULTIPLICITY
+    idle_gpus: Rule | None = None
     user_requests: int = 256
     user_leases: int = 256
     user_connections: int = 512
@@ -153,7 +162,7 @@ def scheduler_dir(env: Mapping[str, str]) -> Path:
 
 def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     """Read the settings from `env`; raise ServiceSettingError for one that cannot be used."""
-    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES, PRICES):
+    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES, PRICES, IDLE_GPUS):
         if len(env.get(name, "")) > TEXT_CHARS_MAX:
             raise ServiceSettingError(
                 f"{name} is longer than {TEXT_CHARS_MAX} characters: correct or unset it."
@@ -175,6 +184,7 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         prices=read_prices(PRICES, env.get(PRICES, "")),
         jobs=_is_on(env, JOBS),
         gpu_sharing=_count(env, GPU_SHARING, MULTIPLICITY, MULTIPLICITY_MAX),
+        idle_gpus=read_rule(IDLE_GPUS, env.get(IDLE_GPUS, "")),
     )
 
 

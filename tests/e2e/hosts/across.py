@@ -50,6 +50,7 @@ ACROSS = (
     "tests/e2e/test_server_configuration.py",
     "tests/e2e/test_configuration.py",
     "tests/e2e/test_host_environments.py",
+    "tests/e2e/test_several_hosts.py",
     "tests/e2e/test_loadtest.py",
     "tests/e2e/test_bad_input.py",
     "tests/e2e/state",

@@ -253,3 +253,30 @@ def test_a_notebooks_own_metadata_are_its_kernels_request() -> None:
 
 def test_memory_is_told_to_schedulers_in_their_unit() -> None:
     assert Wish("cell", "request", GpuRequest(1, memory_gib=16.0), ()).message().memory_gb == 16.0
+
+
+def test_a_cell_on_several_hosts_asks_by_itself() -> None:
+    assert parse_request("16 --hosts 2 --vram 20 --back model,losses", GPUS_ASKED_MAX) == GpuRequest(
+        16, 20.0, hosts=2, back=("model", "losses")
+    )
+    assert request_of(NOTHING, "%%gpu 16 --hosts 2\nx", DEFAULT) is None
+    assert request_of(NOTHING, "%%gpu 2 --hosts 1\nx", DEFAULT) == GpuRequest(2)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("3 --hosts 2", "3 GPUs cannot be shared out among 2 hosts: ask for the same number"),
+        ("1 --hosts 2", "1 GPU cannot be shared out among 2 hosts"),
+        ("0.5 --hosts 2", "½ GPU cannot be shared out"),
+        ("4 --hosts two", "`--hosts two` is not a number of hosts from 1 to 64"),
+        ("4 --hosts 65", "`--hosts 65` is not a number of hosts"),
+        ("4 --hosts 2 --back a,b c", "`c` is not understood"),
+        ("4 --hosts 2 --back a-b", "is no list of names like `model,losses`"),
+        ("4 --back a", "`--back` is for a cell on several hosts"),
+    ],
+)
+def test_what_several_hosts_cannot_have_is_refused_by_name(line: str, why: str) -> None:
+    with pytest.raises(BadGpuRequest) as raised:
+        parse_request(line, GPUS_ASKED_MAX)
+    assert why in str(raised.value)

@@ -18,6 +18,7 @@ from replkernel.leasing.wire import (
     KernelGone,
     KernelHere,
     LeaseBack,
+    LeaseIdle,
     LeaseKept,
     LeaseLingers,
     LeaseOver,
@@ -295,6 +296,21 @@ def test_a_cell_that_lost_its_lease_ends_with_an_error_of_that_name_in_reply_and
         assert said["traceback"][0] == "line 3" and "LeaseLost" in said["traceback"][-1]
         assert len(said["traceback"]) == 2
     assert (replied["status"], replied["execution_count"]) == ("error", 4)
+
+
+def test_a_cell_is_told_that_it_leaves_its_gpus_idle_and_interrupted_when_its_time_is_over() -> None:
+    world = governed()
+    cell = compute(world)
+    effects = world.scheduler(LeaseIdle("lease-1", 0.012, 900.0, 1800.0))
+    assert "The GPU of this cell has computed 1 % of the last 15 min." in str(effects)
+    assert "interrupted in 30 min" in str(effects)
+    assert world.of(events.SignalProcess, effects) == []
+    effects = world.scheduler(LeaseIdle("lease-1", 0.012, 2700.0, 0.0))
+    assert "so the cell is interrupted" in str(effects)
+    assert world.of(events.SignalProcess, effects) == [events.SignalProcess(ReplicaId("r1"), SIGINT)]
+    world.finish("r1", cell)
+    for idle in (LeaseIdle("lease-1", 0.0, 900.0), LeaseIdle("other", 0.0, 900.0, 0.0)):
+        assert world.scheduler(idle) == [], "its cell is over, or it is another kernel's"
 
 
 def test_a_user_who_interrupts_and_a_cell_that_ends_otherwise_keep_their_own_errors() -> None:

@@ -1,0 +1,285 @@
+"""The notebook's side of a cell on several hosts: asks for GPUs, hears launchers, shows what they say.
+
+It holds no rule: `course.py` decides. Law: the main thread shows and waits, so an interrupt gets through;
+sockets live on a thread of their own. However the cell ends, it gives its GPUs back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import queue
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import msgspec
+from IPython.core.error import UsageError
+
+from replkernel.agent.io.peers import PeerSocket
+from replkernel.errors import ReplkernelError
+from replkernel.hosts.far_sockets import new_keys
+from replkernel.hosts.reach import Reach
+from replkernel.jobs.submitting import have_scheduler
+from replkernel.jobs.words import key_of
+from replkernel.kernel.job_magics import names_from_outside
+from replkernel.leasing import wire
+from replkernel.leasing.channel import SchedulerChannel
+from replkernel.leasing.finding import find_scheduler, stranger_at, token_for
+from replkernel.leasing.request import GpuRequest
+from replkernel.ranks import course
+from replkernel.ranks.words import (
+    DATA_BYTES_MAX,
+    Begin,
+    Ended,
+    FromLauncher,
+    Here,
+    Program,
+    Result,
+    Stop,
+    Wrote,
+    is_proof,
+    seal_of,
+)
+
+LOOK_S = 0.1
+CLOSE_S = 5.0
+BAD = "`%gpu --help` lists what can be said."
+Happening: TypeAlias = course.Event | Wrote
+
+
+class RanksFailed(ReplkernelError):
+    """A cell on several hosts did not come to a good end."""
+
+
+def run_on_hosts(shell: Any, asked: GpuRequest, source: str) -> None:
+    """Run a cell's text once for each GPU; raises RanksFailed, or KeyboardInterrupt."""
+    program = program_of(shell.user_ns, asked, source)
+    cell = _Cell(shell.kernel, asked, program)
+    try:
+        data = cell.run()
+    finally:
+        cell.close()
+    if asked.back:
+        import dill
+
+        shell.push(dill.loads(data))
+
+
+def program_of(namespace: dict[str, Any], asked: GpuRequest, source: str) -> Program:
+    """Return what the processes run: the text, and what it uses of the notebook; raises UsageError."""
+    import dill
+
+    try:
+        compile(source, "<cell>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UsageError(
+            f"%%gpu --hosts: line {(error.lineno or 0) + 1} of the cell is no plain Python ({error.msg}). It "
+            "runs in processes of its own: leave out magics, `!` and `await` outside of functions."
+        ) from None
+    names: dict[str, bytes] = {}
+    modules: dict[str, str] = {}
+    for name in sorted(names_from_outside(source, namespace)):
+        value = namespace.get(name, getattr(builtins, name, None))
+        if isinstance(value, ModuleType):
+            modules[name] = value.__name__
+            continue
+        try:
+            names[name] = dill.dumps(value, recurse=True)
+        except Exception as error:  # whatever a value's own pickling raises
+            raise UsageError(
+                f"%%gpu --hosts: the cell uses {name}, which cannot be sent to other hosts "
+                f"({type(error).__name__}: {str(error)[:200]}). Make it in the cell, or load it "
+                "from a file."
+            ) from None
+    path = tuple(entry for entry in sys.path if entry)
+    program = Program(source, names, modules, asked.back, (os.getcwd(), *path))
+    if sum(map(len, names.values())) > DATA_BYTES_MAX:
+        raise UsageError(
+            f"%%gpu --hosts: {', '.join(names)} take more than {DATA_BYTES_MAX >> 20} MiB: save them to a "
+            "file, and load that in the cell."
+        )
+    return program
+
+
+class _Cell:
+    """One run."""
+
+    def __init__(self, kernel: Any, asked: GpuRequest, program: Program) -> None:
+        self._asked, self._data = asked, msgspec.msgpack.encode(program)
+        self._course = course.Course(asked.hosts, gives_back=bool(asked.back))
+        self._happened: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        birth = kernel.birth
+        self._kernel_id, self._reach = str(birth.spec.kernel_id), birth.reach or Reach()
+        self._path = Path(f"{birth.ipc_base}-ranks")
+        self._gang = f"{self._kernel_id[:40]}-{secrets.token_hex(8)}"
+        self._key = key_of(os.environ)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="replkernel-ranks", daemon=True)
+        self._thread.start()
+        self._known: set[bytes] = set()
+        self._socket: PeerSocket | None = None
+        self._channel: SchedulerChannel | None = None
+        self._wish: wire.GangWish | None = None
+
+    # -- on the main thread -------------------------------------------------------------------------
+
+    def run(self) -> bytes:
+        """Return what came back, once all processes are over."""
+        url, token = find_scheduler(os.environ)
+        if not url:
+            url = self._apart(have_scheduler)
+            token = token_for(url, os.environ)
+        self._on_loop(self._open(url, token))
+        interrupted = False
+        while True:
+            try:
+                for effect in self._next():
+                    if isinstance(effect, course.Over):
+                        if interrupted:
+                            raise KeyboardInterrupt
+                        if effect.error:
+                            raise RanksFailed(effect.error)
+                        return effect.data
+                    self._perform(effect)
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                self._happened.put(course.Interrupted())
+
+    def close(self) -> None:
+        """Give all back, and close what is open."""
+        with suppress(Exception):
+            self._on_loop(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_S)
+        self._loop.close()
+
+    def _next(self) -> list[course.Effect]:
+        """Wait for what happens next, and return what follows from it."""
+        try:
+            happening = self._happened.get(timeout=LOOK_S)
+        except queue.Empty:
+            due = self._course.deadline()
+            now = time.monotonic()
+            return self._course.handle(course.TimeCame(), now) if due is not None and now >= due else []
+        if isinstance(happening, Wrote):
+            self._show(happening)
+            return []
+        return self._course.handle(happening, time.monotonic())
+
+    def _show(self, wrote: Wrote) -> None:
+        """Show what a process has written; of others than the first, with the rank before each line."""
+        stream = sys.stdout if wrote.stream == "stdout" else sys.stderr
+        text = wrote.text
+        if wrote.rank:
+            text = "".join(f"[{wrote.rank}] {line}" for line in text.splitlines(keepends=True))
+        stream.write(text)
+        stream.flush()
+
+    def _perform(self, effect: course.Effect) -> None:
+        match effect:
+            case course.Tell(text):
+                sys.stdout.write(f"{text}\n")
+                sys.stdout.flush()
+            case course.BeginOn(peer, rank, count, world, address, port):
+                self._send(peer, Begin(rank, count, world, address, port, self._data))
+            case course.StopOn(peer):
+                self._send(peer, Stop())
+
+    def _send(self, peer: bytes, message: Begin | Stop) -> None:
+        if self._socket is not None:
+            self._loop.call_soon_threadsafe(self._socket.send, peer, message)
+
+    def _on_loop(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    def _apart(self, what: Any) -> Any:
+        """Call what must not be called where an event loop runs."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as apart:
+            return apart.submit(what, os.environ).result()
+
+    # -- on the loop's thread -----------------------------------------------------------------------
+
+    async def _open(self, url: str, token: str) -> None:
+        self._socket = PeerSocket(self._path, FromLauncher, self._heard, lambda *_: None, self._dropped)
+        endpoint = self._socket.listen_far(self._reach, 0, new_keys())
+        directory, asked = os.getcwd(), self._asked
+        self._wish = wire.GangWish(
+            self._kernel_id,
+            asked.gpus // asked.hosts,
+            asked.hosts,
+            directory,
+            endpoint,
+            seal_of(self._key, self._gang, directory, endpoint),
+            asked.model,
+            asked.vram_gb,
+            asked.cpu,
+            asked.memory_gib,
+        )
+        self._channel = SchedulerChannel(
+            url,
+            token,
+            wire.Hello(wire.WIRE_VERSION, "gang", self._gang),
+            self._told,
+            self._welcomed,
+            self._without_scheduler,
+            lambda: find_scheduler(os.environ),
+            lambda url: stranger_at(url, os.environ),
+        )
+        self._channel.start()
+
+    async def _close(self) -> None:
+        if self._channel is not None:
+            self._channel.send(wire.GangDone())
+            await self._channel.close()
+        if self._socket is not None:
+            self._socket.close()
+            self._path.unlink(missing_ok=True)
+
+    def _welcomed(self) -> None:
+        if self._channel is not None and self._wish is not None:
+            self._channel.send(self._wish)
+
+    def _without_scheduler(self, why: str) -> None:
+        if self._course.phase == "waiting":  # Later it is waited for.
+            self._happened.put(course.Refused(why))
+
+    def _told(self, message: wire.FromScheduler) -> None:
+        match message:
+            case wire.GangHas(leases):
+                hosts = tuple(str(lease.host) for lease in leases)
+                self._happened.put(course.Leased(hosts, len(leases[0].gpus)))
+            case wire.GangWaiting(place, has, estimate_s):
+                self._happened.put(course.Waits(place, has, estimate_s))
+            case wire.GangEnded(why) | wire.Refused(why):
+                self._happened.put(course.Refused(why))
+
+    def _heard(self, peer: bytes, message: object) -> None:
+        match message:
+            case Here(gang, host, proof, address, port):
+                if gang == self._gang and is_proof(self._key, proof, gang, host) and self._socket is not None:
+                    self._known.add(peer)
+                    self._socket.watch(peer)
+                    self._happened.put(course.Came(peer, host, address, port))
+            case _ if peer not in self._known:
+                return
+            case Wrote():
+                self._happened.put(message)
+            case Ended(rank, code, error):
+                self._happened.put(course.RankEnded(rank, code, error))
+            case Result(data):
+                self._happened.put(course.Gave(data))
+
+    def _dropped(self, peer: bytes) -> None:
+        self._happened.put(course.Gone(peer))

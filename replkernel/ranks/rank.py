@@ -1,0 +1,92 @@
+"""One process of a cell on several hosts: runs the cell's text as a program; rank 0 gives results back.
+
+Law: it ends with whoever started it. The text runs in `__main__`, with what it uses of the notebook's names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import linecache
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from replkernel.ranks.words import DATA_BYTES_MAX, Program
+
+PR_SET_PDEATHSIG = 1
+FILE = "<cell>"
+ERROR_CHARS = 1_000
+
+
+def main(place: Path, parent: int) -> int:
+    """Run the program that lies in a directory; return the exit status."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return 1
+    program = msgspec.msgpack.decode((place / "program").read_bytes(), type=Program)
+    sys.path += [entry for entry in program.path if entry not in sys.path]
+    main_module = ModuleType("__main__")
+    sys.modules["__main__"] = main_module
+    namespace = main_module.__dict__
+    rank = int(os.environ["RANK"])
+    try:
+        _fill(namespace, program)
+        linecache.cache[FILE] = (len(program.source), None, program.source.splitlines(keepends=True), FILE)
+        exec(compile(program.source, FILE, "exec", dont_inherit=True), namespace)  # noqa: S102 - the user's cell
+        if rank == 0 and program.back:
+            _give_back(place, program, namespace)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:
+        _tell(place / f"error-{rank}", error)
+        return 1
+    return 0
+
+
+def _fill(namespace: dict[str, Any], program: Program) -> None:
+    import importlib
+
+    import dill
+
+    for name, module in program.modules.items():
+        namespace[name] = importlib.import_module(module)
+    for name, data in program.names.items():
+        namespace[name] = dill.loads(data)
+
+
+def _give_back(place: Path, program: Program, namespace: dict[str, Any]) -> None:
+    import dill
+
+    missing = [name for name in program.back if name not in namespace]
+    if missing:
+        raise NameError(f"--back names {', '.join(missing)}, which the cell has not made")
+    data = dill.dumps({name: namespace[name] for name in program.back}, recurse=True)
+    if len(data) > DATA_BYTES_MAX:
+        raise ValueError(f"{', '.join(program.back)} take {len(data) >> 20} MiB: save them to a file instead")
+    (place / "result").write_bytes(data)
+
+
+def _tell(place: Path, error: BaseException) -> None:
+    """Write the traceback from the cell's first line on, and the error in a line."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != FILE:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace or error.__traceback__)
+    with contextlib.suppress(OSError):
+        line = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        place.write_text(line[:ERROR_CHARS])
+
+
+if __name__ == "__main__":
+    status = main(Path(sys.argv[1]), int(sys.argv[2]))
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    sys.exit(status)

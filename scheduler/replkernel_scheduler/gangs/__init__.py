@@ -1,0 +1,1 @@
+"""Leases on several hosts at once, for one cell: all of them, or none."""

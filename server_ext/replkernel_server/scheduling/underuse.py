@@ -1,0 +1,150 @@
+"""Cells that hold GPUs and leave them idle: who is told, and by setting interrupted. Pure.
+
+Laws: a reading that is missing, or that the driver does not give, is no reason to tell anybody; one at or
+above the bound begins the time anew; nobody is interrupted who was not told that long before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET
+from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId
+
+from replkernel.leasing.wire import GpuUse
+from replkernel_server.errors import ServiceSettingError
+
+MINUTE_S = 60.0
+MINUTES_MAX = 10_080.0
+GAP_S = 20.0
+"""After so long without a reading nothing is known of what was before it."""
+EXAMPLE = "below=5 minutes=15 interrupt=30"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A cell is told once its GPUs have computed less than the share `below` for `told_s`.
+
+    It is interrupted `interrupt_s` after that, if they still do (None: never).
+    """
+
+    below: float
+    told_s: float
+    interrupt_s: float | None = None
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """Tell a cell's router: its GPUs have computed `share` of the last `for_s`.
+
+    `ends_in_s`: it is interrupted then (None: never); 0 is now.
+    """
+
+    kernel_id: KernelId
+    lease: LeaseId
+    share: float
+    for_s: float
+    ends_in_s: float | None
+
+
+class _Watch:
+    """One lease that a cell has: since when its GPUs are idle, and what they did since."""
+
+    __slots__ = ("count", "ended", "gpus", "lease", "seen_at", "since", "told_at", "total")
+
+    def __init__(self, lease: Lease, now: float) -> None:
+        self.lease, self.gpus = lease, frozenset(str(gpu) for gpu in lease.gpus)
+        self.begins(now)
+
+    def begins(self, now: float) -> None:
+        """Count from now on."""
+        self.since = self.seen_at = now
+        self.total, self.count = 0.0, 0
+        self.told_at: float | None = None
+        self.ended = False
+
+
+class Underuse:
+    """The leases that cells have, by host."""
+
+    def __init__(self, rule: Rule | None) -> None:
+        """Begin without any; without a rule nobody is told."""
+        self.rule = rule
+        self._host_of: dict[LeaseId, HostName] = {}
+        self._on: dict[HostName, dict[LeaseId, _Watch]] = {}
+
+    def began(self, lease: Lease, now: float) -> None:
+        """Take note that a cell has whole GPUs; of a part nobody knows who computes there."""
+        if self.rule is None or not lease.gpus or lease.share is not UNSET or lease.lease in self._host_of:
+            return
+        self._host_of[lease.lease] = lease.host
+        self._on.setdefault(lease.host, {})[lease.lease] = _Watch(lease, now)
+
+    def over(self, lease: LeaseId) -> None:
+        """Take note that its cell is over."""
+        host = self._host_of.pop(lease, None)
+        if host is not None:
+            watches = self._on[host]
+            del watches[lease]
+            if not watches:
+                del self._on[host]
+
+    def seen(self, host: HostName, uses: Iterable[GpuUse], now: float) -> list[Idle]:
+        """Take what a host's GPUs do now; return who is to be told."""
+        watches = self._on.get(host)
+        if not watches:
+            return []
+        by_uuid = {use.uuid: use for use in uses}
+        return [word for watch in watches.values() if (word := self._looked(watch, by_uuid, now)) is not None]
+
+    def _looked(self, watch: _Watch, uses: dict[str, GpuUse], now: float) -> Idle | None:
+        rule = self.rule
+        assert rule is not None
+        mine = [uses[gpu] for gpu in watch.gpus if gpu in uses]
+        share = sum(use.utilisation for use in mine) / len(watch.gpus)
+        known = len(mine) == len(watch.gpus) and not any(use.blind for use in mine)
+        if not known or share >= rule.below or now - watch.seen_at > GAP_S:
+            watch.begins(now)
+            return None
+        watch.seen_at = now
+        watch.total, watch.count = watch.total + share, watch.count + 1
+        if watch.told_at is None:
+            if now - watch.since < rule.told_s:
+                return None
+            watch.told_at = now
+            return self._word(watch, now, rule.interrupt_s)
+        if rule.interrupt_s is None or watch.ended or now - watch.told_at < rule.interrupt_s:
+            return None
+        watch.ended = True
+        return self._word(watch, now, 0.0)
+
+    def _word(self, watch: _Watch, now: float, ends_in_s: float | None) -> Idle:
+        lease = watch.lease
+        share = watch.total / watch.count
+        return Idle(lease.kernel_id, lease.lease, share, now - watch.since, ends_in_s)
+
+
+def read_rule(name: str, text: str) -> Rule | None:
+    """Return the rule in the setting `name`: `below=5 minutes=15`, with `interrupt=30` if cells are ended."""
+    words = text.split()
+    if not words:
+        return None
+    said: dict[str, float] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        most = 100.0 if key == "below" else MINUTES_MAX
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if key not in ("below", "minutes", "interrupt") or not 0 < number <= most:
+            raise ServiceSettingError(
+                f"{name} has {word[:60]!r}, which is no percentage below=, nor minutes= or interrupt= up to "
+                f"{MINUTES_MAX:.0f}: write it like '{EXAMPLE}'."
+            )
+        said[key] = number
+    if "below" not in said or "minutes" not in said:
+        raise ServiceSettingError(
+            f"{name}={text[:60]!r} lacks below= or minutes=: write it like '{EXAMPLE}'."
+        )
+    interrupt_s = said["interrupt"] * MINUTE_S if "interrupt" in said else None
+    return Rule(said["below"] / 100, said["minutes"] * MINUTE_S, interrupt_s)

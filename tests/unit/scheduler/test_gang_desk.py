@@ -1,0 +1,177 @@
+"""The desk of cells on several hosts, without a socket: who is told what, whose agents start processes."""
+
+from __future__ import annotations
+
+from replkernel_scheduler.events import KernelEnded
+from replkernel_scheduler.gangs.types import GangId
+from replkernel_scheduler.types import KernelId
+from replkernel_server.scheduling.desk_words import Joined, Left
+from replkernel_server.scheduling.gang_desk import GANGS_OF_USER_MAX, RETURN_S
+from replkernel_server.scheduling.identity import Identity
+
+from replkernel.leasing import wire
+from tests.unit.scheduler.test_desk import ALICE, BOB, ROOT
+from tests.unit.scheduler.test_job_desk import JobRoom
+
+WISH = wire.GangWish("k", 2, 2, "/work", "curve://h:1/aa", "seal")
+
+
+class GangRoom(JobRoom):
+    """Two hosts of two GPUs, with agents of two users."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.agents = {host: self.agent(host, 2, ROOT) for host in "ab"}
+        self.lines = {(host, who.user): self.line(host, who) for host in "ab" for who in (ALICE, BOB)}
+
+    def cell(self, name: str = "g", who: Identity = ALICE) -> int:
+        client = len(self.heard) + 1
+        self.heard[client] = []
+        self.do(self.desk.handle(Joined(client, wire.Hello(1, "gang", name), who), self.now))
+        return client
+
+    def wishes(self, wish: wire.GangWish = WISH, name: str = "g", who: Identity = ALICE) -> int:
+        client = self.cell(name, who)
+        if client not in self.closed:
+            self.say(client, wish)
+        return client
+
+    def leave(self, client: int) -> None:
+        self.do(self.desk.handle(Left(client), self.now))
+
+    def told(self, client: int) -> list[wire.FromScheduler]:
+        return [message for message in self.heard[client] if not isinstance(message, wire.Welcome)]
+
+    def starts(self) -> dict[tuple[str, str], int]:
+        """Return how many GPUs each agent was told to start processes on."""
+        return {
+            line: sum(len(one.gpus) for one in self.heard[client] if isinstance(one, wire.StartRanks))
+            for line, client in self.lines.items()
+        }
+
+    def leased(self) -> int:
+        return sum(len(each.lease.gpus) for each in self.core.view().leases)
+
+
+def test_a_cell_hears_of_all_its_leases_at_once_and_its_own_agents_start_it() -> None:
+    room = GangRoom()
+    cell = room.wishes()
+    (has,) = [message for message in room.told(cell) if isinstance(message, wire.GangHas)]
+    assert [(str(lease.host), len(lease.gpus)) for lease in has.leases] == [("a", 2), ("b", 2)]
+    assert room.starts() == {("a", "alice"): 2, ("b", "alice"): 2, ("a", "bob"): 0, ("b", "bob"): 0}
+    room.say(cell, wire.GangDone())
+    assert room.leased() == 0
+
+
+def test_a_cell_that_waits_is_told_so_and_starts_nothing() -> None:
+    room = GangRoom()
+    first = room.wishes()
+    second = room.wishes(name="h", who=BOB)
+    assert room.told(second) == [wire.GangWaiting(1, 0, None)]
+    assert room.starts()["a", "bob"] == 0
+    room.say(first, wire.GangDone())
+    assert isinstance(room.told(second)[-1], wire.GangHas)
+    assert room.starts()["a", "bob"] == 2
+
+
+def test_what_can_never_be_is_refused() -> None:
+    room = GangRoom()
+    cell = room.wishes(wire.GangWish("k", 3, 2, "/work", "e", "s"))
+    assert room.told(cell) == [
+        wire.GangEnded("No two hosts have 3 GPUs each: 2 hosts have 2 GPUs each at most.", refused=True)
+    ]
+    (told,) = room.told(room.wishes(wire.GangWish("k", 1, 3, "/work", "e", "s"), "h"))
+    assert isinstance(told, wire.GangEnded) and told.refused
+    assert "wants 3 hosts, and your agents that can start its processes are on a, b" in told.why
+
+
+def test_a_cell_that_comes_back_in_time_has_lost_nothing_and_starts_nothing_twice() -> None:
+    room = GangRoom()
+    room.leave(room.wishes())
+    room.wait(RETURN_S - 1)
+    again = room.wishes()
+    assert isinstance(room.told(again)[-1], wire.GangHas)
+    assert room.starts()["a", "alice"] == 2
+    room.wait(RETURN_S + 1)
+    assert room.leased() == 4
+
+
+def test_a_cell_that_does_not_come_back_gives_its_gpus_back() -> None:
+    room = GangRoom()
+    room.leave(room.wishes())
+    room.wait(RETURN_S + 1)
+    assert room.leased() == 0
+    assert not room.beside.gangs.by_id
+
+
+def test_after_a_restart_cells_have_the_grace_to_come_back() -> None:
+    room = GangRoom()
+    room.wishes()
+    room.restart(30.0)
+    assert GangId("g") in room.beside.gangs.by_id
+    room.wait(31.0)
+    assert not room.beside.gangs.by_id
+
+
+def test_a_cell_that_is_back_after_a_restart_before_the_agents_goes_on_with_what_it_has() -> None:
+    room = GangRoom()
+    room.wishes()
+    room.restart(30.0)
+    cell = room.wishes()
+    (has,) = room.told(cell)
+    assert isinstance(has, wire.GangHas) and len(has.leases) == 2
+    room.wait(31.0)
+    assert room.leased() == 4
+
+
+def test_nobody_speaks_for_another_users_cell_or_kernel() -> None:
+    room = GangRoom()
+    room.wishes()
+    thief = room.cell("g", BOB)
+    assert room.closed[thief] == "The cell g is another user's."
+    router = room.join("router", "bobs", BOB)
+    room.say(router, wire.KernelHere(("a",)))
+    cell = room.wishes(wire.GangWish("bobs", 1, 2, "/work", "e", "s"), "other")
+    assert room.told(cell) == [wire.GangEnded("Kernel bobs is another user's.", refused=True)]
+
+
+def test_a_user_has_only_so_many_cells_on_several_hosts() -> None:
+    room = GangRoom()
+    for number in range(GANGS_OF_USER_MAX):
+        room.wishes(name=f"g{number}")
+    assert "the most that one user may have" in room.closed[room.cell("more")]
+    assert room.cell("bobs", BOB) not in room.closed
+
+
+def test_an_agent_that_cannot_start_anything_is_heard_if_it_is_the_users() -> None:
+    room = GangRoom()
+    cell = room.wishes()
+    room.say(room.lines["b", "bob"], wire.RanksFailed("g", "Nonsense."))
+    assert not any(isinstance(message, wire.GangEnded) for message in room.told(cell))
+    room.say(room.lines["b", "alice"], wire.RanksFailed("g", "Host b has no directory /work."))
+    assert room.told(cell)[-1] == wire.GangEnded("Host b has no directory /work.")
+
+
+def test_a_lease_that_ends_ends_the_cell() -> None:
+    room = GangRoom()
+    cell = room.wishes()
+    room.say(room.agents["b"], wire.HostLeaves())
+    room.wait(400.0)
+    ended = room.told(cell)[-1]
+    assert isinstance(ended, wire.GangEnded) and "host b is over (host down)" in ended.why
+    assert not room.beside.gangs.by_id
+
+
+def test_the_kernels_router_hears_nothing_of_a_cells_leases() -> None:
+    room = GangRoom()
+    router = room.join("router", "k", ALICE)
+    room.say(router, wire.KernelHere(("a", "b")))
+    room.wishes()
+    assert not any(isinstance(message, wire.Granted | wire.LeaseOver) for message in room.heard[router])
+    room.feed(KernelEnded(KernelId("k")))
+    assert room.leased() == 4, "its cell is connected, and says itself when it is over"
+
+
+def test_what_is_named_as_a_gangs_is_nobody_elses() -> None:
+    room = GangRoom()
+    assert "begins with 'gang.'" in room.closed[room.join("router", "gang.g", ALICE)]
