@@ -19,7 +19,7 @@ FAST := "not slow and not ui"
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit nightly again slowest check types format e2e hosts cgroups kubernetes chaos soak ui pictures bench gpu sim conformance fuzz vsix docs lock audit compiled dist release clean
+.PHONY: all help run lab test unit nightly again slowest check types translations format e2e hosts cgroups kubernetes chaos soak ui pictures bench gpu sim conformance fuzz vsix docs lock audit compiled dist release clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -105,6 +105,9 @@ endif
 
 types: $(STAMP) ## write the TypeScript types of what the server extension tells pages
 	$(BIN)/python labextension/generate_types.py
+
+translations: $(STAMP) node_modules/.package-lock.json ## the catalogue of what the lab extension says, and its languages (LOCALE=fr_FR begins one)
+	$(BIN)/python labextension/catalogue.py $(LOCALE)
 
 format: $(STAMP) ## write what `make check` wants to see
 	$(BIN)/ruff check --fix .

@@ -121,9 +121,17 @@ class Seeds:
         """Return the ids of all that travels by reference."""
         return {*self.memo(), *(id(value) for _, value in self.singletons() if value is not None)}
 
-    def _look_at_shell(self) -> None:
+    def _find_shell(self) -> Any:
+        """Return this namespace's shell, also where the notebook has imported its own `get_ipython`."""
+        module = sys.modules.get("IPython.core.interactiveshell")
+        shell = None if module is None else module.InteractiveShell._instance
+        if getattr(shell, "user_ns", None) is self.namespace:
+            return shell
         getter = self.namespace.get("get_ipython")
-        shell = getattr(getter, "__self__", None) if isinstance(getter, types.MethodType) else None
+        return getattr(getter, "__self__", None) if isinstance(getter, types.MethodType) else None
+
+    def _look_at_shell(self) -> None:
+        shell = self._find_shell()
         if shell is self._shell:
             return
         self._shell = shell

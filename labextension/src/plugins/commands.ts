@@ -111,6 +111,8 @@ function activate(
     app.commands.addCommand(id, {
       label: args => (args['isPalette'] ? trans.__('Replicated kernel: %1', label) : label),
       isEnabled: () => can(does),
+      // A cell's toolbar has a place for what can be done here only; a menu says what could be.
+      isVisible: args => args['toolbar'] !== true || kernelInFront(app, tracker) !== null,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: async () => {
         const kernel = kernelInFront(app, tracker);

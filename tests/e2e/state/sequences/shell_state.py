@@ -167,6 +167,16 @@ sequence(
     "%config\nH()",
 )
 sequence(
+    "the shell where the notebook has imported get_ipython",
+    "from IPython import get_ipython\nfrom IPython.core.magics.namespace import NamespaceMagics\n"
+    "import ipywidgets as w\nip = get_ipython(); nms = NamespaceMagics(ip)\n"
+    "s = w.IntSlider(3); log = []; s.observe(lambda c: log.append(c['new']), 'value')",
+    "s.value = 5; print(ip is get_ipython(), nms.shell is ip, ip.user_ns is globals(), log)",
+    "print(nms.who_ls('int list'), s.value)",
+    needs=("ipywidgets",),
+    pinned=True,
+)
+sequence(
     "attributes and functions bound on the shell",
     "ip = get_ipython(); old = ip.run_line_magic; log = ip.box = []\n"
     "def run(*a, **k): log.append(a[0]); return old(*a, **k)\n"
