@@ -19,14 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from replkernel.agent.io.socket_places import check_near
 from replkernel.errors import UNREADABLE, AgentUnavailable, BlobMissing
 from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.interrupts import WAIT_MAX_S
-from replkernel.kernel.shared_socket import SharedSocket, descriptor, has_news
+from replkernel.kernel.shared_socket import SharedSocket, descriptor, has_news, monitored
 from replkernel.kernel.unacknowledged import Unacknowledged
 from replkernel.protocol.agent_to_process import (
     AgentToKernel,
@@ -366,9 +365,8 @@ class AgentLink:
         if self._wake_in in ready:
             os.read(self._wake_in, 4096)
         for socket in self._watched:
-            while has_news(socket):
-                event = parse_monitor_message(socket.recv_multipart())
-                (self._agent_event if socket is self._monitor else self._router_event)(event)
+            for event, value in monitored(socket):
+                (self._agent_event if socket is self._monitor else self._router_event)(event, value)
         self._receive()
         self._look_at_alarms()
         with self._lock:
@@ -396,19 +394,19 @@ class AgentLink:
                 self._restless_since = now
             self._alarms.set("quiet", min(now + QUIET_S, self._restless_since + RESTLESS_MAX_S))
 
-    def _agent_event(self, event: Any) -> None:
-        if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+    def _agent_event(self, event: int, _value: int) -> None:
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._present = True
             self._greet()
-        elif event["event"] == zmq.EVENT_DISCONNECTED:
+        elif event == zmq.EVENT_DISCONNECTED:
             self._present = self._greeted = False
         self._note_company()
 
-    def _router_event(self, event: Any) -> None:
-        if event["event"] == zmq.EVENT_ACCEPTED:
-            self._router_fds.add(event["value"])
-        elif event["event"] == zmq.EVENT_DISCONNECTED:
-            self._router_fds.discard(event["value"])
+    def _router_event(self, event: int, value: int) -> None:
+        if event == zmq.EVENT_ACCEPTED:
+            self._router_fds.add(value)
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._router_fds.discard(value)
         self._note_company()
 
     def _note_company(self) -> None:
