@@ -9,20 +9,17 @@ import contextlib
 import io
 import logging
 import sys
-import sysconfig
 import types
 import weakref
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any
 
 from replkernel.records import ComponentId
 from replkernel.state.libraries.ipython.places import MODULE as SHELL_MODULE
 from replkernel.state.patches import imported_sources
 from replkernel.state.patches.book import book
-from replkernel.state.patches.own_modules import held_by_modules
+from replkernel.state.patches.own_modules import held_by_modules, is_own
 from replkernel.state.patches.strays import registered
-from replkernel.state.process.modules import OWN_ROOTS
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
 from replkernel.state.python.kinds import kind_of
@@ -35,8 +32,6 @@ AUTORELOAD_MODES = {
     (True, True, False): "all",
     (True, True, True): "complete",
 }
-
-_STANDARD_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
 
 class ExtensionsPart(Part[tuple[Any, ...]]):
@@ -152,7 +147,7 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         times = reloader.modules_mtimes
         if len(times) != self._timed:
             self._timed = len(times)
-            self._edited = sorted(name for name in times if _may_be_edited(name))
+            self._edited = sorted(name for name in times if is_own(name))
         return tuple([(name, times[name]) for name in self._edited if name in times])
 
     def _texts(self, reloader: Any) -> tuple[tuple[str, str], ...]:
@@ -232,14 +227,3 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
 
 def _scope_of(module: object, named: list[tuple[str, types.ModuleType]]) -> dict[str, Any] | None:
     return next((vars(held) for name, held in named if name == module), None)
-
-
-def _may_be_edited(name: str) -> bool:
-    """Tell whether a module's file is the user's: neither the interpreter's, an installed one, nor ours."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if not isinstance(file, str) or name.partition(".")[0] in OWN_ROOTS:
-        return False
-    path = PurePath(file)
-    if {"site-packages", "dist-packages"} & set(path.parts):
-        return False
-    return not any(path.is_relative_to(home) for home in _STANDARD_LIBRARY)
