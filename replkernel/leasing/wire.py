@@ -354,8 +354,9 @@ class HostLeases(LeaseMessage, frozen=True):
 class GrantedLease(msgspec.Struct, frozen=True):
     """An exclusive grant of `gpus` (UUIDs) on `host` for `ttl_s` seconds from now, unless renewed.
 
-    With a `part` it is of that part of the one GPU, of whose memory `vram_gb` may be taken (0: nobody knows).
-    It costs `price_hour` of `currency` while a cell uses it; 0: the scheduler has no prices.
+    With a `part` it is of that part of the one GPU, of whose memory `vram_gb` may be taken (0: nobody knows);
+    `shared`: others may compute there at the same time, so that the parts come to more. It costs `price_hour`
+    of `currency` while a cell uses it; 0: the scheduler has no prices.
     """
 
     lease: str
@@ -368,6 +369,7 @@ class GrantedLease(msgspec.Struct, frozen=True):
     currency: str = ""
     part: float = 0.0
     vram_gb: float = 0.0
+    shared: bool = False
 
 
 class Granted(LeaseMessage, frozen=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.test_moves import Agents
+from tests.e2e.test_moves import Agents, kernel_id
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
 
@@ -205,6 +205,8 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
         message = live.client.get_iopub_msg(timeout=30)
         if message["msg_type"] == "stream":
             out += message["content"]["text"]
+    (waits,) = service.rest.get("status")[1]["queue"]
+    assert waits["kernel_id"] == kernel_id(service), "people see the notebook that waits"
     lease = held["lease"]
     service.rest.call("DELETE", f"leases/{lease['lease']}?fence={lease['fence']}")
     assert live.reply(asked, 60)["content"]["status"] == "ok"

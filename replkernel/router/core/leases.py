@@ -557,4 +557,4 @@ def _part_of(lease: GrantedLease) -> GpuRequest | None:
     """Return what asks for the same part of a GPU again; None for a lease of whole ones."""
     if not lease.part:
         return None
-    return GpuRequest(1, lease.vram_gb, part=lease.part, shared=lease.part == 1.0)
+    return GpuRequest(1, lease.vram_gb, part=lease.part, shared=lease.shared or lease.part == 1.0)

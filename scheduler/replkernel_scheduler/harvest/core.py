@@ -22,7 +22,16 @@ from replkernel_scheduler.effects import (
     ReclaimLease,
     UsageRecorded,
 )
-from replkernel_scheduler.events import Event, HostUndrained, HostUp, LeaseWithdrawn, TimeReached
+from replkernel_scheduler.events import (
+    BookingCancelled,
+    BookingMade,
+    Event,
+    HostUndrained,
+    HostUp,
+    KernelEnded,
+    LeaseWithdrawn,
+    TimeReached,
+)
 from replkernel_scheduler.gangs.desk import Gangs
 from replkernel_scheduler.gangs.laws import check as check_gangs
 from replkernel_scheduler.gangs.types import GangAsked, GangLeft
@@ -48,7 +57,7 @@ from replkernel_scheduler.harvest.types import (
 from replkernel_scheduler.hosts import Room
 from replkernel_scheduler.types import HostName, LeaseRequest, UserName
 
-ROOM = (HostUp, HostUndrained, LeaseWithdrawn)
+ROOM = (HostUp, HostUndrained, LeaseWithdrawn, KernelEnded, BookingMade, BookingCancelled, TimeReached)
 """What may make room for a gang, beside the ends of leases."""
 
 

@@ -142,14 +142,14 @@ class EffectHandler(SchedulerHandler):
         return LeaseAnswer(
             lease.lease,
             lease.request,
-            lease.kernel_id,
+            self._cells_kernel(lease.kernel_id),
             lease.host,
             lease.gpus,
             lease.fence,
             lease.ttl_s,
             left_s,
             lease.user,
-            self.channel.desk.kernels.notebook_of(lease.kernel_id),
+            self.channel.desk.kernels.notebook_of(self._cells_kernel(lease.kernel_id)),
             lease.user == self.identity.user,
             0.0 if granted_at is None else self._ago_s(granted_at),
             *part_of(lease),
@@ -157,6 +157,10 @@ class EffectHandler(SchedulerHandler):
 
     def _ago_s(self, at: float) -> float:
         return round(max(0.0, self.driver.clock.now() - at), 3)
+
+    def _cells_kernel(self, kernel_id: KernelId) -> KernelId:
+        """Return the kernel whose cell has a lease, also where it is one of several hosts'."""
+        return self.driver.beside.gangs.kernel_of(kernel_id) or kernel_id
 
 
 class StatusHandler(EffectHandler):
@@ -200,11 +204,11 @@ class StatusHandler(EffectHandler):
         wish = entry.request
         return WaitingAnswer(
             wish.request,
-            wish.kernel_id,
+            self._cells_kernel(wish.kernel_id),
             amount(wish),
             _awaits(entry, self.channel.desk.why_waits(wish.request)),
             wish.user,
-            self.channel.desk.kernels.notebook_of(wish.kernel_id),
+            self.channel.desk.kernels.notebook_of(self._cells_kernel(wish.kernel_id)),
             wish.user == self.identity.user,
             entry.position,
             self._ago_s(entry.asked_at),

@@ -79,7 +79,10 @@ def granted_lease(lease: Lease, now: float) -> GrantedLease:
     host, gpus = HostName(lease.host), tuple(str(gpu) for gpu in lease.gpus)
     price = (0.0, "") if lease.price is UNSET else (lease.price.hour, lease.price.currency)
     share = (0.0, 0.0) if lease.share is UNSET else (lease.share.milli / 1000, lease.share.vram_mib / 1024)
-    return GrantedLease(lease.lease, lease.request, host, gpus, lease.fence, left_s, *price, *share)
+    shared = lease.share is not UNSET and lease.share.multiplicity > 1
+    return GrantedLease(
+        lease.lease, lease.request, host, gpus, lease.fence, left_s, *price, *share, shared=shared
+    )
 
 
 def _asker(request: RequestId, message: FromScheduler, owners: Owners) -> ToKernel | None:

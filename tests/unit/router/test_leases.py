@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
@@ -463,3 +464,5 @@ def test_a_router_that_takes_over_knows_the_part_that_its_notebook_has() -> None
     leases = Leases("k")
     leases.resumed(part_of_one("l1", "r1"), "", R1, 0.0)
     assert leases.like_before(1) == GpuRequest(1, 40.0, part=0.5)
+    leases.resumed(replace(part_of_one("l2", "r2"), shared=True), "", R1, 0.0)
+    assert leases.like_before(1) == GpuRequest(1, 40.0, part=0.5, shared=True), "it is shared as before"
