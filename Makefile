@@ -138,7 +138,14 @@ chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n play
 soak: $(STAMP) ## a day of a notebook in minutes, beside a stock kernel: faults, leaks, a table (MINUTES=30, SEED=1)
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-ui: $(STAMP) lab ## JupyterLab in a real browser, but for what is slow (needs node and chromium)
+# What they need themselves is in .venv already.
+build/beside/installed: pyproject.toml | $(STAMP)
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --quiet --no-deps --target $(@D) $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["beside"])')
+	touch $@
+
+ui: $(STAMP) lab build/beside/installed ## JupyterLab in a real browser, but for what is slow (needs node and chromium)
 	$(PYTEST) $(BESIDE) tests/ui -m "not slow"
 
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import _kernel_in_reach as _kernel_in_reach
-from tests.ui.driven import Browser, Lab, lab_in_browser
+from tests.ui.driven import BESIDE, Browser, Lab, lab_in_browser
 from tests.ui.office import GPUS, Office
 
 
@@ -20,9 +20,27 @@ def office(_children_find_the_sources: None) -> Iterator[Office]:
     office.close()
 
 
+@pytest.fixture(scope="session")
+def office_beside(_children_find_the_sources: None) -> Iterator[Office]:
+    """Return a JupyterLab that has others' extensions as well, and its browser."""
+    office = Office(BESIDE)
+    yield office
+    office.close()
+
+
 @pytest.fixture
 def desk(office: Office, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, Browser]]:
     """Return a JupyterLab with two pretended GPUs and a browser, as if nobody had used them before."""
+    yield from _tidied(office, request)
+
+
+@pytest.fixture
+def desk_beside(office_beside: Office, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, Browser]]:
+    """Return the same in a JupyterLab that has others' extensions as well."""
+    yield from _tidied(office_beside, request)
+
+
+def _tidied(office: Office, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, Browser]]:
     failed_before = request.session.testsfailed
     with office.in_reach() as desk:
         yield desk

@@ -26,6 +26,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "ui"
+BESIDE = ROOT / "build" / "beside"
+"""Where `make ui` installs others' extensions: in the environment, all tests would have them."""
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 PANEL = "#jp-replkernel-sidebar"
 TOKEN = "a-token-of-the-tests"

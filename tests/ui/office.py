@@ -27,9 +27,13 @@ GPUS = "2"
 
 
 class Office:
-    """Directories, JupyterLab and browser; started by the first test that needs them."""
+    """Directories, JupyterLab and browser; started by the first test that needs them.
 
-    def __init__(self) -> None:
+    With `beside`, a folder of installed packages, this JupyterLab has the extensions in it as well.
+    """
+
+    def __init__(self, beside: Path | None = None) -> None:
+        self._beside = beside
         self._base: Path | None = None
         self._running = contextlib.ExitStack()
         self._desk: tuple[Lab, Browser] | None = None
@@ -41,7 +45,7 @@ class Office:
         if self._base is None:
             self._base = Path(tempfile.mkdtemp(prefix="rku-", dir="/tmp"))
         with pytest.MonkeyPatch.context() as patch:
-            _point_to(self._base, patch)
+            _point_to(self._base, patch, self._beside)
             if self._desk is None:
                 self._desk = self._running.enter_context(lab_in_browser(self._base / "home"))
             yield self._desk
@@ -81,7 +85,7 @@ class Office:
         if self._base is None:
             return
         with pytest.MonkeyPatch.context() as patch:
-            _point_to(self._base, patch)
+            _point_to(self._base, patch, self._beside)
             self._desk = None
             self._running.close()
             end_agents(os.environ)
@@ -92,7 +96,7 @@ class Office:
         self._base = None
 
 
-def _point_to(base: Path, patch: pytest.MonkeyPatch) -> None:
+def _point_to(base: Path, patch: pytest.MonkeyPatch, beside: Path | None) -> None:
     for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
         patch.delenv(name)
     for name in OWN:
@@ -104,3 +108,7 @@ def _point_to(base: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("REPLKERNEL_FAKE_GPUS", GPUS)
     patch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     patch.setenv("JUPYTER_PATH", str(kernelspec_dir(base / "jupyter")))
+    if beside is not None:
+        patch.setenv("PYTHONPATH", str(beside), prepend=os.pathsep)
+        patch.setenv("JUPYTER_PATH", str(beside / "share" / "jupyter"), prepend=os.pathsep)
+        patch.setenv("JUPYTER_CONFIG_PATH", str(beside / "etc" / "jupyter"))

@@ -1,0 +1,127 @@
+"""Others' extensions on our kernel, also once the process that ran cells is gone; JupyterLab in German."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.support.group import replicas
+from tests.ui.driven import (
+    BESIDE,
+    IN_BROWSER,
+    SHOTS,
+    Browser,
+    Lab,
+    panel,
+    settings,
+    write_notebook,
+)
+
+pytestmark = [
+    *IN_BROWSER,
+    pytest.mark.skipif(
+        not (BESIDE / "installed").is_file(), reason="not installed: make build/beside/installed"
+    ),
+]
+REPLICATED = "Python 3 (replicated)"
+CANVAS = ".jp-CodeCell:nth-child({}) .jupyter-matplotlib-canvas-container"
+INSPECTOR = ".jp-VarInspector-table"
+CHOOSER = ".jp-replkernel-chooser"
+USAGE = "#kernelusage-panel-id"
+TAB = '.lm-TabBar-tab[data-id="{}"]'
+
+FIGURE = """\
+%matplotlib widget
+import matplotlib.pyplot as plt
+figure, axes = plt.subplots(figsize=(3, 2))
+clicks = []
+figure.canvas.mpl_connect("button_press_event", lambda event: clicks.append(event.button))
+plt.show()"""
+
+
+def executor_killed(browser: Browser) -> int:
+    """Kill the process that ran the cells; return it once another has its place."""
+    (executor,) = [one for one in replicas().values() if one.role == "executor"]
+    assert executor.kernel_pid is not None
+    os.kill(executor.kernel_pid, signal.SIGKILL)
+    browser.wait("a", lambda: executor.kernel_pid not in {one.kernel_pid for one in replicas().values()})
+    return executor.kernel_pid
+
+
+def opened(desk: tuple[Lab, Browser], *sources: str) -> tuple[Lab, Browser]:
+    """Write a notebook, open it, and run its first cell."""
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", *sources)
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=len(sources), height=1400)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    durable(browser, 1)
+    return lab, browser
+
+
+def durable(browser: Browser, cell: int) -> None:
+    browser.wait("a", lambda: browser.line("a", cell).endswith("s durable"))
+
+
+def ran(browser: Browser, cell: int, count: int) -> str:
+    """Run a cell, and return its output once its prompt has that count."""
+    browser.do("run", "a", cell=cell)
+    browser.wait("a", lambda: browser.prompt("a", cell) == f"[{count}]:")
+    return browser.text("a", cell)
+
+
+def test_an_interactive_figure_is_so_again_after_a_lost_process(desk_beside: tuple[Lab, Browser]) -> None:
+    _, browser = opened(desk_beside, FIGURE, "clicks", "figure.canvas", "clicks, figure.number")
+    browser.wait("a", lambda: browser.do("text", "a", query=CANVAS.format(1)) != [])
+    browser.do("press", "a", query=CANVAS.format(1))
+    assert ran(browser, 2, 2) == "[<MouseButton.LEFT: 1>]"
+    durable(browser, 2)
+    executor_killed(browser)
+    ran(browser, 3, 3)
+    browser.wait("a", lambda: browser.do("text", "a", query=CANVAS.format(3)) != [])
+    browser.do("press", "a", query=CANVAS.format(3))
+    left = "<MouseButton.LEFT: 1>"
+    assert ran(browser, 4, 4) == f"([{left}, {left}], 1)"
+    assert browser.do("state", "a")["errors"] == []
+
+
+def test_inspector_and_usage_follow_the_process_that_runs_cells(desk_beside: tuple[Lab, Browser]) -> None:
+    _, browser = opened(desk_beside, "number = 41", "number += 1")
+    said = lambda query: " ".join(browser.do("text", "a", query=query))  # noqa: E731
+    browser.do("press", "a", query=TAB.format("kernelusage-panel-id"))
+    browser.do("command", "a", id="variableinspector:open", text="Variable Inspector")
+    browser.wait("a", lambda: "number int 28 41" in said(INSPECTOR))
+    lost = executor_killed(browser)
+    browser.do("press", "a", query=".lm-DockPanel-tabBar .lm-TabBar-tab", text="a.ipynb")
+    ran(browser, 2, 2)
+    durable(browser, 2)
+    (executor,) = [one for one in replicas().values() if one.role == "executor"]
+    assert executor.kernel_pid != lost
+    browser.wait("a", lambda: f"Process ID: {executor.kernel_pid}" in said(USAGE))
+    browser.do("press", "a", query=".lm-DockPanel-tabBar .lm-TabBar-tab", text="Variable Inspector")
+    browser.wait("a", lambda: "number int 28 42" in said(INSPECTOR))
+    assert browser.do("state", "a")["errors"] == []
+
+
+def test_what_is_ours_speaks_german_where_jupyterlab_does(desk_beside: tuple[Lab, Browser]) -> None:
+    lab, browser = desk_beside
+    settings("@jupyterlab/translation-extension/plugin", locale="de_DE")
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)")
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=2, height=1000)
+    browser.wait("a", lambda: "Keine GPU" in " ".join(browser.do("text", "a", query=CHOOSER)))
+    status = "#jp-main-statusbar"
+    browser.wait("a", lambda: f"{REPLICATED} | Leerlauf" in " ".join(browser.do("text", "a", query=status)))
+    browser.do("run", "a", cell=1)
+    browser.wait("a", lambda: browser.line("a").endswith("s gesichert"))
+    assert "Fertig" in browser.line("a")
+    browser.do("press", "a", query=TAB.format("jp-replkernel-sidebar"))
+    browser.wait("a", lambda: "Replikate: 3 von 3 gesund, auf gleichem Stand" in panel(browser))
+    assert "GPUs für jede Zelle" in panel(browser) and "Noch kein" in panel(browser)
+    browser.do("screenshot", "a", path=str(SHOTS / "german-light.png"))
+    assert browser.do("clipped", "a") == []
+    browser.do("keys", "a", keys=["Control+,"])
+    browser.do("press", "a", query=".jp-PluginList-entry", text="Replizierte Kernel")
+    form = "#json-setting-editor, .jp-SettingsPanel"
+    browser.wait("a", lambda: "Zeilen unter Zellen" in " ".join(browser.do("text", "a", query=form)))
+    assert browser.do("state", "a")["errors"] == []
