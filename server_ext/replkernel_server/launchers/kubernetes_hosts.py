@@ -79,12 +79,13 @@ class KubernetesHosts:
         return self._options.most - len(self._of_host)
 
     def give_back(self, host: str) -> list[Word]:
-        """Note that a host's pod was deleted because nobody wants it."""
+        """Note that a host's pod was deleted because nobody wants it, or because it ends and is empty."""
         pod = self._of_host.pop(host, None)
         if pod is None:
             return []
         self._given_back.add(pod)
-        self._floor = max(0, self._floor - 1)
+        if pod not in self._ending:  # Kubernetes ended that one, be it empty by now: it is replaced.
+            self._floor = max(0, self._floor - 1)
         return [HostLost(host, "it was given back")]
 
     def told(self, pods: Sequence[Pod], now: float) -> list[Word]:
