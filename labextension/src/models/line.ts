@@ -68,7 +68,7 @@ export function describeLine(
     parts.push(gpus);
   }
   const ran = between(execution.began_at, execution.ended_at ?? now);
-  if (ran !== null && execution.state !== 'moving') {
+  if (ran !== null && execution.state !== 'moving' && !execution.paused) {
     parts.push(trans(execution.state === 'running' ? 'for %1' : 'ran %1', formatSeconds(ran)));
   }
   const waits = execution.state === 'waiting' && !execution.paused;
