@@ -20,6 +20,7 @@ const execution = (more = {}) => ({
   estimate_s: null,
   awaits: '',
   told_at: null,
+  paused: false,
   trouble: '',
   unaudited: [],
   accepted_at: 10,
@@ -59,6 +60,15 @@ test('only what the server calls durable is called so', () => {
   assert.deepEqual(marks, ['not durable yet', 'Changes lost: run this cell again', '']);
   assert.equal(line({ state: 'running', ended_at: null }).safety, null);
   assert.equal(line({ safety: 'pending', unaudited: ['big'] }).safety.title, 'Not stored yet: big');
+});
+
+test('a cell that is paused for a shorter one tells when it goes on, and no place in a line', () => {
+  const paused = { state: 'waiting', paused: true, wanted: 1, position: 1, wished_at: 5, ended_at: null };
+  const text = more => line({ ...paused, ...more }, 20).state.text;
+  assert.equal(text({}), 'Paused for a shorter cell');
+  assert.equal(text({ estimate_s: 330, told_at: 20 }), 'Paused for a shorter cell · goes on in about 6 min');
+  assert.equal(text({ trouble: 'gone' }), 'Paused for a shorter cell · no scheduler answers');
+  assert.deepEqual(line(paused, 20).parts, ['r2 · alpha']);
 });
 
 test('a cell that waits tells its place and how long that may take', () => {

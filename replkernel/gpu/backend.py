@@ -54,6 +54,10 @@ class Backend(Protocol):
         Another process could use these.
         """
 
+    @property
+    def bound(self) -> bool:
+        """Whether what it moves without the driver only comes back to the GPUs where it was."""
+
     def bytes_held(self) -> int:
         """Return how many bytes lie on the devices."""
 

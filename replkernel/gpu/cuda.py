@@ -78,6 +78,11 @@ class CudaBackend:
             return ""
         return f"CUDA was started here with {', '.join(self._gpus) or 'all that was visible then'}"
 
+    @property
+    def bound(self) -> bool:
+        """Torch's way leaves CUDA's context where it is; the driver's takes all of it along."""
+        return True
+
     def _started_with(self) -> str:
         return f"CUDA keeps {', '.join(self._gpus)}, with which it was started in this process"
 

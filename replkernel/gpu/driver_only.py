@@ -80,6 +80,11 @@ class DriverBackend:
             return ""
         return f"CUDA was started here with {', '.join(self.gpus) or 'all that was visible then'}"
 
+    @property
+    def bound(self) -> bool:
+        """Nothing is moved without the driver."""
+        return True
+
     def _started_with(self) -> str:
         return f"CUDA keeps {', '.join(self.gpus)}, with which it was started in this process"
 

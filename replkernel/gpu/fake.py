@@ -88,6 +88,11 @@ class FakeBackend:
             return ""
         return f"CUDA was started here with {', '.join(self._gpus)}"
 
+    @property
+    def bound(self) -> bool:
+        """Whether it was told to keep its GPUs, as CUDA does."""
+        return self._stays
+
     # -- the devices' memory --------------------------------------------------------------------------
 
     def adopt(self, tensor: Any, index: int) -> None:

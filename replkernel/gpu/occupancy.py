@@ -17,6 +17,9 @@ from replkernel.gpu.backend import CONTEXT_BYTES, Backend, Kept, Moved, Outcome,
 from replkernel.gpu.driver import DriverCheckpoint
 from replkernel.gpu.driver_only import DriverBackend, held_here
 
+BY_DRIVER = "only the CUDA driver takes off its GPUs what a running cell computes on"
+"""Torch would leave its context there, and could go on nowhere else."""
+
 
 class Occupancy:
     """One process's state on GPUs. `is_ours` tells which threads the kernel itself started.
@@ -157,8 +160,11 @@ class Occupancy:
             self._rest()
         return outcome
 
-    def suspend(self) -> Outcome:
-        """Move everything off the GPUs."""
+    def suspend(self, *, in_cell: bool = False) -> Outcome:
+        """Move everything off the GPUs.
+
+        `in_cell`: off those on which the running cell computes, which may go on with others.
+        """
         backend = self.backend(orphans=True)
         if backend is None:
             return Moved()
@@ -170,7 +176,9 @@ class Occupancy:
         busy = f"thread {', '.join(names)} runs and may use tensors on the GPU" if names else ""
         if not self._watch_over():
             busy = busy or "another thread of the kernel is busy and may use tensors on the GPU"
-        outcome = backend.suspend(busy, settled=self._settled())
+        if in_cell and backend.bound:
+            busy = BY_DRIVER
+        outcome = backend.suspend(busy, settled=in_cell or self._settled())
         if isinstance(outcome, Kept) and not backend.suspended:
             self._rest()
         return outcome

@@ -302,6 +302,7 @@ class ReplicaApp(IPKernelApp):
             self._direct.expect_questions = kernel.expect_questions
         kernel.replica = magics.replica = replica
         replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
+        replica.pause_cell = kernel.pause_cell
         replica.settle_soon = kernel.settle_soon
         replica.next_cell = kernel.next_cell
         replica.waits = replica.interrupts.next_waits = kernel.somebody_waits

@@ -129,14 +129,7 @@ class CudaAsks:
             self._fetching = False
 
     def _may(self, frame: FrameType | None) -> bool:
-        if self._moves() and not is_safe(frame):
-            return False
-        while frame is not None:
-            asks = str(frame.f_globals.get("__name__", "")).startswith(QUESTIONS)
-            if asks or frame.f_code.co_name == INPUT:
-                return False
-            frame = frame.f_back
-        return True
+        return may_ask(frame) and (is_safe(frame) or not self._moves())
 
     def _refuse(self, why: str) -> None:
         for waiter in self._waiting:
@@ -210,6 +203,16 @@ class CudaAsks:
             said = f"{door.NO} {MANY}" if full else self._await(asked, lambda: _is_there(link))
             link.settimeout(READ_LIMIT_S)
             link.sendall(f"{said}\n".encode() if said else b"")
+
+
+def may_ask(frame: FrameType | None) -> bool:
+    """Tell whether the main thread may ask its router in this frame: it asks nobody there already."""
+    while frame is not None:
+        asks = str(frame.f_globals.get("__name__", "")).startswith(QUESTIONS)
+        if asks or frame.f_code.co_name == INPUT:
+            return False
+        frame = frame.f_back
+    return True
 
 
 def _is_there(link: socket.socket) -> bool:

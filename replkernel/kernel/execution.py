@@ -5,6 +5,7 @@ Law: no steps here, only the shapes; `replica.py` owns their order.
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -136,6 +137,8 @@ class Execution:
         """When it came here, and when its code began."""
         self.leased: float = self.came
         """Since when it has had its GPUs, if any."""
+        self.leased_before = 0.0
+        """So long it had GPUs before it was paused, in all."""
 
     @property
     def sent_back(self) -> bool:
@@ -147,6 +150,16 @@ class Execution:
         assert self.envelope is not None
         self.envelope = msgspec.structs.replace(self.envelope, gpus=gpus, part=part, vram_gb=vram_gb)
         self.leased = time.monotonic()
+
+    def stands_still(self) -> None:
+        """Take note that it has no GPUs until it goes on."""
+        self.leased_before = self.lease_s
+        self.leased = math.inf
+
+    @property
+    def lease_s(self) -> float:
+        """How long it has had its GPUs."""
+        return self.leased_before + max(0.0, time.monotonic() - self.leased)
 
     def costs(self, price_hour: float, currency: str) -> None:
         """Take note of what the lease that it has got costs an hour."""

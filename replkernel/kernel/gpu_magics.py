@@ -28,6 +28,7 @@ HELP = """\
 %gpu 1 --cpu 4 --memory 32      … and 4 cores and 32 GiB of memory of its host with it
 %gpu 0.5             … half of one GPU and half of its memory, beside others; --vram GIB: so much of it
 %gpu 1 --vram 20 --share        … 20 GiB of one on which others may compute at the same time
+%gpu 1 --preemptible            … and cells may be paused for shorter ones; --for 20m: so long they take
 %gpu status          what is asked for, what is held, what waits
 %gpu release         give back now what this notebook holds between its cells
 %gpu off             no GPUs for the cells to come, and give back what is held
@@ -36,14 +37,15 @@ HELP = """\
                      torchrun starts a program; --back model,losses: rank 0 gives these variables back
 %gpu --help          this text
 The cell's metadata say the same as %%gpu:
-{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}"""
+{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32,
+                "preemptible": true, "expected_s": 1200}}"""
 
 VERBS: dict[str, Literal["status", "release", "off"]] = {
     "status": "status",
     "release": "release",
     "off": "off",
 }
-OPTIONS = ("--vram", "--model", "--cpu", "--memory", "--share", "--help")
+OPTIONS = ("--vram", "--model", "--cpu", "--memory", "--share", "--preemptible", "--for", "--help")
 CELL_OPTIONS = (*OPTIONS, "--hosts", "--back")
 
 
@@ -82,6 +84,8 @@ class GpuMagics(Magics):
                 memory_gib=asked.memory_gib,
                 part=asked.part,
                 shared=asked.shared,
+                preemptible=asked.preemptible,
+                expected_s=asked.expected_s,
             )
         shell: Any = self.shell
         answer = shell.kernel.ask_router(question)

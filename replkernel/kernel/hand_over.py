@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import signal
 import threading
@@ -33,7 +34,31 @@ OURS = ("replkernel.gpu", "replkernel.state", "replkernel.kernel.lease")
 """Of ours, what looks at storages or has a cell wait for a lease."""
 
 
-class HandOver:
+class OnMainThread:
+    """Brings the main thread by while `_runs`; what it found there is put into `_outcomes`."""
+
+    def __init__(self) -> None:
+        self._runs = False
+        self._outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+        """What came of each try; None: not at that moment. It may be filled while it is being read."""
+
+    def _try(self, until: float = math.inf) -> Outcome | None:
+        """Have the main thread come by once; C code may hold it up for long.
+
+        It is called again and again: a call that comes just before a sleep begins does not end that.
+        """
+        while not self._outcomes.empty():
+            self._outcomes.get()
+        main = threading.main_thread().ident
+        assert main is not None
+        while self._runs and (left_s := until - time.monotonic()) > 0:
+            signal.pthread_kill(main, SIGNAL)
+            with contextlib.suppress(queue.Empty):
+                return self._outcomes.get(timeout=min(AGAIN_S_MAX, left_s))
+        return None
+
+
+class HandOver(OnMainThread):
     """One kernel process's. `suspend` moves the state, `postponed` puts interrupts off for a block."""
 
     def __init__(
@@ -44,11 +69,9 @@ class HandOver:
         visit: Callable[[FrameType | None], None] = lambda frame: None,
     ) -> None:
         """`told` hears, on a thread of its own, that a lease's GPUs are free; `visit` shares the signal."""
+        super().__init__()
         self._visit = visit
         self._suspend, self._told, self._postponed = suspend, told, postponed
-        self._runs = False
-        self._outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
-        """What came of each try; None: not at that moment. It may be filled while it is being read."""
         self._lock = threading.Lock()
         """Of the other threads: the main one never takes it."""
         self._wanted: list[str] = []
@@ -118,18 +141,6 @@ class HandOver:
                 self._told(lease, outcome)
         elif outcome is not None:
             log.info("the state stays on the GPU while this cell runs: %s", outcome.why)
-
-    def _try(self) -> Outcome | None:
-        """Have the main thread come by once; C code may hold it up for long."""
-        while not self._outcomes.empty():
-            self._outcomes.get()
-        main = threading.main_thread().ident
-        assert main is not None
-        signal.pthread_kill(main, SIGNAL)
-        while self._runs:
-            with contextlib.suppress(queue.Empty):
-                return self._outcomes.get(timeout=AGAIN_S_MAX)
-        return None
 
 
 def is_safe(frame: FrameType | None) -> bool:

@@ -43,6 +43,7 @@ from replkernel.kernel.short_ways import on_main_shell
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import split_gpu_line
 from replkernel.protocol import installing
+from replkernel.protocol.agent_to_process import StandStill
 from replkernel.protocol.envelope import client_identities, read_envelope
 from replkernel.protocol.installing import InstallQuestion
 
@@ -397,6 +398,15 @@ class ReplicatedKernel(AuditingKernel):
         self.gpus.hand_over.ask(lease)
         self.io_loop.add_callback(self._begin_freeing, lease)
 
+    def pause_cell(self, order: StandStill) -> None:
+        """Have the cell that runs stand still off its GPUs for a shorter one, or say why not; any thread."""
+        self.gpus.pause.ask(order)
+
+    def stands_still(self) -> None:
+        """Take note that the cell which runs has left its GPUs for a shorter one."""
+        if self._execution is not None:
+            self._execution.stands_still()
+
     async def _begin_freeing(self, lease: str) -> None:
         await asyncio.create_task(self._free_gpus(lease), context=self._cells_context)
 
@@ -464,6 +474,11 @@ class ReplicatedKernel(AuditingKernel):
         envelope = None if self._execution is None else self._execution.envelope
         return envelope is not None and (envelope.leases or envelope.gpus is not None)
 
+    def leased_gpus(self) -> tuple[str, ...]:
+        """Return the GPUs on which the running cell has, or had, its lease."""
+        envelope = None if self._execution is None else self._execution.envelope
+        return () if envelope is None or envelope.gpus is None else envelope.gpus
+
     def leased_in_cell(self, answer: GpuAnswer, notice: str) -> None:
         """Take note that the cell which runs has got a lease."""
         assert self._execution is not None and self.replica is not None
@@ -516,7 +531,7 @@ def _terms(execution: Execution) -> dict[str, Any]:
     """Return on which GPUs an execution ran, how long it has had them, what that costs; its wait."""
     envelope = execution.envelope
     gpus = list(envelope.gpus or ()) if envelope is not None else []
-    lease_s = round(time.monotonic() - execution.leased, 6) if gpus else 0.0
+    lease_s = round(execution.lease_s, 6) if gpus else 0.0
     terms = {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
     if envelope is not None and envelope.part:
         terms |= {"part": envelope.part, "part_gb": envelope.vram_gb}

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from replkernel.errors import NoLease
-from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
+from replkernel.leasing.notebook import GpuAnswer, GpuQuestion, PausedOn
 
 LOOK_S, LOOK_MAX_S = 0.01, 0.5
 """How soon the router is asked again: at first, and at last. It shows the place in the queue itself."""
@@ -20,14 +20,17 @@ ELSEWHERE = (
 )
 
 
-def lease_in_cell(kernel: Any, gpus: int) -> GpuAnswer:
-    """Return what says on which GPUs the running cell has a lease, once it has one; raises NoLease."""
+def lease_in_cell(kernel: Any, gpus: int, paused: PausedOn | None = None) -> GpuAnswer:
+    """Return what says on which GPUs the running cell has a lease, once it has one; raises NoLease.
+
+    `paused`: it had others, and has left them for a shorter cell.
+    """
     if threading.current_thread() is not threading.main_thread() or not kernel.in_leased_notebook():
         raise NoLease(ELSEWHERE)
     look_s = LOOK_S
     try:
         while True:
-            answer: GpuAnswer = kernel.ask_router(GpuQuestion("lease", gpus))
+            answer: GpuAnswer = kernel.ask_router(GpuQuestion("lease", gpus, paused=paused))
             if answer.gpus:
                 return answer
             if answer.error and not answer.unheard:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from types import FrameType
 from typing import Any, NamedTuple
 
 from replkernel.errors import ReplkernelError, StateKept
@@ -18,11 +19,13 @@ from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.gpu.vram import VramLimit
+from replkernel.kernel.cell_pause import CellPause
 from replkernel.kernel.cuda_asks import CudaAsks
 from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.shared_card import SharedCard
 from replkernel.kernel.visible_gpus import VisibleGpus
+from replkernel.leasing.notebook import PausedOn
 from replkernel.settings import Settings
 from replkernel.state.analysis.cell import CellNames, analyse
 from replkernel.state.analysis.module_reach import GPU_ONLY, leads_to, uses_gpu_only
@@ -85,8 +88,14 @@ class LeasedGpus:
         self._share = SharedCard()
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
         self._asks = CudaAsks(lambda: self._get_lease(1), self._first_use, lambda: self._occupancy.suspended)
+        self.pause = CellPause(
+            lambda: self._occupancy.suspend(in_cell=True),
+            self._stands_still,
+            lambda lease, why: kernel.gpus_freed(lease, Kept(why)),
+            self._interrupts_postponed,
+        )
         self.hand_over = HandOver(
-            self._occupancy.suspend, self._handed_over, self._interrupts_postponed, self._asks.visit
+            self._occupancy.suspend, self._handed_over, self._interrupts_postponed, self._visited
         )
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
@@ -144,6 +153,7 @@ class LeasedGpus:
         self._occupancy.cell_runs(runs=True)
         if gpus:
             self.bind_s = time.monotonic() - began
+            self.pause.begins(whole=not part and self.hand_over.listens())
         self._unleased = gpus == ()
         if not gpus and not silent and self._leaves_gpus_alone(gpus, texts):
             self.hand_over.begins()
@@ -158,6 +168,7 @@ class LeasedGpus:
     def over(self) -> None:
         """Take note that user code has ended, before its changes are captured."""
         self.hand_over.over()
+        self.pause.over()
         self._asks.over()
         first_use.rest()
         self._occupancy.cell_runs(runs=False)
@@ -177,15 +188,27 @@ class LeasedGpus:
             refuse()
         self._get_lease(len(self._occupancy.gpus or ()) or 1)
 
-    def _get_lease(self, count: int) -> None:
+    def _stands_still(self, left: PausedOn) -> None:
+        """Wait, off its GPUs, until the running cell has a lease again, and go on with that."""
+        self._kernel.stands_still()
+        self._get_lease(len(self._kernel.leased_gpus()), left)
+
+    def _visited(self, frame: FrameType | None) -> None:
+        """Do what others wait for, when the main thread comes by."""
+        self._asks.visit(frame)
+        self.pause.visit(frame)
+
+    def _get_lease(self, count: int, paused: PausedOn | None = None) -> None:
         self.hand_over.over()
-        answer, began = lease_in_cell(self._kernel, count), time.monotonic()
+        answer, began = lease_in_cell(self._kernel, count, paused), time.monotonic()
         gpus = answer.gpus
         bound = _Bound(answer.part, answer.vram_gb)
         trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL, bound=bound)
         if trouble is not None:
             raise trouble
         self._unleased, notice = False, self._shows(gpus, answer.part, answer.vram_gb)
+        if paused is None:
+            self.pause.begins(whole=not answer.part and self.hand_over.listens())
         self.bind_s = time.monotonic() - began
         self._kernel.leased_in_cell(answer, notice)
         self._asks.cell(gpus, self._asks_at())

@@ -40,6 +40,7 @@ from replkernel.protocol.agent_to_process import (
     KernelWelcome,
     NotebookStatusAnswer,
     SettleState,
+    StandStill,
     StopProcess,
 )
 from replkernel.protocol.kernel_spec import Endpoints
@@ -110,6 +111,9 @@ class LinkListener(Protocol):
 
     def gpus_wanted(self, lease: str) -> None:
         """Learn that somebody waits for the GPUs of a lease."""
+
+    def pause_wanted(self, order: StandStill) -> None:
+        """Learn that the cell that runs is to stand still for a shorter one."""
 
     def settle_wanted(self) -> None:
         """Learn that somebody waits until all that cells changed here is durable."""
@@ -476,6 +480,8 @@ class AgentLink:
                 self.trouble = message.why
             case FreeGpus():
                 self._listener.gpus_wanted(message.lease)
+            case StandStill():
+                self._listener.pause_wanted(message)
             case SettleState():
                 self._listener.settle_wanted()
             case StopProcess():

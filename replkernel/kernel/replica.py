@@ -28,7 +28,7 @@ from replkernel.kernel.news import DURABLE_TIMEOUT_S, News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.kernel.time_travel import Travel
-from replkernel.protocol.agent_to_process import BegunAfresh
+from replkernel.protocol.agent_to_process import BegunAfresh, StandStill
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, ReplicaId, Seq
 from replkernel.state import hints
@@ -71,6 +71,7 @@ class Replica:
         self.next_cell: Callable[[], str] = lambda: ""
         """Returns the text of the cell that waits, where it is known."""
         self.free_gpus: Callable[[str], None] = lambda lease: None
+        self.pause_cell: Callable[[StandStill], None] = lambda order: None
         """Has the state moved off the GPUs of a lease; called on the link's thread."""
         self.settle_soon: Callable[[], None] = lambda: None
         """Has `settle` called on the main thread; called on the link's thread."""
@@ -452,6 +453,10 @@ class Replica:
     def gpus_wanted(self, lease: str) -> None:
         """Learn that somebody waits for the GPUs on which this process's state may lie."""
         self.free_gpus(lease)
+
+    def pause_wanted(self, order: StandStill) -> None:
+        """Learn that the cell that runs is to stand still for a shorter one."""
+        self.pause_cell(order)
 
     def settle_wanted(self) -> None:
         """Learn that somebody waits until all that cells changed here is durable."""

@@ -16,6 +16,19 @@ ANSWER_LIMIT_S = 10.0
 """So long the kernel process waits for its router's answer."""
 
 
+class PausedOn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which lease a cell has left for a shorter one, for the how manieth time, and how far it had come.
+
+    It goes on with GPUs of `gpu_model`.
+    """
+
+    lease: Annotated[str, msgspec.Meta(max_length=200)]
+    times: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
+    ran_s: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
+    paused_s: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
+    gpu_model: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
 class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
     `cpu` cores and `memory_gib` GiB of the host go with GPUs; `part` and `shared` are as in a `GpuRequest`.
@@ -23,6 +36,8 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
     `migrate`: one of the replicas is wanted on `host`. `lease`: the cell that runs wants `gpus` on its host;
     it is asked again until there is an answer, and means the same each time. `waive`: it waits no more.
+    `paused`: it has left its GPUs for a shorter cell, and goes on with these. `preemptible`: cells may be so
+    paused; `expected_s`: so long they are thought to take.
     """
 
     verb: Literal["status", "release", "off", "default", "migrate", "lease", "waive"]
@@ -34,6 +49,9 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_gib: Annotated[float, msgspec.Meta(ge=0.0, le=65_536.0)] = 0.0
     part: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
     shared: bool = False
+    preemptible: bool = False
+    expected_s: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
+    paused: PausedOn | None = None
 
 
 class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

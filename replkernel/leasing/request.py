@@ -25,6 +25,7 @@ CPU_MAX = 1024.0
 MEMORY_GIB_MAX = 65_536.0
 MODEL_CHARS_MAX = 200
 LINES_LOOKED_AT = 16
+EXPECTED_S_MAX = 1e6
 PART_MIN = 0.01
 """No smaller part of a GPU is leased; parts are counted in thousandths."""
 FORM = "2 --vram 20 --model H100 --cpu 4 --memory 32"
@@ -63,6 +64,10 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     shared: bool = False
     hosts: int = 1
     back: tuple[str, ...] = ()
+    preemptible: bool = False
+    """Whether the cell may be paused for a shorter one."""
+    expected_s: float = 0.0
+    """So long its user thinks that it takes; 0: nobody has said."""
 
 
 def number_of(wanted: GpuRequest | None) -> int | float:
@@ -77,7 +82,8 @@ def in_words(wanted: GpuRequest) -> str:
     cores = f"{wanted.cpu:g} core{'' if wanted.cpu == 1 else 's'}" if wanted.cpu else ""
     memory = f"{wanted.memory_gib:g} GiB of memory" if wanted.memory_gib else ""
     beside = " and ".join(part for part in (cores, memory) if part)
-    return f"{gpus_in_words(number_of(wanted), wanted.model)}{of}{f', {beside}' if beside else ''}"
+    pause = ", to be paused for shorter cells" if wanted.preemptible else ""
+    return f"{gpus_in_words(number_of(wanted), wanted.model)}{of}{f', {beside}' if beside else ''}{pause}"
 
 
 def seconds_in_words(seconds: float) -> str:
@@ -94,8 +100,10 @@ def gpus_in_words(count: float, model: str = "") -> str:
     return f"{count:g} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
 
 
-def shared_as(wanted: GpuRequest, before: GpuRequest | None) -> GpuRequest:
-    """Return a request that shares its GPU if the one `before` does, and it can."""
+def told_as(wanted: GpuRequest, before: GpuRequest | None) -> GpuRequest:
+    """Return a request with what a form has no field for, as it was `before`: shared, if it can be."""
+    if before is not None and wanted.gpus:
+        wanted = msgspec.structs.replace(wanted, preemptible=before.preemptible, expected_s=before.expected_s)
     if before is None or not before.shared or wanted.gpus != 1 or not (wanted.part or wanted.vram_gb):
         return wanted
     return msgspec.structs.replace(wanted, part=wanted.part or 1.0, shared=True)
@@ -118,6 +126,8 @@ class _OwnMetadata(msgspec.Struct, frozen=True):
     cpu: Annotated[float, msgspec.Meta(ge=0.0, le=CPU_MAX)] | None = None
     memory_gib: Annotated[float, msgspec.Meta(ge=0.0, le=MEMORY_GIB_MAX)] | None = None
     share: bool | None = None
+    preemptible: bool | None = None
+    expected_s: Annotated[float, msgspec.Meta(ge=0.0, le=EXPECTED_S_MAX)] | None = None
     gpu: Any = None
     vram: Any = None
     model: Any = None
@@ -140,9 +150,11 @@ class _Metadata(msgspec.Struct, frozen=True):
     cpu: Any = msgspec.field(default=None, name="replkernel.cpu")
     memory_gib: Any = msgspec.field(default=None, name="replkernel.memory_gib")
     share: Any = msgspec.field(default=None, name="replkernel.share")
+    preemptible: Any = msgspec.field(default=None, name="replkernel.preemptible")
+    expected_s: Any = msgspec.field(default=None, name="replkernel.expected_s")
 
 
-_POINTED = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "share")
+_POINTED = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "share", "preemptible", "expected_s")
 _SLIPS = {
     "gpu": "gpus",
     "vram": "vram_gb",
@@ -221,12 +233,13 @@ def without_comment(line: str) -> str:
 def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequest:
     """Return the request that follows `%gpu` or `%%gpu`; no number of GPUs means 1. Raises BadGpuRequest.
 
-    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB] [--share]`, for a cell also
-    `[--hosts N] [--back NAMES]`; N is a whole number, or a part of one GPU. `kernels`: it is a kernel's,
+    It is `[N] [--vram GIB] [--model NAME] [--cpu CORES] [--memory GIB] [--share] [--preemptible]
+    [--for TIME]`, for a cell also `[--hosts N] [--back NAMES]`; N is a whole number, or a part of one
+    GPU. `kernels`: it is a kernel's,
     which may ask for cores and memory alone; a cell is leased those with GPUs.
     """
     number: tuple[int, float] | None = None
-    shared = False
+    shared = preemptible = False
     said: dict[str, Any] = {}
     words = _words(line)
     while words:
@@ -239,12 +252,15 @@ def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequ
             said[name] = read(value)
         elif word == "--share":
             shared = True
+        elif word == "--preemptible":
+            preemptible = True
         elif number is None and not word.startswith("-"):
             number = _count(word, gpus_max)
         else:
             _refuse(f"`{word[:40]}` is not understood")
     gpus, part = number or (1, 0.0)
-    asked = _shared(GpuRequest(gpus, part=part, **said)) if shared else GpuRequest(gpus, part=part, **said)
+    asked = GpuRequest(gpus, part=part, preemptible=preemptible, **said)
+    asked = _shared(asked) if shared else asked
     if not kernels:
         _check_alone(asked)
     _check_hosts(asked)
@@ -307,11 +323,15 @@ def _by_metadata(metadata: bytes, whose: str = "cell", *, kernels: bool = False)
             _refuse_metadata(whose, name, f"`{meant}` is the name")
     if own is None:
         return None
-    if own.gpus is None and not (own.vram_gb or own.gpu_model or own.cpu or own.memory_gib or own.share):
+    said_more = own.vram_gb or own.gpu_model or own.cpu or own.memory_gib or own.share
+    if own.gpus is None and not (said_more or own.preemptible or own.expected_s):
         return None
     model = model_name(own.gpu_model) if own.gpu_model else ""
     gpus, part = (1, 0.0) if own.gpus is None else _part(own.gpus)
     asked = GpuRequest(gpus, own.vram_gb or 0.0, model, own.cpu or 0.0, own.memory_gib or 0.0, part)
+    asked = msgspec.structs.replace(
+        asked, preemptible=bool(own.preemptible), expected_s=own.expected_s or 0.0
+    )
     asked = _shared(asked) if own.share else asked
     if not kernels:
         _check_alone(asked)
@@ -416,6 +436,15 @@ def _cores(text: str) -> float:
     return value
 
 
+def _time(text: str) -> float:
+    plain, units = text.lower().strip(), {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+    unit = next((unit for unit in ("min", "s", "m", "h") if plain.endswith(unit)), "")
+    value = _number(plain.removesuffix(unit)) * units.get(unit, 1.0)
+    if not 0.0 < value <= EXPECTED_S_MAX:
+        _refuse(f"`--for {text[:40]}` is not a time like 90s, 20m or 2h")
+    return value
+
+
 def _gibibytes(text: str) -> float:
     plain, units = text.lower().strip(), {"gib": 1.0, "gi": 1.0, "g": 1.0, "mib": 1 / 1024, "mi": 1 / 1024}
     if plain.endswith(("gb", "mb")):
@@ -457,4 +486,5 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--memory": ("memory_gib", _gibibytes),
     "--hosts": ("hosts", _hosts),
     "--back": ("back", _back),
+    "--for": ("expected_s", _time),
 }

@@ -59,11 +59,13 @@ class Hello(LeaseMessage, frozen=True):
     """Who speaks: an agent by its host's name (for jobs as well), a router by its kernel's id.
 
     A cell on several hosts speaks by an id of its own, which is never used twice.
+    `pauses`: the router's cells can stand still for shorter ones, so LeasePause may be said to it.
     """
 
     version: int
     role: Literal["agent", "router", "jobs", "gang"]
     name: _Id
+    pauses: bool = False
 
 
 # -- agent to scheduler -----------------------------------------------------------------------------
@@ -173,11 +175,20 @@ class KernelGone(LeaseMessage, frozen=True):
     """The kernel is over, or hibernates: all that it holds is given back."""
 
 
+class PausedCell(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a cell is that was paused: it computed for `ran_s`, and stood still for `paused_s` before."""
+
+    ran_s: _Amount
+    paused_s: _Amount = 0.0
+
+
 class LeaseWish(LeaseMessage, frozen=True):
     """A cell wants `gpus` GPUs of one model on one of `hosts` (empty: any of the kernel's).
 
     `part`: only that part of the one GPU (0: all of it), with `vram_gb` of its memory (0: the same part).
     `shared`: others may compute there as well, so that their parts come to more than the GPU.
+    `expected_s`: so long its user thinks that it takes (0: nobody said). `preemptible`: its owner lets it be
+    paused for a shorter one. `paused`: it was, and wants to go on.
     """
 
     request: _Id
@@ -189,6 +200,9 @@ class LeaseWish(LeaseMessage, frozen=True):
     memory_gb: _Amount = 0.0
     part: _Share = 0.0
     shared: bool = False
+    expected_s: _Amount = 0.0
+    preemptible: bool = False
+    paused: PausedCell | None = None
 
 
 class WishOver(LeaseMessage, frozen=True):
@@ -228,6 +242,14 @@ class LeaseBack(LeaseMessage, frozen=True):
     lease: _Id
     fence: int
     busy_s: float | None = None
+
+
+class PauseRefused(LeaseMessage, frozen=True):
+    """The answer to LeasePause that is no LeaseBack: the cell computes on; `why` is one clause."""
+
+    lease: _Id
+    fence: int
+    why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)]
 
 
 class MoveWish(LeaseMessage, frozen=True):
@@ -430,6 +452,19 @@ class LeaseIdle(LeaseMessage, frozen=True):
     ends_in_s: float | None = None
 
 
+class LeasePause(LeaseMessage, frozen=True):
+    """Have the cell under this lease stand still off its GPUs, and give it back within `within_s`.
+
+    A shorter cell has them for about `for_s`. It wishes for GPUs of `gpu_model` at once, to go on.
+    """
+
+    lease: str
+    fence: int
+    within_s: float
+    for_s: float = 0.0
+    gpu_model: str = ""
+
+
 class MoveReplica(LeaseMessage, frozen=True):
     """Have a replica on `host` take the place of the one on `source`, which goes once the new has the state.
 
@@ -546,6 +581,7 @@ FromClient: TypeAlias = (
     | LeaseKept
     | LeaseLingers
     | LeaseBack
+    | PauseRefused
     | MoveWish
     | ReplicaMoved
     | MoveFailed
@@ -567,6 +603,7 @@ FromScheduler: TypeAlias = (
     | LeaseShrank
     | LeaseWanted
     | LeaseIdle
+    | LeasePause
     | MoveReplica
     | MoveDenied
     | MoveOver

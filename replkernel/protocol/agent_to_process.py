@@ -92,6 +92,17 @@ class FreeGpus(Message):
     lease: str
 
 
+class StandStill(Message):
+    """Have the cell that runs under a lease stand still off its GPUs, within `within_s`, for a shorter one.
+
+    The process asks its router for GPUs of `gpu_model` to go on with; `GpusFreed` says why it cannot.
+    """
+
+    lease: str
+    within_s: float
+    gpu_model: str = ""
+
+
 class SettleState(Message):
     """Somebody waits until all is durable: propose what was left for later, between two cells."""
 
@@ -113,6 +124,7 @@ AgentToKernel: TypeAlias = (
     | HistoryAnswer
     | DurabilityTrouble
     | FreeGpus
+    | StandStill
     | SettleState
     | StopProcess
 )

@@ -87,7 +87,10 @@ class ProcessNotice(Message):
 
 
 class GpusFreed(Message):
-    """The answer to `FreeGpus`: the state is off the GPUs; or `why` it has to stay, in one clause."""
+    """The answer to `FreeGpus`: the state is off the GPUs; or `why` it has to stay, in one clause.
+
+    Of a cell that cannot stand still it says why.
+    """
 
     lease: str
     moved_bytes: int = 0

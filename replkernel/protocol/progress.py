@@ -53,6 +53,8 @@ class Execution(msgspec.Struct, kw_only=True):
     """What it waits for, in a clause."""
     told_at: float | None = None
     """When that was told; `estimate_s` counts from then."""
+    paused: bool = False
+    """Whether it waits because it has left its GPUs for a shorter cell."""
     trouble: str = ""
     """Why its wish for GPUs is not heard at the moment, or, once it is done, why it was refused."""
     unaudited: tuple[str, ...] = ()

@@ -135,6 +135,19 @@ class FreeLease(Message):
     lease: str
 
 
+class PauseCell(Message):
+    """Have the cell that a replica's process runs under a lease stand still off its GPUs, within `within_s`.
+
+    The process itself asks the router for GPUs of `gpu_model` to go on with; `LeaseFreed` says why it cannot.
+    """
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    lease: str
+    within_s: float
+    gpu_model: str = ""
+
+
 class LimitReplica(Message):
     """Let a replica's process have no more than `cpu` cores and `memory_bytes`; 0: as much as there is.
 
@@ -191,6 +204,7 @@ RouterToAgent: TypeAlias = (
     | EndKernel
     | InterruptReplica
     | FreeLease
+    | PauseCell
     | LimitReplica
     | SettleReplica
     | StatusQuery

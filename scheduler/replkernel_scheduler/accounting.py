@@ -31,9 +31,9 @@ class Sums:
         self.cells = 0
         self.queued_s = self.leased_s = self.busy_s = self.gpu_s = self.reserved_gpu_s = self.cost = 0.0
 
-    def add(self, row: CellUsage) -> None:
-        """Add one row."""
-        self.cells += 1
+    def add(self, row: CellUsage, *, goes_on: bool = False) -> None:
+        """Add one row; a cell that `goes_on` after a pause has been counted."""
+        self.cells += not goes_on
         self.queued_s += row.queued_s
         self.leased_s += row.leased_s
         self.busy_s += row.busy_s
@@ -128,12 +128,13 @@ class Accounts:
             leased_s if busy_s is None else min(leased_s, max(0.0, busy_s)),
             UNSET if cost is None else cost,
         )
+        goes_on = record.wish.paused is not UNSET
         kernel = self.kernels.get(lease.kernel_id)
         if kernel is not None:
-            kernel.add(row)
+            kernel.add(row, goes_on=goes_on)
             if not kernel.live:
                 self._settle(kernel, now)
-        self.user(lease.user).add(row)
+        self.user(lease.user).add(row, goes_on=goes_on)
         mean = self.mean_hold_s
         self.mean_hold_s = leased_s if mean is None else mean + HOLD_WEIGHT * (leased_s - mean)
         return row

@@ -22,6 +22,7 @@ from replkernel_scheduler.events import (
     BookingCancelled,
     BookingJoined,
     BookingMade,
+    DeferralChosen,
     Event,
     GpusWanted,
     HolderGone,
@@ -42,6 +43,7 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
     MonthBegan,
     MoveAsked,
+    PauseFailed,
     Prewarmed,
     PrewarmFailed,
     PricesSet,
@@ -64,6 +66,7 @@ from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placement, Placing
 from replkernel_scheduler.policies.protocol import Dice
+from replkernel_scheduler.pool.types import Deferral
 from replkernel_scheduler.scaling import ScalingPass
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.settings import CoreSettings, Policies
@@ -123,6 +126,8 @@ class SchedulerCore:
             "prewarm": lambda name: self._warming.due(HostName(name)),
             "late": lambda name: self._serving.late(LeaseId(name)),
             "booking": lambda name: self._bookings.due(BookingId(name)),
+            "deferral": lambda name: self._serving.pausing.deferred(RequestId(name)),
+            "pausing": lambda name: self._serving.pausing.late(LeaseId(name)),
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -259,6 +264,10 @@ class SchedulerCore:
         """Return what is charged; None: nothing is."""
         return self._parts.ledger.prices
 
+    def deferrals(self, since: int) -> tuple[int, list[Deferral]]:
+        """Return how many deferrals have been judged, and those after the first `since` that are kept."""
+        return self._serving.pausing.judged(since)
+
     def gpu_quota(self, user: UserName) -> int | None:
         """Return how many GPUs a user may have at once; None: as many as there are."""
         known = self._parts.users.by_name.get(user)
@@ -304,6 +313,10 @@ class SchedulerCore:
             parts.users.month_began(parts.now)
             parts.ledger.month_began()
 
+        def resumed(event: Resumed) -> None:
+            self._leases.resume(event)
+            self._serving.pausing.resumed()
+
         def host_up(event: HostUp) -> None:
             self._scaling.begin()
             self._hosts.up(event)
@@ -338,6 +351,8 @@ class SchedulerCore:
             BookingMade: self._bookings.made,
             BookingJoined: self._bookings.joined,
             BookingCancelled: self._bookings.cancelled,
-            Resumed: self._leases.resume,
+            DeferralChosen: self._serving.pausing.chosen,
+            PauseFailed: self._serving.pausing.failed,
+            Resumed: resumed,
             TimeReached: lambda _: None,
         }

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel_scheduler.pool.types import Context
 from replkernel_scheduler.types import (
     BookingId,
     CellUsage,
@@ -89,6 +90,28 @@ class ReclaimLease(SchedulerEffect, frozen=True, tag=True, gc=False):
 
     lease: Lease
     until: float
+
+
+class DeferralAsked(SchedulerEffect, frozen=True, tag=True, gc=False):
+    """Say how long to wait before cells are paused for this request: DeferralChosen is awaited.
+
+    What is chosen comes back as an event, so that a journal decides the same wherever it is played.
+    """
+
+    request: RequestId
+    context: Context
+
+
+class PauseLease(SchedulerEffect, frozen=True, tag=True, gc=False):
+    """Have the cell that computes under this lease stand still off its GPUs, and release it until `until`.
+
+    A shorter cell has them for about `for_s`. `gpu_model` is what the cell has to go on with.
+    """
+
+    lease: Lease
+    until: float
+    for_s: float
+    gpu_model: str
 
 
 class UsageRecorded(SchedulerEffect, frozen=True, tag=True, gc=False):
@@ -212,6 +235,8 @@ Effect: TypeAlias = (
     | LeaseChanged
     | LeaseUnknown
     | ReclaimLease
+    | DeferralAsked
+    | PauseLease
     | UsageRecorded
     | HostRefused
     | ProvisionHost

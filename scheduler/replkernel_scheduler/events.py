@@ -294,6 +294,22 @@ class BookingCancelled(SchedulerEvent, frozen=True, tag=True, gc=False):
     booking: BookingId
 
 
+class DeferralChosen(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The answer to DeferralAsked: in `defer_s` others are paused for the request, if it still waits."""
+
+    request: RequestId
+    defer_s: float
+
+
+class PauseFailed(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The answer to PauseLease that is no LeaseReleased: the cell computes on; `why` is a clause."""
+
+    turn: ClassVar[int] = FREES
+    lease: LeaseId
+    fence: Fence
+    why: str
+
+
 class TimeReached(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The driver's timer, armed for `deadline()`, has fired."""
 
@@ -330,6 +346,8 @@ Event: TypeAlias = (
     | BookingMade
     | BookingJoined
     | BookingCancelled
+    | DeferralChosen
+    | PauseFailed
     | Resumed
     | TimeReached
 )

@@ -17,6 +17,7 @@ from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted,
 from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.pausing import may_pause
 from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
@@ -47,16 +48,21 @@ class Granting:
         parts = self.parts
         if self._known(wish.request):
             return
+        if wish.paused is not UNSET or parts.pauses.owed:
+            wish = self.serving.pausing.goes_on(wish)
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        why = why or user.problem(wish, parts.now, wishes.counts_as(parts, wish))
-        if wish.holder is UNSET:
-            why = why or parts.ledger.problem(user, wish.gpus)
+        if wish.paused is UNSET:
+            why = why or user.problem(wish, parts.now, wishes.counts_as(parts, wish))
+            if wish.holder is UNSET:
+                why = why or parts.ledger.problem(user, wish.gpus)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return
         parts.asked += 1
+        if parts.pauses.pausable:
+            self.serving.pausing.came(wish)
         cost = 0.0
         if wish.holder != "job":
             parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
@@ -146,6 +152,8 @@ class Granting:
         if kernel is not None and lease.gpus:
             kernel.last = lease.host
         parts.ledger.started(record)
+        if lease.gpus and may_pause(record.wish):
+            parts.pauses.pausable[lease.lease] = record
         if parts.policies.executor.anywhere:
             record.warm = self.warming.use(record.host)
         parts.timers.set(("lease", lease.lease), lease.expires_at)

@@ -13,6 +13,8 @@ import msgspec
 
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import Event
+from replkernel_scheduler.pauses import NewcomerPhase
+from replkernel_scheduler.pool.types import Context, Deferral
 from replkernel_scheduler.queue import Shape
 from replkernel_scheduler.timers import TimerKind
 from replkernel_scheduler.types import (
@@ -79,6 +81,10 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     """Whether its kernel's state cannot leave its GPUs."""
     paid: tuple[float, float] | None = None
     """What it had cost when its price last changed, and when that was; None: since it was granted."""
+    pausable: bool = False
+    """Whether its cell may be paused."""
+    pausing: RequestId | None = None
+    """For whom it is being paused."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):
@@ -204,6 +210,39 @@ class BookingImage(Image, frozen=True, array_like=True, gc=False):
     aside: tuple[tuple[HostName, int, tuple[GpuUuid, ...]], ...]
 
 
+class NewcomerImage(Image, frozen=True, array_like=True, gc=False):
+    """A request for which others are to be paused."""
+
+    request: RequestId
+    host: HostName
+    victims: tuple[LeaseId, ...]
+    context: Context
+    phase: NewcomerPhase
+
+
+class WatchImage(Image, frozen=True, array_like=True, gc=False):
+    """A deferral that is not judged yet."""
+
+    context: Context
+    gpus: int
+    chosen_s: float
+    needed_s: float
+    taken_at: float
+    until: float
+
+
+class PausesImage(Image, frozen=True, array_like=True, gc=False):
+    """What is known of pauses beside their leases."""
+
+    newcomers: tuple[NewcomerImage, ...]
+    owed: tuple[KernelId, ...]
+    arrived: tuple[float, ...]
+    watched: tuple[WatchImage, ...]
+    judged: tuple[Deferral, ...]
+    judged_count: int
+    pause_s: float
+
+
 class CoreImage(Image, frozen=True, array_like=True, gc=False):
     """Everything."""
 
@@ -241,3 +280,5 @@ class CoreImage(Image, frozen=True, array_like=True, gc=False):
     provider: tuple[float, float] = (0.0, 0.0)
     """What the hosts have cost, and until when that is counted."""
     bookings: tuple[BookingImage, ...] = ()
+    pauses: PausesImage | None = None
+    """None: nobody was ever to be paused."""

@@ -17,15 +17,19 @@ from replkernel_scheduler.image import (
     KernelSumsImage,
     LeaseImage,
     MigrationImage,
+    NewcomerImage,
+    PausesImage,
     ReservationImage,
     SumsImage,
     TimerImage,
     UserImage,
     WaitingImage,
+    WatchImage,
 )
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.pauses import Pauses
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import HostName
 
@@ -40,7 +44,7 @@ def take(parts: Parts) -> CoreImage:
         fence=parts.leases.fence,
         hosts=tuple([_host(parts, host) for host in parts.hosts.by_name.values()]),
         shapes=tuple(parts.hosts.shapes()),
-        leases=tuple([_lease(record) for record in parts.leases.by_id.values()]),
+        leases=tuple([_lease(parts, record) for record in parts.leases.by_id.values()]),
         resting=tuple([(name, tuple(records)) for name, records in parts.leases.resting.items()]),
         waiting=tuple([_waiting(waiting) for waiting in queue.by_request.values()]),
         any_lines=tuple(queue.any_lines),
@@ -76,6 +80,7 @@ def take(parts: Parts) -> CoreImage:
                 for one in parts.booked.values()
             ]
         ),
+        pauses=_pauses(parts.pauses),
     )
 
 
@@ -99,7 +104,7 @@ def _host(parts: Parts, host: Host) -> HostImage:
     )
 
 
-def _lease(record: LeaseRecord) -> LeaseImage:
+def _lease(parts: Parts, record: LeaseRecord) -> LeaseImage:
     return LeaseImage(
         record.lease,
         record.phase,
@@ -113,6 +118,34 @@ def _lease(record: LeaseRecord) -> LeaseImage:
         (record.rested_at, record.wanted_at, record.held_gb),
         record.kept,
         (record.paid, record.rated_at) if record.rate or record.paid else None,
+        record.lease.lease in parts.pauses.pausable,
+        record.pausing,
+    )
+
+
+def _pauses(pauses: Pauses) -> PausesImage | None:
+    """Return what is known of pauses; None where there never was one to be."""
+    if pauses.unused:
+        return None
+    arrivals = pauses.arrivals
+    return PausesImage(
+        tuple(
+            [
+                NewcomerImage(request, one.host, one.victims, one.context, one.phase)
+                for request, one in pauses.newcomers.items()
+            ]
+        ),
+        tuple(pauses.owed),
+        tuple(arrivals.times),
+        tuple(
+            [
+                WatchImage(w.context, w.gpus, w.chosen_s, w.needed_s, w.taken_at, w.until)
+                for w in arrivals.watched
+            ]
+        ),
+        tuple(pauses.judged),
+        pauses.judged_count,
+        pauses.pause_s,
     )
 
 

@@ -143,6 +143,7 @@ class KernelLife:
         for record in list(parts.leases.resting.get(kernel_id, {}).values()):
             self.lease_life.end(record, "kernel ended")
         parts.accounts.ended(kernel_id, parts.now)
+        parts.pauses.owed.pop(kernel_id, None)
         for host in hosts:
             self.placing.emptied(host)
         if kernel is not None:

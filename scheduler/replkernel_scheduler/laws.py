@@ -31,6 +31,7 @@ def check(parts: Parts) -> None:
     _users(parts)
     _migrations(parts)
     _money(parts)
+    _pauses(parts)
 
 
 def _require(holds: bool, law: str) -> None:
@@ -343,3 +344,23 @@ def _migrations(parts: Parts) -> None:
                 moves[host.name] = moves.get(host.name, 0) + 1
     for name, host in parts.hosts.by_name.items():
         _require(host.moves == moves.get(name, 0), "a host's moves are miscounted")
+
+
+def _pauses(parts: Parts) -> None:
+    pauses, timers, by_id = parts.pauses, parts.timers, parts.leases.by_id
+    for lease, record in pauses.pausable.items():
+        whole = record.card is None and bool(record.lease.gpus)
+        _require(by_id.get(lease) is record and record.phase == "active", "no running cell may be paused")
+        _require(whole and record.wish.preemptible is not UNSET, "a cell may be paused that cannot be")
+    leaving = {record.lease.lease for record in by_id.values() if record.pausing is not None}
+    _require(leaving <= set(pauses.pausable), "a cell is being paused that may not be")
+    timed: dict[str, set[str]] = {"pausing": set(), "deferral": set()}
+    for (kind, name), _ in timers.all():
+        if kind in timed:
+            timed[kind].add(name)
+    _require(timed["pausing"] == leaving, "a cell that is being paused has no timer, or another one has")
+    deferred = {request for request, one in pauses.newcomers.items() if one.phase == "deferred"}
+    _require(timed["deferral"] == deferred, "a deferral has no timer, or one too many")
+    _require(set(pauses.newcomers) <= set(parts.queue.by_request), "others are paused for nobody who waits")
+    locked = [lease for newcomer in pauses.newcomers.values() for lease in newcomer.victims if lease in by_id]
+    _require(len(locked) == len(set(locked)), "two requests have claimed one cell")

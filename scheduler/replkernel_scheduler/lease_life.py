@@ -74,6 +74,10 @@ class LeaseLife:
         if record.phase == "reclaiming":
             parts.out.append(ReclaimLease(lease, parts.timers.at(("lease", lease.lease)) or parts.now))
             return
+        if record.pausing is not None:
+            self.serving.pausing.tell(record)
+        elif lease.lease in parts.pauses.pausable:  # It may have outlasted what was thought of it.
+            self.serving.touch(record.host)
         record.lease = until(lease, parts.now + lease.ttl_s)
         parts.timers.set(("lease", lease.lease), record.lease.expires_at)
         parts.out.append(LeaseGranted(record.lease, record.warm))
@@ -180,6 +184,8 @@ class LeaseLife:
 
     def _uncount(self, record: LeaseRecord) -> None:
         parts, card = self.parts, record.card
+        if record.lease.lease in parts.pauses.pausable:
+            self.serving.pausing.over(record)
         milli = 0 if card is None else counted(share_of(record), record.pool)
         parts.users.get(record.lease.user).hold(record.wish, -1, parts.now, milli)
         parts.demand.committed -= record.wish.gpus if card is None else card.computing() == 1

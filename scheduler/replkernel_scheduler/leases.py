@@ -38,6 +38,7 @@ class LeaseRecord:
         "kept",
         "lease",
         "paid",
+        "pausing",
         "phase",
         "pool",
         "rate",
@@ -62,6 +63,8 @@ class LeaseRecord:
         """What its user is charged while a cell uses it, since `rated_at`; `paid` is what it cost before."""
         self.paid = self.rated_at = 0.0
         self.warm = False
+        self.pausing: RequestId | None = None
+        """For whom its cell is being paused."""
         self.kept = False
         """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
 

@@ -16,6 +16,7 @@ from replkernel_scheduler.kernels import Kernels
 from replkernel_scheduler.leases import Leases
 from replkernel_scheduler.ledger import Ledger
 from replkernel_scheduler.migrations import Migrations
+from replkernel_scheduler.pauses import Pauses
 from replkernel_scheduler.policies.protocol import Dice
 from replkernel_scheduler.prewarm import PrewarmRate
 from replkernel_scheduler.queue import Queue
@@ -51,5 +52,6 @@ class Parts:
         self.reservations = Reservations(settings.boot_s)
         self.rate = PrewarmRate(settings.prewarm_s)
         self.booked: dict[BookingId, Booked] = {}
+        self.pauses = Pauses()
         self.timers = Timers()
         self.history = History()

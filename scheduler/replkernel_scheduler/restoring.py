@@ -21,6 +21,7 @@ from replkernel_scheduler.image import (
     HostImage,
     LeaseImage,
     MigrationImage,
+    PausesImage,
     SumsImage,
     WaitingImage,
 )
@@ -28,6 +29,8 @@ from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.pauses import Newcomer, Pauses
+from replkernel_scheduler.pool.arrivals import Watch
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.reservations import Reservation
 
@@ -86,6 +89,24 @@ def _restore(parts: Parts, image: CoreImage) -> None:
             parts.hosts.index(up)
     parts.hosts.order_shapes(image.shapes)
     _money(parts, image)
+    _pauses(parts.pauses, image.pauses)
+
+
+def _pauses(pauses: Pauses, image: PausesImage | None) -> None:
+    if image is None:
+        return
+    for entry in image.newcomers:
+        newcomer = Newcomer(entry.host, entry.victims, entry.context)
+        newcomer.phase = entry.phase
+        pauses.newcomers[entry.request] = newcomer
+    pauses.owed.update(dict.fromkeys(image.owed))
+    pauses.arrivals.times.extend(image.arrived)
+    for kept in image.watched:
+        watch = Watch(kept.context, kept.gpus, kept.chosen_s, kept.taken_at)
+        watch.needed_s, watch.until = kept.needed_s, kept.until
+        pauses.arrivals.watched.append(watch)
+    pauses.judged.extend(image.judged)
+    pauses.judged_count, pauses.pause_s = image.judged_count, image.pause_s
 
 
 def _host(parts: Parts, image: HostImage) -> None:
@@ -140,7 +161,9 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     record.asked_at, record.granted_at, record.estimate = image.asked_at, image.granted_at, image.estimate
     record.home, record.warm = image.home, image.warm
     record.rested_at, record.wanted_at, record.held_gb = image.rested
-    record.kept = image.kept
+    record.kept, record.pausing = image.kept, image.pausing
+    if image.pausable:
+        parts.pauses.pausable[image.lease.lease] = record
     if record.card is not None:
         record.card.records[record.lease.lease] = record
         parts.hosts.shifted(record.card)

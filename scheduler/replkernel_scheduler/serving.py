@@ -21,6 +21,7 @@ from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.pausing import Pausing
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId
 
@@ -46,6 +47,7 @@ class Serving:
         self.parts, self.choosing = parts, choosing
         self.backfilling = Backfilling(parts, choosing)
         self.asking = Asking(parts)
+        self.pausing = Pausing(parts, choosing, self.asking, self.touch)
         self._touched: dict[str, Host] = {}
         self._any_shifted = False
 
@@ -87,6 +89,8 @@ class Serving:
                         self._tell_place(waiting, place)
         if self.parts.migrations.looking:
             self.moving.looking.freed(host)
+        if self.parts.pauses.pausable:
+            self.pausing.look(host)
 
     def _let_pass(self, host: Host) -> None:
         """Serve those behind the first claim that are thought not to make it later."""
@@ -97,7 +101,8 @@ class Serving:
         """Serve who waits no more; a budget may have been spent meanwhile."""
         wish = waiting.wish
         user = self.parts.users.get(wish.user)
-        why = self.parts.ledger.problem(user, wish.gpus) if wish.holder is UNSET else None
+        pays = wish.holder is UNSET and wish.paused is UNSET
+        why = self.parts.ledger.problem(user, wish.gpus) if pays else None
         if why is not None:
             self.granting.refuse(waiting, why)
             return
@@ -112,7 +117,8 @@ class Serving:
                 break
             choice = self.choosing.on(host, waiting.wish)
             if choice is not None:
-                return self._better_any(host, key) or (waiting, choice)
+                passes = None if waiting.wish.paused is UNSET else self.pausing.passes(host, waiting)
+                return passes or self._better_any(host, key) or (waiting, choice)
         return self._better_any(host, bound)
 
     def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:
@@ -149,6 +155,8 @@ class Serving:
     def leave(self, waiting: Waiting) -> None:
         """Take a request out of its lines; whoever stood behind it is looked at."""
         claimed = waiting.claim
+        if self.parts.pauses.newcomers:
+            self.pausing.left(waiting)
         if waiting.migration is not None:
             self.moving.cancel(waiting)
         self.parts.queue.remove(waiting)

@@ -13,7 +13,16 @@ from math import floor
 from typing import Literal, TypeAlias
 
 TimerKind: TypeAlias = Literal[
-    "lease", "migration", "reservation", "scaling", "placing", "prewarm", "late", "booking"
+    "lease",
+    "migration",
+    "reservation",
+    "scaling",
+    "placing",
+    "prewarm",
+    "late",
+    "booking",
+    "deferral",
+    "pausing",
 ]
 TimerKey: TypeAlias = tuple[TimerKind, str]
 

@@ -105,6 +105,13 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     vram_mib: int = 0
 
 
+class Paused(msgspec.Struct, frozen=True, gc=False):
+    """How far a cell had come that was paused: it computed for `ran_s`, and stood still for `paused_s`."""
+
+    ran_s: float
+    paused_s: float = 0.0
+
+
 class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     """A wish for `gpus` GPUs of one model on one host for `ttl_s` seconds.
 
@@ -130,6 +137,10 @@ class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     """Who holds it if no cell does, free of charge: a job on idle GPUs, or an engine's own jobs."""
     share: Share | UnsetType = UNSET
     """What is wanted of the one GPU, where not all of it is."""
+    preemptible: Literal[True] | UnsetType = UNSET
+    """Set where the cell can be paused for a shorter one, and its owner or a group of his allows it."""
+    paused: Paused | UnsetType = UNSET
+    """Of a cell that was paused, and goes on with this."""
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
@@ -191,6 +202,8 @@ class UserQuota(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     budget_month: float | UnsetType = UNSET
     group_budgets: tuple[tuple[str, float], ...] | UnsetType = UNSET
+    preemptible: bool | UnsetType = UNSET
+    """Whether all of the user's cells that can be paused may be."""
 
 
 class CellUsage(msgspec.Struct, frozen=True, gc=False):

@@ -219,6 +219,8 @@ def test_costs_are_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("[load]\nmean_s = -1\n", "load is not told by mean_s"),
         ("[load]\nmean_s = 1\nhigh_s = 2\n", "load is not told by mean_s"),
         ("load = 3\n", "load is not told by mean_s"),
+        ("[load]\np50_s = 3\np99_s = 1\n", "load has a p99_s of 1 below its p50_s of 3: exchange them"),
+        ("[load]\nlow_s = 3\nhigh_s = 1\n", "load has a high_s of 1 below its low_s of 3: exchange them"),
         ("[load\n", "cannot be read as a file of costs"),
     ]:
         costs.write_text(text)

@@ -16,6 +16,8 @@ export interface Execution {
   wanted: number;
   position: number | null;
   estimate_s: number | null;
+  /** Whether it waits because it has left its GPUs for a shorter cell. */
+  paused?: boolean;
   trouble: string;
   accepted_at: number | null;
   began_at: number | null;

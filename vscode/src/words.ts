@@ -53,6 +53,10 @@ function stateOf(run: Execution): string {
 }
 
 function waitingInWords(run: Execution): string {
+  if (run.paused === true) {
+    const left = run.estimate_s === null ? '' : `, goes on in about ${Math.max(1, Math.round(run.estimate_s))} s`;
+    return `Paused for a shorter cell${left}`;
+  }
   const what = `Waiting for ${run.wanted === 1 ? '1 GPU' : `${run.wanted} GPUs`}`;
   if (run.trouble !== '') {
     return `${what}, no scheduler answers`;

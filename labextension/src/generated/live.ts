@@ -85,6 +85,7 @@ export interface IExecution {
   estimate_s: number | null;
   awaits: string;
   told_at: number | null;
+  paused: boolean;
   trouble: string;
   unaudited: string[];
   accepted_at: number | null;

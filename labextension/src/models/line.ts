@@ -68,10 +68,10 @@ export function describeLine(
     parts.push(gpus);
   }
   const ran = between(execution.began_at, execution.ended_at ?? now);
-  if (ran !== null && execution.state !== 'moving') {
+  if (ran !== null && execution.state !== 'moving' && !execution.paused) {
     parts.push(trans(execution.state === 'running' ? 'for %1' : 'ran %1', formatSeconds(ran)));
   }
-  const waits = execution.state === 'waiting';
+  const waits = execution.state === 'waiting' && !execution.paused;
   const waited = between(execution.wished_at, waits ? now : waitEnd(execution));
   if (waited !== null && (waits || waited >= 0.1)) {
     const count = execution.part || execution.gpus.length || execution.wanted;
@@ -173,6 +173,9 @@ function doneMark(execution: IExecution, trans: ITranslate): IMark {
  * A guess that `now` has outlived is no longer told.
  */
 export function waitingText(execution: IExecution, holder: string, now: number, trans: ITranslate): string {
+  if (execution.paused) {
+    return pausedText(execution, now, trans);
+  }
   const count = execution.wanted;
   const model = execution.model === '' ? '' : `${execution.model} `;
   const what = `${numberOfGpus(count)} ${model}${count <= 1 ? trans('GPU') : trans('GPUs')}`;
@@ -186,6 +189,18 @@ export function waitingText(execution: IExecution, holder: string, now: number, 
     } else if (execution.awaits !== '') {
       parts.push(execution.awaits);
     }
+  }
+  return parts.join(' · ');
+}
+
+/** Write that a cell stands still for a shorter one, and when it is thought to go on. */
+function pausedText(execution: IExecution, now: number, trans: ITranslate): string {
+  const parts = [trans('Paused for a shorter cell')];
+  const left = (execution.estimate_s ?? 0) - (between(execution.told_at, now) ?? 0);
+  if (execution.trouble !== '') {
+    parts.push(trans('no scheduler answers'));
+  } else if (left > 0) {
+    parts.push(trans('goes on in about %1', formatEstimate(left)));
   }
   return parts.join(' · ');
 }

@@ -276,6 +276,14 @@ class LeaseWanted(Fact, frozen=True):
     lease: str
 
 
+class PauseWanted(Fact, frozen=True):
+    """The router wants the cell under a lease to stand still off its GPUs, within `within_s`."""
+
+    lease: str
+    within_s: float
+    gpu_model: str
+
+
 class SettleAsked(Fact, frozen=True):
     """Somebody waits until all that cells changed in the process is durable."""
 
@@ -324,6 +332,7 @@ Event: TypeAlias = (
     | MajoritySeen
     | InterruptAsked
     | LeaseWanted
+    | PauseWanted
     | SettleAsked
     | EndAsked
     | TimeCame

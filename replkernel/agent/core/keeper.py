@@ -25,6 +25,7 @@ from replkernel.protocol.agent_to_process import (
     ExecutionRefused,
     FreeGpus,
     SettleState,
+    StandStill,
 )
 from replkernel.protocol.agent_to_router import (
     Committed,
@@ -181,6 +182,7 @@ class Keeper:
             fact.MajoritySeen: self._on_majority,
             fact.InterruptAsked: self._on_interrupt,
             fact.LeaseWanted: self._on_lease_wanted,
+            fact.PauseWanted: self._on_pause_wanted,
             fact.SettleAsked: self._on_settle_asked,
             fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
             fact.TimeCame: self._on_time,
@@ -203,6 +205,12 @@ class Keeper:
     def _on_lease_wanted(self, event: fact.LeaseWanted, now: float) -> list[Effect]:
         """Have the process free a lease's GPUs; without one the router asks again, or hears of its end."""
         return [ToProcess(FreeGpus(event.lease))] if self.life.is_live else []
+
+    def _on_pause_wanted(self, event: fact.PauseWanted, now: float) -> list[Effect]:
+        """Have the process's cell stand still; without one the router hears of its end."""
+        if not self.life.is_live:
+            return []
+        return [ToProcess(StandStill(event.lease, event.within_s, event.gpu_model))]
 
     def _on_settle_asked(self, event: fact.SettleAsked, now: float) -> list[Effect]:
         """Have the process propose what its user wants kept seldom as well."""

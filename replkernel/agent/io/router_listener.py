@@ -47,6 +47,7 @@ from replkernel.protocol.router_to_agent import (
     InstallHere,
     InterruptReplica,
     LimitReplica,
+    PauseCell,
     PrepareReplica,
     RouterHello,
     RouterToAgent,
@@ -219,6 +220,9 @@ class RouterListener:
                 known = kernel.tell(message.replica, fact.InterruptAsked(message.seq, message.ends))
             case FreeLease():
                 known = kernel.tell(message.replica, fact.LeaseWanted(message.lease))
+            case PauseCell():
+                wanted = fact.PauseWanted(message.lease, message.within_s, message.gpu_model)
+                known = kernel.tell(message.replica, wanted)
             case LimitReplica():
                 known = message.replica in kernel.drivers
                 if known:

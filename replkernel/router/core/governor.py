@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel.errors import UNREADABLE
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
-from replkernel.leasing.request import GpuRequest, shared_as
+from replkernel.leasing.request import GpuRequest, told_as
 from replkernel.leasing.wire import LeaseIdle, LeaseOver, MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol.agent_to_router import GpusUsed, LeaseFreed
 from replkernel.records import HostName, ReplicaId
@@ -83,7 +83,7 @@ class Governor:
 
     def _freed(self, said: LeaseFreed) -> list[Effect]:
         """Take what became of the state on a lease's GPUs; one that has to stay there is told to the user."""
-        if said.why and not self._leases.is_kept(said.lease):
+        if said.why and not self._leases.is_kept(said.lease) and not self._leases.computes(said.lease):
             self._parts.notices.add(gpu_answers.kept(said.why, self._leases.somebody_waits(said.lease)))
         return self._leases.freed(said)
 
@@ -200,9 +200,11 @@ class Governor:
                     question.memory_gib,
                     question.part,
                     question.shared,
+                    preemptible=question.preemptible,
+                    expected_s=question.expected_s,
                 )
                 if isinstance(message, ClientRequest):  # A form has no field for it.
-                    wanted = shared_as(wanted, leases.default)
+                    wanted = told_as(wanted, leases.default)
                 preferred = wanted if question.gpus else None
                 text = gpu_answers.preferred(preferred, leases.why_down)
                 effects = [*leases.prefer(preferred), events.Remember(preferred)]

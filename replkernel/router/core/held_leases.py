@@ -42,6 +42,8 @@ class Held:
     """The replicas whose processes are moving state off, so that the lease can be given back."""
     seen: bool = False
     """Whether an agent sees state there though the lease is to be given back."""
+    pausing: bool = False
+    """Whether its cell was told to stand still for a shorter one, and has not yet."""
     kept: bool = False
     """Whether state that could not be moved off lies on its GPUs: it is tried again with each renewal."""
 

@@ -12,11 +12,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from replkernel.leasing.notebook import PausedOn
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
     AMOUNT_MAX,
     GPUS_OF_LEASE_MAX,
     SCHEDULER_ENDS,
+    WHY_MAX,
     Denied,
     FromClient,
     FromScheduler,
@@ -28,15 +30,18 @@ from replkernel.leasing.wire import (
     LeaseKept,
     LeaseLingers,
     LeaseOver,
+    LeasePause,
     LeaseShrank,
     LeaseWanted,
+    PausedCell,
+    PauseRefused,
     Refused,
     Waiting,
     WishOver,
     told_path,
 )
 from replkernel.protocol.agent_to_router import LeaseFreed
-from replkernel.protocol.router_to_agent import FreeLease, LimitReplica
+from replkernel.protocol.router_to_agent import FreeLease, LimitReplica, PauseCell
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.events import Effect, Log, OpenScheduler, ToAgent, ToScheduler
@@ -46,6 +51,7 @@ from replkernel.router.core.wishes import Names, Wish
 OWED_MAX = 64
 """So many leases that are given back wait for the scheduler's return; what is beyond runs out by itself."""
 DENIED, NO_SCHEDULER = "GpusDenied", "NoScheduler"
+NOT_BEGUN = "the cell has not begun yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,26 @@ class Leases:
             return [*before, *where, *self.tell(self.wish.message())]
         return [*before, *self._needed()]
 
+    def goes_on(
+        self, cell: str, wanted: GpuRequest, hosts: tuple[HostName, ...], paused: PausedOn
+    ) -> list[Effect]:
+        """Wish for GPUs for a cell that has left others for a shorter one; once is enough."""
+        if self.wish is not None and self.wish.cell == cell:
+            return []
+        before = [] if self.wish is None else self.leave(self.wish.cell)
+        far = PausedCell(paused.ran_s, paused.paused_s)
+        self.wish = Wish(cell, self._names.going_on(cell, paused.times), wanted, hosts, paused=far)
+        return [*before, *(self.tell(self.wish.message()) if self.up else self._needed())]
+
+    def stands_still(self, cell: str, busy_s: float) -> list[Effect]:
+        """Take note that a cell has left its GPUs for a shorter one: its lease goes back."""
+        held = self.held_leases.of_cell(cell)
+        if held is None:
+            return []
+        if held.replica is not None:
+            self._on.pop(held.replica, None)
+        return [*self._unlimited(cell), *self._back([held], busy_s)]
+
     def open(self) -> list[Effect]:
         """Have the scheduler looked for, unless that is under way."""
         if self._opened:
@@ -216,7 +242,7 @@ class Leases:
             return []
         if lost:
             return self._back([held], busy_s)
-        held.cell, held.rested_at = "", now
+        held.cell, held.rested_at, held.pausing = "", now, False
         if gpu_bytes > self._linger.bytes_max:
             held.stays, held.wanted = False, False
         held.held_gb, held.empty = min(round(gpu_bytes / 2**30, 3), AMOUNT_MAX), not gpu_bytes
@@ -263,6 +289,8 @@ class Leases:
     def like_before(self, gpus: int) -> GpuRequest:
         """Return what a cell asks for that reaches state on so many GPUs, and has not asked itself."""
         last = self._last
+        if last is None and self.default is not None:
+            return GpuRequest(min(gpus, GPUS_OF_LEASE_MAX), preemptible=self.default.preemptible)
         if gpus > 1 or last is None or not last.part:
             return GpuRequest(min(gpus, GPUS_OF_LEASE_MAX))
         return GpuRequest(1, last.vram_gb, last.model, part=last.part, shared=last.shared)
@@ -332,6 +360,8 @@ class Leases:
     def freed(self, said: LeaseFreed) -> list[Effect]:
         """Take note that nothing lies on a lease's GPUs any more, or that it has to stay there."""
         held = self.held_leases.by_id.get(said.lease)
+        if held is not None and held.pausing:
+            return self._computes_on(held, said.why)
         if held is None or held.cell or said.replica not in held.leaving:
             return []
         if not said.why:
@@ -345,6 +375,18 @@ class Leases:
             *(self._renew(held) if first and self.up else ()),
             Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning"),
         ]
+
+    def _computes_on(self, held: Held, why: str) -> list[Effect]:
+        """Tell that a cell does not stand still, and why; once it does it says so itself."""
+        held.pausing = False
+        lease = held.lease
+        refused = self.tell(PauseRefused(lease.lease, lease.fence, why[:WHY_MAX])) if held.cell else []
+        return [*refused, Log(f"the cell on {', '.join(lease.gpus)} is not paused: {why}")]
+
+    def computes(self, lease: str) -> bool:
+        """Tell whether a cell computes under a lease."""
+        held = self.held_leases.by_id.get(lease)
+        return held is not None and bool(held.cell)
 
     def used(self, replica: ReplicaId, gpus: Iterable[str]) -> list[Effect]:
         """Take what an agent sees a process use: a lease lasts for as long as state is leaving its GPUs."""
@@ -430,6 +472,8 @@ class Leases:
                 self.held_leases.by_id[message.lease.lease].lease = message.lease
             case LeaseWanted():
                 return self._wanted(message), None
+            case LeasePause():
+                return self._pause(message), None
         return [], None
 
     def _granted(self, lease: GrantedLease, now: float) -> list[Effect]:
@@ -477,6 +521,17 @@ class Leases:
             held.stays = False
             return []
         return self._free([held])
+
+    def _pause(self, message: LeasePause) -> list[Effect]:
+        """Have a cell stand still for a shorter one; one that is over gives back what it left."""
+        held = self.held_leases.by_id.get(message.lease)
+        if held is None or not held.cell:
+            return self._wanted(LeaseWanted(message.lease, message.fence, message.within_s))
+        if held.replica is None:
+            return self._computes_on(held, NOT_BEGUN)
+        held.pausing = True
+        order = PauseCell(self._kernel_id, held.replica, message.lease, message.within_s, message.gpu_model)
+        return [ToAgent(HostName(held.lease.host), order)]
 
     def _rested(self, now: float) -> list[Effect]:
         """Give back what has lingered for as long as it may, though nobody wants it."""

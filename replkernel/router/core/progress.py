@@ -142,6 +142,7 @@ class Progress:
         if known is None:
             return
         if known.began_at is not None and self._seqs.get(effect.msg_id) == effect.seq:
+            known.gpus = ()  # One that is paused has none.
             self._has(known, effect.lease)
             self._touch(effect.msg_id)
             return
@@ -224,7 +225,7 @@ class Progress:
                 known.granted_at = now
                 self._has(known, held.lease)
                 self._waits_no_more(known)
-            elif known is not None and held is None and known.began_at is not None:
+            elif known is not None and known.began_at is not None and (held is None or known.paused):
                 self._waits_no_more(known)
         self._wish = wish
         if wish is None:
@@ -240,6 +241,7 @@ class Progress:
             known.state, known.trouble, known.told_at = "waiting", trouble, now
             known.position, known.estimate_s, known.awaits = shown
             known.wanted, known.model = number_of(wish.wanted), wish.wanted.model
+            known.paused = wish.paused is not None
             known.wished_at = known.wished_at if known.wished_at is not None else now
             self._touch(wish.cell)
 
@@ -253,7 +255,7 @@ class Progress:
         if known.state == "waiting":
             known.state = "queued" if known.began_at is None else "running"
         known.position = known.estimate_s = None
-        known.awaits = known.trouble = ""
+        known.awaits, known.trouble, known.paused = "", "", False
         self._touch(known.msg_id)
 
     # -- durability -------------------------------------------------------------------------------------

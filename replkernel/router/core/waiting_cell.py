@@ -14,6 +14,7 @@ from replkernel.router.core.wire import pack
 from replkernel.router.core.wishes import Wish
 
 KEY = "replkernel"
+PAUSED = "Paused for a shorter cell"
 WHY_CHARS_MAX = 200
 
 
@@ -22,6 +23,8 @@ def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> st
 
     `move` is the host that the notebook's state moves to, and why that came to nothing.
     """
+    if wish.paused is not None:
+        return _paused(wish, trouble)
     what = f"Waiting for {gpus_in_words(number_of(wish.wanted), wish.wanted.model)}"
     if trouble:
         return f"{what}: {trouble}"
@@ -36,6 +39,17 @@ def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> st
     guess = "" if estimate_s is None else f", about {seconds_in_words(estimate_s)}"
     why = f"; {wish.place.why[:WHY_CHARS_MAX]}" if wish.place.why else ""
     return f"{what}: number {wish.place.position} in the queue{guess}{why}.{failed}"
+
+
+def _paused(wish: Wish, trouble: str) -> str:
+    """Return the line of a cell that has left its GPUs for a shorter one."""
+    if trouble:
+        return f"{PAUSED}: {trouble}"
+    place = wish.place
+    if place is None or place.estimate_s is None:
+        return f"{PAUSED}."
+    why = f"; {place.why[:WHY_CHARS_MAX]}" if place.why else ""
+    return f"{PAUSED}, goes on in about {seconds_in_words(place.estimate_s)}{why}."
 
 
 def display_of(msg_id: str) -> str:
@@ -100,6 +114,8 @@ def _content(request: ClientRequest, line: str, own: dict[str, Any]) -> bytes:
 def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str] | None) -> bytes:
     """Return the content of the display; its metadata say the same to a front end that shows it otherwise."""
     waiting: dict[str, Any] = {"gpus": number_of(wish.wanted)}
+    if wish.paused is not None:
+        waiting["paused"] = True
     if wish.place is not None:
         waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
         if wish.place.why:

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from replkernel.leasing.request import GpuRequest
-from replkernel.leasing.wire import LeaseWish, Waiting
+from replkernel.leasing.wire import LeaseWish, PausedCell, Waiting
 from replkernel.records import HostName
 from replkernel.router.core.answers import Fault
 
@@ -27,6 +27,8 @@ class Wish:
     hosts: tuple[HostName, ...]
     place: Waiting | None = None
     fault: Fault | None = None
+    paused: PausedCell | None = None
+    """How far a cell is that was paused, and goes on with this."""
 
     def message(self) -> LeaseWish:
         """Return the wish as the scheduler is told it."""
@@ -41,6 +43,9 @@ class Wish:
             wanted.memory_gib,
             wanted.part,
             wanted.shared,
+            wanted.expected_s,
+            wanted.preemptible,
+            self.paused,
         )
 
 
@@ -56,7 +61,15 @@ class Names:
         known, count = self._last
         count = count + 1 if known == cell else 0
         self._last = (cell, count)
+        name = self._name(cell)
+        return f"{name}:{count}" if count else name
+
+    def going_on(self, cell: str, times: int) -> str:
+        """Return the name of the wish of a cell that was paused for so many times."""
+        return f"{self._name(cell)}:p{times}"
+
+    def _name(self, cell: str) -> str:
         name = f"{self._kernel_id}:{cell}"
         if len(name) > NAME_LENGTH_MAX:
             name = f"{self._kernel_id}:{hashlib.sha256(cell.encode('utf-8', 'replace')).hexdigest()[:32]}"
-        return f"{name}:{count}" if count else name
+        return name

@@ -45,20 +45,20 @@ class Arrivals:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._times: deque[float] = deque(maxlen=ARRIVALS_MAX)
+        self.times: deque[float] = deque(maxlen=ARRIVALS_MAX)
         self.watched: list[Watch] = []
 
     def saw(self, wanted: PoolWanted, free: int, now: float) -> None:
         """Take note of one."""
-        self._times.append(now)
-        while self._times[0] < now - HOUR_S:
-            self._times.popleft()
+        self.times.append(now)
+        while self.times[0] < now - HOUR_S:
+            self.times.popleft()
         for watch in self.watched:
             watch.saw(wanted, free, now)
 
     def between_s(self, now: float) -> float:
         """Return the mean time between arrivals over the last hour."""
-        return HOUR_S / max(1, len(self._times))
+        return HOUR_S / max(1, len(self.times))
 
     def next_result(self) -> float | None:
         """Return when the next decision can be judged."""

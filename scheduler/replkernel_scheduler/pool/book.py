@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.pool.types import PoolLook, PoolWanted
+from replkernel_scheduler.pool.victims import whom_to_stop
 
 State: TypeAlias = Literal["waiting", "deferred", "promised", "loading", "running", "pausing"]
 
@@ -191,23 +192,15 @@ class PoolBook:
 
         Those that turn out not to be needed are left alone, the largest first.
         """
-        found: list[PoolJob] = []
-        have = self.free
+        return whom_to_stop(self._longest(remaining_s, now), self.free, wanted.gpus)
+
+    def _longest(self, remaining_s: float, now: float) -> Iterator[tuple[int, PoolJob]]:
+        """Yield jobs, with their GPUs, that have more left than that, and may be stopped; longest first."""
         for _, _, job in reversed(self.by_end):
-            if have >= wanted.gpus:
-                break
             if job.ends - now <= remaining_s:
-                return []
+                return
             if not job.locked and job.remaining_s(now) > remaining_s:
-                found.append(job)
-                have += job.wanted.gpus
-        if have < wanted.gpus:
-            return []
-        for job in sorted(found, key=lambda job: -job.wanted.gpus):
-            if have - job.wanted.gpus >= wanted.gpus:
-                have -= job.wanted.gpus
-                found.remove(job)
-        return found
+                yield job.wanted.gpus, job
 
     def _place(self, job: PoolJob, ends: float) -> None:
         job.ends = ends

@@ -61,6 +61,17 @@ def costs_from(path: Path) -> Costs:
     return Costs(elect=Uniform(0.0, 0.0), load=half, unload=half, session_start=Normal(0.0))
 
 
+def _check_order(path: Path, name: str, made: Normal | LogNormal | Uniform) -> None:
+    """Raise SimulationError for a distribution whose larger value is the smaller one."""
+    low, high, words = 0.0, 0.0, ""
+    if isinstance(made, LogNormal):
+        low, high, words = made.p50_s, made.p99_s, "p99_s of {1:g} below its p50_s of {0:g}"
+    elif isinstance(made, Uniform):
+        low, high, words = made.low_s, made.high_s, "high_s of {1:g} below its low_s of {0:g}"
+    if high < low:
+        raise SimulationError(f"{path}: {name} has a {words.format(low, high)}: exchange them.")
+
+
 def _time(path: Path, name: str, table: Any) -> Time:
     """Return the distribution that a table says."""
     for kind in KINDS:
@@ -72,6 +83,7 @@ def _time(path: Path, name: str, table: Any) -> Time:
         values = [getattr(made, field) for field in fields]
         least = 1e-9 if kind is LogNormal else 0.0
         if set(table) <= fields and all(least <= value <= MOST_S for value in values):
+            _check_order(path, name, made)
             return made
     forms = "mean_s (and sigma_s), p50_s and p99_s, or low_s and high_s"
     raise SimulationError(f"{path}: {name} is not told by {forms}, all in seconds.")

@@ -112,6 +112,7 @@ class QuotasHandler(SchedulerHandler):
                     None if user.quota.budget_month is UNSET else user.quota.budget_month,
                     None if user.spent_month is UNSET else round(user.spent_month, 6),
                     currency,
+                    user.quota.preemptible is True,
                 )
                 for user in view.users
                 if user.user and access.may_see(self.identity, user.user)
@@ -135,7 +136,8 @@ class QuotaHandler(SchedulerHandler):
         self.for_admins()
         body, name = self.body(QuotaBody), UserName(check_id(user, "user's name"))
         budget = UNSET if body.budget_month is None else body.budget_month
-        quota = UserQuota(body.gpu_quota, body.gpu_hours_month, body.priority, budget)
+        pauses = True if body.preemptible else UNSET
+        quota = UserQuota(body.gpu_quota, body.gpu_hours_month, body.priority, budget, preemptible=pauses)
         self.channel.desk.quota_given(name, quota)
         await self.driver.apply(QuotaSet(name, quota))
         self.answer(200, Empty())

@@ -282,7 +282,8 @@ def _awaits(entry: WaitingView, why: str) -> str:
     if entry.migration is not None:
         return "its kernel's hosts have not so many free, and another host is looked for"
     where = "" if entry.claim is None else f" for GPUs of host {entry.claim}"
-    return f"number {entry.position} in line{where}" + (f"; {why}" if why else "")
+    paused = "" if entry.request.paused is UNSET else "its cell is paused for a shorter one; "
+    return f"{paused}number {entry.position} in line{where}" + (f"; {why}" if why else "")
 
 
 class HostsHandler(EffectHandler):

@@ -119,6 +119,7 @@ class Execution(msgspec.Struct, frozen=True):
     estimate_s: float | None
     awaits: str
     told_at: float | None
+    paused: bool
     trouble: str
     unaudited: list[str]
     accepted_at: float | None

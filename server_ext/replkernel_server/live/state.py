@@ -419,6 +419,7 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         estimate_s=one.estimate_s,
         awaits=one.awaits,
         told_at=at(one.told_at),
+        paused=one.paused,
         trouble=one.trouble,
         unaudited=list(one.unaudited),
         accepted_at=at(one.accepted_at),

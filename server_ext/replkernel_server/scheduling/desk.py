@@ -132,6 +132,7 @@ class Desk:
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self.routers.counts_whole = lambda: self.counting is not None
+        self.routers.lets_pause = self._lets_pause
         self.counting: Counting | None = None
         """Set where an engine counts GPUs: grants there are told when it has."""
         self.reserved: dict[HostName, ReservationId] = {}
@@ -196,6 +197,10 @@ class Desk:
         """Note a quota that an admin set; one that comes with an identity counts again."""
         self._quotas[user] = quota
 
+    def _lets_pause(self, user: UserName) -> bool:
+        quota = self._quotas.get(user)
+        return quota is not None and quota.preemptible is True
+
     def roles(self) -> Iterator[str]:
         """Yield what each client is."""
         return (known.hello.role for known in self.clients.values())
@@ -228,6 +233,7 @@ class Desk:
             if taken is None:
                 yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
                 return
+            taken[0].pauses = hello.pauses
             if taken[1] is not None:
                 self._gone(taken[1])
                 yield Close(taken[1], "A newer connection speaks for this kernel.")

@@ -353,6 +353,8 @@ class QuotaBody(msgspec.Struct, forbid_unknown_fields=True):
     priority: Annotated[int, msgspec.Meta(ge=-1_000, le=1_000)] = 0
     budget_month: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
     """In the money of the prices."""
+    preemptible: bool = False
+    """Whether all of the user's cells may be paused for shorter ones."""
 
 
 class QuotaAnswer(msgspec.Struct):
@@ -369,6 +371,7 @@ class QuotaAnswer(msgspec.Struct):
     spent_month: float | None = None
     """With `currency`: where there are prices."""
     currency: str = ""
+    preemptible: bool = False
 
 
 class Quotas(msgspec.Struct):

@@ -24,6 +24,7 @@ from replkernel_server.handlers.scheduler_routes import routes
 from replkernel_server.launchers.protocol import Capabilities, Launcher
 from replkernel_server.scheduling.booking import set_right
 from replkernel_server.scheduling.channel import Channel
+from replkernel_server.scheduling.deferring import Deferring, preempting
 from replkernel_server.scheduling.desk import DeskTimes
 from replkernel_server.scheduling.foreseeing import Foreseeing
 from replkernel_server.scheduling.identity import Identify
@@ -59,6 +60,9 @@ class Hosted:
         self.channel.desk.routers.sharing = settings.gpu_sharing
         self.channel.desk.follows(settings.idle_gpus, self.driver.core.view(), self.driver.clock.now())
         self.foreseeing = Foreseeing(self.driver, self.channel)
+        policy = preempting(settings.preempt)
+        self.channel.desk.routers.pauses = policy.on_arrival
+        self.deferring = Deferring(self.driver, policy)
         self._identify = identify
         self.shortening = Shortening(self.driver)
         self._tasks: list[asyncio.Task[None]] = []
@@ -129,6 +133,7 @@ class Hosted:
         if self._launching is not None:
             await self._launching.close()
         await self.channel.close()
+        await self.deferring.close()
         await self.shortening.last()
         await self.driver.close()
 
@@ -179,6 +184,7 @@ def open_journal(
     """Open the journal and bring the core back from it; `new` sets the one that is there aside first."""
     place = JournalPlace(settings.database)
     check_live(settings.policies, scales=core is not None and core.host_shape is not None)
+    preempting(settings.preempt)
     if new:
         place.lock()
         try:

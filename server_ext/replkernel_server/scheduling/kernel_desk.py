@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 import msgspec
+from msgspec import UNSET
 from replkernel_scheduler.events import (
     Event,
     HolderGone,
@@ -22,6 +23,7 @@ from replkernel_scheduler.events import (
     LeaseReleased,
     LeaseRenewed,
     LeaseWithdrawn,
+    PauseFailed,
 )
 from replkernel_scheduler.types import (
     Fence,
@@ -31,6 +33,7 @@ from replkernel_scheduler.types import (
     Lease,
     LeaseId,
     LeaseRequest,
+    Paused,
     RequestId,
     Share,
     UserName,
@@ -38,7 +41,14 @@ from replkernel_scheduler.types import (
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.models import model_name
-from replkernel.leasing.wire import KernelHere, LeaseBack, LeaseKept, LeaseLingers, LeaseWish
+from replkernel.leasing.wire import (
+    KernelHere,
+    LeaseBack,
+    LeaseKept,
+    LeaseLingers,
+    LeaseWish,
+    PauseRefused,
+)
 
 HOST_WAIT_S = 10.0
 UNTOLD_S = 5.0
@@ -72,6 +82,7 @@ class RoutedKernel:
         "left_at",
         "looked",
         "lost_at",
+        "pauses",
         "unheard",
         "unsaid",
         "untold",
@@ -85,6 +96,8 @@ class RoutedKernel:
         """Start without a router."""
         self.kernel_id, self.user, self.lost_at, self.known = kernel_id, user, lost_at, known
         self.client: int | None = None
+        self.pauses = False
+        """Whether its router knows how to pause a cell."""
         self.here: KernelHere | None = None
         self.held: dict[RequestId, tuple[LeaseWish, float]] = {}
         self.before: dict[LeaseId, Lease] = {}
@@ -153,8 +166,13 @@ class RoutedKernel:
         executor = HostName(here.executor) if here.executor in here.hosts else None
         return KernelReported(spec, tuple(HostName(host) for host in here.hosts), here.moves, executor)
 
-    def ask(self, wish: LeaseWish, ttl_s: float, sharing: int = MULTIPLICITY) -> LeaseAsked:
-        """Return the event of a wish; the parts of those who share a GPU come to `sharing` at most."""
+    def ask(
+        self, wish: LeaseWish, ttl_s: float, sharing: int = MULTIPLICITY, *, pauses: bool = False
+    ) -> LeaseAsked:
+        """Return the event of a wish; the parts of those who share a GPU come to `sharing` at most.
+
+        `pauses`: its cell may be paused for a shorter one.
+        """
         request = LeaseRequest(
             RequestId(wish.request),
             self.kernel_id,
@@ -166,6 +184,9 @@ class RoutedKernel:
             wish.vram_gb,
             wish.cpu,
             wish.memory_gb,
+            wish.expected_s,
+            preemptible=True if pauses and not wish.part else UNSET,
+            paused=UNSET if wish.paused is None else Paused(wish.paused.ran_s, wish.paused.paused_s),
         )
         if wish.part:
             share = Share(round(wish.part * 1000), sharing if wish.shared else 1)
@@ -315,11 +336,13 @@ class KernelDesk:
         return min(away, missed, min(held, default=inf), min(untold, default=inf), min(unsaid, default=inf))
 
 
-def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:
+def of_lease(message: LeaseKept | LeaseLingers | LeaseBack | PauseRefused) -> Event:
     """Return the event of a router's word about a lease."""
     lease, fence = LeaseId(message.lease), Fence(message.fence)
     if isinstance(message, LeaseKept):
         return LeaseRenewed(lease, fence, message.stays, message.leaves)
+    if isinstance(message, PauseRefused):
+        return PauseFailed(lease, fence, message.why)
     known = message.busy_s is not None and 0.0 <= message.busy_s <= BUSY_S_MAX
     busy_s = message.busy_s if known else None
     if isinstance(message, LeaseLingers):

@@ -15,6 +15,7 @@ from replkernel_scheduler.effects import (
     LeaseGranted,
     LeaseQueued,
     LeaseRefused,
+    PauseLease,
     ReclaimLease,
     StartReplica,
     StopReplica,
@@ -28,6 +29,7 @@ from replkernel.leasing.wire import (
     Granted,
     GrantedLease,
     LeaseOver,
+    LeasePause,
     LeaseShrank,
     LeaseWanted,
     MoveOver,
@@ -56,6 +58,9 @@ def messages(
             return lease.kernel_id, LeaseOver(lease.lease, why)
         case ReclaimLease(lease, until):
             return lease.kernel_id, LeaseWanted(lease.lease, lease.fence, max(0.0, until - now))
+        case PauseLease(lease, until, for_s, gpu_model):
+            left_s = max(0.0, until - now)
+            return lease.kernel_id, LeasePause(lease.lease, lease.fence, left_s, for_s, gpu_model)
         case LeaseQueued(request, position, estimate_s):
             return _asker(request, Waiting(request, position, estimate_s, awaits(request)), owners)
         case LeaseRefused(request, why):

@@ -2,7 +2,8 @@
 
 Law: pure; of several groups the best counts, property by property: the most GPUs, the most hours, the highest
 priority; a property that no group states is no limit, and null states that there is none. A budget of the
-group itself counts for all of its members, whatever other groups they are in. A property that makes no sense
+group itself counts for all of its members, whatever other groups they are in. `preemptible` lets all cells of
+its members be paused for shorter ones, if one group says so. A property that makes no sense
 is refused by name: it neither lifts a limit nor sets one.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from replkernel_scheduler.types import UserQuota
 
 from replkernel_server.scheduling.identity import IdentityUnknown
@@ -31,6 +32,9 @@ def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
     gpus, hours = _stated(groups, "gpu_quota"), _stated(groups, "gpu_hours_month")
     priority, budget = _stated(groups, "priority"), _stated(groups, "budget_month")
     shared = [(name, _stated({name: found}, "group_budget_month")) for name, found in sorted(groups.items())]
+    pauses: bool | UnsetType = UNSET
+    if sum(_allows(name, found) for name, found in sorted(groups.items())):
+        pauses = True
     limits = tuple((name, limit) for name, stated in shared for limit in stated if limit < inf)
     return UserQuota(
         gpu_quota=int(max(gpus)) if gpus and inf not in gpus else None,
@@ -38,6 +42,7 @@ def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
         priority=int(max(priority, default=0)),
         budget_month=max(budget) if budget and inf not in budget else UNSET,
         group_budgets=limits or UNSET,
+        preemptible=pauses,
     )
 
 
@@ -45,6 +50,17 @@ def owned_by(user: str, groups: Mapping[str, Mapping[str, object]]) -> tuple[str
     """Return the groups whose property `owners` lists a user: he may book GPUs for them."""
     listed = ((name, found.get("owners")) for name, found in groups.items())
     return tuple(name for name, owners in listed if isinstance(owners, list) and user in owners)
+
+
+def _allows(group: str, found: Mapping[str, object]) -> bool:
+    """Say whether a group lets its members' cells be paused for shorter ones."""
+    value = found.get("preemptible", False)
+    if isinstance(value, bool):
+        return value
+    raise IdentityUnknown(
+        f"The property preemptible of the Hub's group {group} is {str(value)[:60]!r}: the Hub's "
+        "administrator must make it true or false."
+    )
 
 
 def _stated(groups: Mapping[str, Mapping[str, object]], name: str) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from replkernel_scheduler.bounds import Bounds
 from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn, MoveAsked
-from replkernel_scheduler.types import HostName, LeaseId, RequestId
+from replkernel_scheduler.types import HostName, LeaseId, RequestId, UserName
 
 from replkernel.leasing import wire
 from replkernel_server.scheduling import access, kernel_desk
@@ -44,6 +44,10 @@ class RouterDesk:
         self._bounds = bounds
         self.sharing = MULTIPLICITY
         """The parts of those who share a GPU come to so many GPUs at most."""
+        self.pauses = True
+        """Whether cells are paused for shorter ones where that is allowed."""
+        self.lets_pause: Callable[[UserName], bool] = lambda user: False
+        """Whether a group of a user's lets all of his cells be paused."""
         self.counts_whole: Callable[[], bool] = lambda: False
         """Whether an engine counts GPUs of this cluster, which it does by whole ones."""
         self.owners, self.hosts, self.moves, self.lease_s = owners, hosts, moves, lease_s
@@ -63,7 +67,7 @@ class RouterDesk:
                 yield from self._wish(client, kernel, message, now, bounded)
             case wire.WishOver(request):
                 yield from self._wish_over(client, kernel, RequestId(request))
-            case wire.LeaseKept() | wire.LeaseLingers() | wire.LeaseBack():
+            case wire.LeaseKept() | wire.LeaseLingers() | wire.LeaseBack() | wire.PauseRefused():
                 kernel.speaks_of(lease=message.lease)
                 if self._holds(kernel, message.lease):
                     yield Feed(kernel_desk.of_lease(message), client)
@@ -83,7 +87,9 @@ class RouterDesk:
     def ask(self, kernel: RoutedKernel, wish: wire.LeaseWish) -> Feed:
         """Hand a wish to the core."""
         self.owners.asks(RequestId(wish.request), kernel.kernel_id, kernel.user)
-        return Feed(kernel.ask(wish, self.lease_s, self.sharing), kernel.client)
+        allowed = wish.preemptible or self.lets_pause(kernel.user)
+        pauses = self.pauses and kernel.pauses and allowed
+        return Feed(kernel.ask(wish, self.lease_s, self.sharing, pauses=pauses), kernel.client)
 
     def report(self, kernel: RoutedKernel) -> Iterator[Act]:
         """Tell the core where a kernel is, and ask for what was kept until a host of its was up."""

@@ -30,6 +30,7 @@ PRICES = "REPLKERNEL_SCHEDULER_PRICES"
 JOBS = "REPLKERNEL_SCHEDULER_JOBS"
 GPU_SHARING = "REPLKERNEL_SCHEDULER_GPU_SHARING"
 IDLE_GPUS = "REPLKERNEL_SCHEDULER_IDLE_GPUS"
+PREEMPT = "REPLKERNEL_SCHEDULER_PREEMPT"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
@@ -93,6 +94,13 @@ SETTING_DOCS = (
         "When a cell hears that its GPUs idle, as in `below=5 minutes=15` (%); `interrupt=30` ends it later.",
     ),
     SettingDoc(
+        PREEMPT,
+        "preempt",
+        "deferred",
+        "When cells that allow it are paused for shorter ones: a policy of the kind `preempt`, as `deferred` "
+        "(Lazer: after a wait that is learned), `shortest` (at once), `never`.",
+    ),
+    SettingDoc(
         USER + "REQUESTS",
         "user_requests",
         "256",
@@ -137,6 +145,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     jobs: bool = True
     gpu_sharing: int = MULTIPLICITY
     idle_gpus: Rule | None = None
+    preempt: str = "deferred"
     user_requests: int = 256
     user_leases: int = 256
     user_connections: int = 512
@@ -162,7 +171,7 @@ def scheduler_dir(env: Mapping[str, str]) -> Path:
 
 def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     """Read the settings from `env`; raise ServiceSettingError for one that cannot be used."""
-    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES, PRICES, IDLE_GPUS):
+    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES, PRICES, IDLE_GPUS, PREEMPT):
         if len(env.get(name, "")) > TEXT_CHARS_MAX:
             raise ServiceSettingError(
                 f"{name} is longer than {TEXT_CHARS_MAX} characters: correct or unset it."
@@ -185,6 +194,7 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         jobs=_is_on(env, JOBS),
         gpu_sharing=_count(env, GPU_SHARING, MULTIPLICITY, MULTIPLICITY_MAX),
         idle_gpus=read_rule(IDLE_GPUS, env.get(IDLE_GPUS, "")),
+        preempt=env.get(PREEMPT, "").strip() or "deferred",
     )
 
 

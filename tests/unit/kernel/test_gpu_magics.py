@@ -102,7 +102,11 @@ def test_a_cell_is_its_body(cell: str, becomes: str) -> None:
     ("line", "symbol", "found"),
     [
         ("%gpu s", "s", ["status"]),
-        ("%gpu 1 --", "--", ["--vram", "--model", "--cpu", "--memory", "--share", "--help"]),
+        (
+            "%gpu 1 --",
+            "--",
+            ["--vram", "--model", "--cpu", "--memory", "--share", "--preemptible", "--for", "--help"],
+        ),
         ("%%gpu s", "s", []),
         ("%%gpu 1 --m", "--m", ["--model", "--memory"]),
     ],

@@ -11,14 +11,17 @@ from typing import Any, TypeAlias
 import msgspec
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
+    DeferralAsked,
     Effect,
     LeaseGranted,
+    PauseLease,
     Prewarm,
     ProvisionHost,
     ReclaimLease,
     StartReplica,
 )
 from replkernel_scheduler.events import (
+    DeferralChosen,
     Event,
     GpusAwaited,
     GpusWanted,
@@ -40,6 +43,7 @@ from replkernel_scheduler.events import (
     LeaseWithdrawn,
     MonthBegan,
     MoveAsked,
+    PauseFailed,
     Prewarmed,
     PrewarmFailed,
     PricesSet,
@@ -61,6 +65,7 @@ from replkernel_scheduler.types import (
     KernelSpec,
     Lease,
     LeaseRequest,
+    Paused,
     Prices,
     RequestId,
     Share,
@@ -69,6 +74,7 @@ from replkernel_scheduler.types import (
 )
 
 Step: TypeAlias = tuple[int, int, int, int]
+Awaited: TypeAlias = StartReplica | ProvisionHost | Prewarm | ReclaimLease | DeferralAsked | PauseLease
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
     "answer answer withdraw down drain end lost pin quota month resumed report report mover mover wanted "
@@ -85,19 +91,27 @@ class World:
     """A core, its clock, and the answers that it awaits."""
 
     def __init__(
-        self, policies: Policies, seed: int = 0, *, provisions: bool = True, shares: bool = False
+        self,
+        policies: Policies,
+        seed: int = 0,
+        *,
+        provisions: bool = True,
+        shares: bool = False,
+        pauses: bool = False,
     ) -> None:
         shape = HostShape(4, "A100", 40.0, 16.0, 64.0) if provisions else None
-        settings = CoreSettings(host_shape=shape, hosts_min=1, hosts_buffer=1, hosts_max=8)
-        self.core = SchedulerCore(random.Random(seed), policies, settings)
+        self.settings = CoreSettings(host_shape=shape, hosts_min=1, hosts_buffer=1, hosts_max=8)
+        self.core = SchedulerCore(random.Random(seed), policies, self.settings)
         self._reserves = policies.reserve
         self._shares = shares
         """Whether most cells ask for a share of a GPU only."""
+        self._pauses = pauses
+        """Whether most cells may be paused for shorter ones."""
         self.now = 0.0
         self.journal: list[tuple[float, Event]] = []
         self.told: list[list[Effect]] = []
         self.held: dict[str, Lease] = {}
-        self.awaited: list[StartReplica | ProvisionHost | Prewarm | ReclaimLease] = []
+        self.awaited: list[Awaited] = []
 
     def feed(self, event: Event, after_s: float = 0.0) -> list[Effect]:
         """Hand one event in, and check every law."""
@@ -109,7 +123,7 @@ class World:
         for effect in effects:
             if isinstance(effect, LeaseGranted):
                 self.held[effect.lease.lease] = effect.lease
-            elif isinstance(effect, StartReplica | ProvisionHost | Prewarm | ReclaimLease):
+            elif isinstance(effect, Awaited):
                 self.awaited.append(effect)
         return effects
 
@@ -140,7 +154,8 @@ class World:
             case "undrain":
                 return HostUndrained(name)
             case "ask":
-                return LeaseAsked(_wish(kernel, a, b, c, shares=self._shares))
+                wish = _wish(kernel, a, b, c, shares=self._shares)
+                return LeaseAsked(_preemptible(wish, a, b, c) if self._pauses else wish)
             case "kernel":
                 return self._start(kernel, a, b)
             case "report":
@@ -243,8 +258,23 @@ class World:
                 if wanted.count > 1:
                     self.awaited.append(Prewarm(wanted.host, wanted.count - 1))
                 return (PrewarmFailed if b % 4 == 0 else Prewarmed)(wanted.host)
+            case DeferralAsked():
+                return DeferralChosen(wanted.request, (0.0, 0.0, 2.0, 15.0)[b % 4])
+            case PauseLease():
+                if b % 3 == 0:
+                    return PauseFailed(wanted.lease.lease, wanted.lease.fence, "it cannot")
+                return LeaseReleased(wanted.lease.lease, wanted.lease.fence)
             case ReclaimLease():
                 return LeaseReleased(wanted.lease.lease, wanted.lease.fence)
+
+
+def _preemptible(wish: LeaseRequest, a: int, b: int, c: int) -> LeaseRequest:
+    """Return a request of a cell that may be paused, or was."""
+    allowed = True if (a + c) % 4 else msgspec.UNSET
+    paused = Paused(float(b * 10), float(c * 600)) if (a + b + c) % 3 == 0 else msgspec.UNSET
+    expected_s = (2.0, 20.0, 200.0, 2000.0, 0.0)[(b + c) % 5]
+    plain = {"gpus": 1 + a % 5 // 3, "hosts": (), "gpu_model": "", "vram_gb": 0.0, "expected_s": expected_s}
+    return msgspec.structs.replace(wish, preemptible=allowed, paused=paused, **plain)
 
 
 def _gpus(name: str, count: int, model: str, memory_gb: float) -> tuple[Gpu, ...]:

@@ -1,0 +1,269 @@
+"""A running cell is paused for a shorter one, where its owner or group allows it: Lazer's rule, live."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+from replkernel_scheduler.effects import DeferralAsked, Effect, LeaseGranted, LeaseRefused, PauseLease
+from replkernel_scheduler.events import (
+    DeferralChosen,
+    Event,
+    LeaseAsked,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseWithdrawn,
+    PauseFailed,
+    QuotaSet,
+    Resumed,
+    TimeReached,
+)
+from replkernel_scheduler.pausing import PATIENCE_S
+from replkernel_scheduler.types import (
+    HostName,
+    KernelId,
+    Lease,
+    LeaseRequest,
+    Paused,
+    RequestId,
+    UserName,
+    UserQuota,
+)
+
+from tests.unit.scheduler.cluster import Cluster, granted, of
+
+
+def wish(
+    kernel: str,
+    gpus: int = 1,
+    expected_s: float = 0.0,
+    *,
+    name: str = "",
+    user: str = "",
+    preemptible: bool = False,
+    paused: Paused | None = None,
+) -> LeaseAsked:
+    request = LeaseRequest(
+        RequestId(name or f"{kernel}:cell"),
+        KernelId(kernel),
+        gpus,
+        10_000.0,
+        user=UserName(user or kernel),
+        expected_s=expected_s,
+        preemptible=True if preemptible else UNSET,
+        paused=UNSET if paused is None else paused,
+    )
+    return LeaseAsked(request)
+
+
+def cluster(gpus: int = 2, *kernels: str) -> Cluster:
+    made = Cluster()
+    made.host("a", gpus)
+    for name in kernels or ("long", "short", "other"):
+        made.kernel(name, 1, 1, hosts="a", user=name)
+    return made
+
+
+def long_cell(made: Cluster, gpus: int = 2, *, preemptible: bool = True) -> Lease:
+    return granted(made.feed(wish("long", gpus, 1000.0, preemptible=preemptible)))
+
+
+def deferral(effects: list[Effect]) -> DeferralAsked:
+    (asked,) = of(DeferralAsked, effects)
+    return asked
+
+
+def goes_at_once(made: Cluster, effects: list[Effect]) -> list[PauseLease]:
+    return of(PauseLease, made.feed(DeferralChosen(deferral(effects).request, 0.0), after_s=0.0))
+
+
+def back(lease: Lease) -> LeaseReleased:
+    return LeaseReleased(lease.lease, lease.fence)
+
+
+def test_a_cell_is_paused_for_a_shorter_one_and_goes_on_when_that_is_over() -> None:
+    made = cluster()
+    long = long_cell(made)
+    asked = made.feed(wish("short", 1, 60.0), after_s=100.0)
+    context = deferral(asked).context
+    assert (context.remaining_s, context.between_s) == (60.0, 3600.0)
+    (pause,) = goes_at_once(made, asked)
+    assert (pause.lease.lease, pause.for_s) == (long.lease, 60.0)
+    short = granted(made.feed(back(long)))
+    assert short.kernel_id == "short"
+    again = made.feed(wish("long", 2, 1000.0, name="long:cell:p1", preemptible=True, paused=Paused(100.0)))
+    assert not of(LeaseGranted, again), "it goes on once the shorter one is over"
+    assert granted(made.release(short, after_s=60.0)).request == "long:cell:p1"
+    (cells,) = [one.usage.cells for one in made.core.view().usage if one.kernel_id == "long"]
+    assert cells == 1
+
+
+def test_nobody_is_paused_who_may_not_be() -> None:
+    made = cluster()
+    long_cell(made, preemptible=False)
+    assert not of(DeferralAsked, made.feed(wish("short", 1, 60.0)))
+
+
+def test_nobody_is_paused_for_a_longer_one_nor_for_one_that_may_take_as_long() -> None:
+    made = cluster()
+    long_cell(made)
+    assert not of(DeferralAsked, made.feed(wish("short", 1, 990.0), after_s=100.0)), "900 s are left"
+    assert not of(DeferralAsked, made.feed(wish("other", 1), after_s=1.0)), "nobody knows"
+
+
+def test_a_cell_that_has_outlasted_what_was_thought_is_thought_to_take_as_long_again() -> None:
+    made = cluster()
+    long = granted(made.feed(wish("long", 2, 10.0, preemptible=True)))
+    assert not of(DeferralAsked, made.feed(wish("short", 1, 60.0), after_s=20.0))
+    asked = made.feed(LeaseRenewed(long.lease, long.fence), after_s=100.0)
+    assert deferral(asked).request == "short:cell"
+
+
+def test_what_lingers_is_asked_back_before_anybody_is_paused() -> None:
+    made = cluster(3)
+    rests = granted(made.feed(wish("other", 1, 10.0)))
+    long_cell(made)
+    made.linger(rests)
+    assert not of(DeferralAsked, made.feed(wish("short", 1, 60.0)))
+
+
+def test_no_more_cells_are_paused_than_need_be_the_longest_first() -> None:
+    made = cluster(4, "a1", "b1", "c1", "short")
+    held = {}
+    for name, gpus, takes_s in (("a1", 1, 500.0), ("b1", 2, 900.0), ("c1", 1, 700.0)):
+        held[name] = granted(made.feed(wish(name, gpus, takes_s, preemptible=True)))
+    told = goes_at_once(made, made.feed(wish("short", 2, 30.0)))
+    assert [pause.lease.lease for pause in told] == [held["b1"].lease]
+
+
+def test_a_deferral_is_waited_out_and_nobody_is_paused_if_gpus_come_meanwhile() -> None:
+    made = cluster(2)
+    long_cell(made, 1)
+    other = granted(made.feed(wish("other", 1, 20.0)))
+    asked = made.feed(wish("short", 1, 60.0))
+    assert not of(PauseLease, made.feed(DeferralChosen(deferral(asked).request, 30.0)))
+    assert granted(made.release(other, after_s=10.0)).kernel_id == "short"
+    assert not of(PauseLease, made.feed(TimeReached(), after_s=100.0))
+
+
+def test_after_its_deferral_a_request_has_others_paused_but_is_never_deferred_longer_than_it_takes() -> None:
+    made = cluster()
+    long = long_cell(made)
+    asked = made.feed(wish("short", 1, 10.0))
+    assert not of(PauseLease, made.feed(DeferralChosen(deferral(asked).request, 90.0)))
+    assert not of(PauseLease, made.feed(TimeReached(), after_s=9.0))
+    (pause,) = of(PauseLease, made.feed(TimeReached(), after_s=2.0))
+    assert pause.lease.lease == long.lease
+
+
+def test_whoever_waits_shorter_than_a_paused_cell_goes_before_it_but_not_for_ever() -> None:
+    made = cluster(2, "long", "short", "other", "third")
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    short = granted(made.feed(back(long)))
+    made.feed(wish("long", 2, 1000.0, name="again", preemptible=True, paused=Paused(100.0)))
+    made.feed(wish("other", 2, 30.0))
+    other = granted(made.release(short, after_s=60.0))
+    assert other.kernel_id == "other", "the paused cell would be paused again at once"
+    made.feed(wish("third", 2, 30.0, user="long"))
+    assert granted(made.release(other, after_s=PATIENCE_S)).request == "again"
+    assert not of(DeferralAsked, made.feed(LeaseWithdrawn(RequestId("nobody")))), "third waits now"
+
+
+def test_who_has_stood_still_for_long_enough_is_not_paused_again() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    short = granted(made.feed(back(long)))
+    told = Paused(100.0, PATIENCE_S)
+    made.feed(wish("long", 2, 1000.0, name="again", preemptible=True, paused=told))
+    granted(made.release(short, after_s=60.0))
+    assert not of(DeferralAsked, made.feed(wish("other", 2, 5.0)))
+
+
+def test_a_cell_that_cannot_be_paused_is_not_asked_again_and_another_one_is() -> None:
+    made = cluster(2, "long", "second", "short")
+    long = long_cell(made, 1)
+    second = granted(made.feed(wish("second", 1, 500.0, preemptible=True)))
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    refused = made.feed(PauseFailed(long.lease, long.fence, "the driver cannot"))
+    (pause,) = goes_at_once(made, refused)
+    assert pause.lease.lease == second.lease
+    late = made.feed(TimeReached(), after_s=31.0)
+    assert not of(DeferralAsked, late), "nobody is left who can be paused"
+    assert made.waiting() == ["short:cell"]
+
+
+def test_a_router_that_renews_is_told_again_and_one_that_leaves_anyhow_serves_the_next() -> None:
+    made = cluster()
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    assert of(PauseLease, made.feed(LeaseRenewed(long.lease, long.fence)))
+    made.feed(LeaseWithdrawn(RequestId("short:cell")))
+    assert made.waiting() == []
+    made.feed(back(long))
+    going_on = wish("long", 2, 1000.0, name="again", preemptible=True, paused=Paused(50.0))
+    assert granted(made.feed(going_on)).request == "again", "nobody is shorter any more"
+
+
+def test_a_paused_cell_goes_on_though_its_users_quota_is_spent_meanwhile_and_no_other_does() -> None:
+    made = cluster()
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    made.feed(back(long))
+    made.feed(QuotaSet(UserName("long"), UserQuota(gpu_quota=0)))
+    paused = wish("long", 1, 1000.0, name="again", preemptible=True, paused=Paused(50.0))
+    assert granted(made.feed(paused)).request == "again"
+    lies = wish("long", 1, 1000.0, name="lies", preemptible=True, paused=Paused(50.0))
+    assert of(LeaseRefused, made.feed(lies))
+
+
+def test_a_core_goes_on_from_its_image_in_each_moment_of_a_pause() -> None:
+    """The same bytes after the same events, however often it was brought back between."""
+    made, again = cluster(), Cluster()
+    long = long_cell(made)
+    steps: list[Event] = [
+        wish("short", 1, 60.0),
+        DeferralChosen(RequestId("short:cell"), 20.0),
+        wish("other", 1, 30.0),
+        TimeReached(),
+        back(long),
+        wish("long", 2, 1000.0, name="again", preemptible=True, paused=Paused(50.0)),
+        TimeReached(),
+    ]
+    again.core.restore(made.core.image())
+    again.now = made.now
+    for step in steps:
+        told = made.feed(step, after_s=21.0)
+        assert msgspec.json.encode(again.feed(step, after_s=21.0)) == msgspec.json.encode(told)
+        other = Cluster()
+        other.core.restore(again.core.image())
+        other.now, again = again.now, other
+        assert msgspec.json.encode(again.core.image()) == msgspec.json.encode(made.core.image())
+
+
+def test_who_was_away_is_asked_again_for_how_long_a_request_is_deferred() -> None:
+    made = cluster()
+    long_cell(made)
+    request = deferral(made.feed(wish("short", 1, 60.0))).request
+    assert deferral(made.feed(Resumed(30.0))).request == request
+
+
+def test_what_a_deferral_would_have_needed_is_kept_for_whoever_learns_from_it() -> None:
+    made = cluster(1, "long", "short", "other", "third")
+    long_cell(made, 1)
+    asked = made.feed(wish("short", 1, 60.0))
+    made.feed(DeferralChosen(deferral(asked).request, 0.0), after_s=0.0)
+    made.feed(wish("other", 1, 5.0), after_s=3.0)
+    made.feed(LeaseWithdrawn(RequestId("other:cell")))
+    made.feed(LeaseWithdrawn(RequestId("short:cell")))
+    made.feed(wish("third", 1, 60.0), after_s=20.0)
+    count, judged = made.core.deferrals(0)
+    assert count == 1 and [(one.chosen_s, one.needed_s) for one in judged] == [(0.0, 3.0)]
+    assert made.core.deferrals(1) == (1, [])
+
+
+def test_a_request_that_nobody_can_pause_is_as_it_was_byte_for_byte() -> None:
+    request = wish("k").request
+    assert b"preemptible" not in msgspec.json.encode(request)
+    assert replace(request, hosts=(HostName("a"),)).paused is UNSET
