@@ -207,7 +207,10 @@ class Pausing:
         return None
 
     def _next(self, host: Host) -> Waiting | None:
-        """Return who is next on a host, behind those who were paused, if others may be paused for it."""
+        """Return who is next on a host, behind those who were paused, if others may be paused for it.
+
+        That is a kernel's cell on whole GPUs; one on several hosts may have to wait for the others anyhow.
+        """
         bound = self._bound(host)
         for key, waiting in islice(host.line, LINE_LOOKS):
             if bound is not None and key > bound:
@@ -215,8 +218,9 @@ class Pausing:
             if self._waits_for_shorter(waiting):
                 continue
             wish = waiting.wish
-            cell = wish.gpus and wish.holder is UNSET and wish.share is UNSET and wish.paused is UNSET
-            return waiting if cell else None
+            whole = wish.gpus and wish.share is UNSET and wish.paused is UNSET
+            cell = wish.holder is UNSET and wish.kernel_id in self._parts.kernels.by_id
+            return waiting if whole and cell else None
         return None
 
     def _bound(self, host: Host) -> tuple[object, ...] | None:

@@ -282,7 +282,7 @@ async def test_an_admin_sets_quotas_and_everybody_reads_his_own(world: World) ->
     assert "gpu_quota of alice is 1 GPUs" in (await router.hear(wire.Denied)).why
     own = (await world.call("a", "GET", "quotas"))[1]["quotas"]
     assert [quota.pop("gpu_hours_used") >= 0 for quota in own] == [True]
-    money = {"budget_month": None, "spent_month": None, "currency": ""}
+    money = {"budget_month": None, "spent_month": None, "currency": "", "preemptible": False}
     assert own == [{"user": "alice", **body, "priority": 0, "held": 1, "waiting": 0, **money}]
     await world.call("b", "GET", "status")
     everybody = (await world.call("r", "GET", "quotas"))[1]["quotas"]

@@ -127,6 +127,12 @@ def test_what_lingers_is_asked_back_before_anybody_is_paused() -> None:
     assert not of(DeferralAsked, made.feed(wish("short", 1, 60.0)))
 
 
+def test_nobody_is_paused_for_one_of_several_hosts_that_a_cell_wants_together() -> None:
+    made = cluster()
+    long_cell(made)
+    assert not of(DeferralAsked, made.feed(wish("gang", 1, 60.0)))
+
+
 def test_no_more_cells_are_paused_than_need_be_the_longest_first() -> None:
     made = cluster(4, "a1", "b1", "c1", "short")
     held = {}
