@@ -14,7 +14,7 @@ import pytest
 from replkernel.gpu.fake_usage import read_usage
 from replkernel.hosts.places import own_host
 from tests.support.live import Live, eventually, kernel
-from tests.support.scheduler_service import serving
+from tests.support.scheduler_service import Service, serving
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
@@ -30,10 +30,17 @@ print({name}.sum().item())
 
 
 @contextmanager
-def two_notebooks(directory: Path, gpus: int = 1, **settings: str) -> Iterator[tuple[Live, Live]]:
-    """Two notebooks, the first with these settings, a scheduler, and an agent with pretended GPUs."""
+def two_notebooks(
+    directory: Path, gpus: int = 1, services: list[Service] | None = None, **settings: str
+) -> Iterator[tuple[Live, Live]]:
+    """Two notebooks, the first with these settings, a scheduler, and an agent with pretended GPUs.
+
+    The scheduler is the last of `services`, for a test that kills it.
+    """
     with ExitStack() as stack:
         service = stack.enter_context(serving())
+        if services is not None:
+            services.append(service)
         command = [
             sys.executable,
             "-m",

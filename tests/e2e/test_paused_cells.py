@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from replkernel.gpu.fake_usage import read_usage
+from replkernel.leasing.standing import Standing, ask_scheduler
 from tests.e2e.test_gpu_in_cell import shown
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
 from tests.support.live import Live, eventually
-from tests.support.scheduler_service import no_gpu_was_ever_leased_twice
+from tests.support.scheduler_service import Service, no_gpu_was_ever_leased_twice
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
@@ -99,6 +100,32 @@ def test_an_interrupt_ends_a_paused_cell_at_once(notebooks: tuple[Live, Live], t
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "KeyboardInterrupt")
     (tmp_path / "b" / "ends").touch()
     assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0", "with all that it had"
+
+
+def test_a_scheduler_that_is_killed_meanwhile_has_the_cell_go_on_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_PREEMPT", "shortest")
+    services: list[Service] = []
+    with two_notebooks(tmp_path, 1, services) as (one, two):
+        long = begin(one, tmp_path)
+        two.client.execute(HOLDS)
+        eventually((tmp_path / "b" / "holds").exists, "the shorter cell")
+        at = steps(tmp_path)
+        services[0].kill()  # The cell that waits has another one started, which replays its journal.
+        eventually(lambda: running_scheduler() is not None, "the next scheduler", 60.0)
+        assert steps(tmp_path) == at, "it stands still, whether anybody answers or not"
+        (tmp_path / "b" / "ends").touch()
+        eventually(lambda: steps(tmp_path) != at, "the long cell's next step", 90.0)
+        (tmp_path / "a" / "goes").touch()
+        assert one.reply(long)["content"]["status"] == "ok"
+        assert read_usage(GPU, os.environ) == {pid_of(one): 4000}, "one notebook has it"
+
+
+def running_scheduler() -> Standing | None:
+    """Return what the scheduler tells, if one answers."""
+    scheduler, told = ask_scheduler(os.environ)
+    return told if scheduler is not None and not scheduler.trouble and told.hosts else None
 
 
 def test_a_router_that_is_killed_meanwhile_loses_no_paused_cell(
