@@ -50,6 +50,8 @@ from replkernel.ranks.words import (
 )
 
 LOOK_S = 0.1
+HAPPENINGS_MAX = 1_000
+"""With more that is not shown yet, launchers wait, and so do their processes."""
 CLOSE_S = 5.0
 BAD = "`%gpu --help` lists what can be said."
 Happening: TypeAlias = course.Event | Wrote
@@ -115,7 +117,10 @@ class _Cell:
     def __init__(self, kernel: Any, asked: GpuRequest, program: Program) -> None:
         self._asked, self._data = asked, msgspec.msgpack.encode(program)
         self._course = course.Course(asked.hosts, gives_back=bool(asked.back))
-        self._happened: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        self._happened: queue.Queue[Happening] = queue.Queue(HAPPENINGS_MAX)
+        self._closing = False
+        self._begun: dict[str, int | None] = {}
+        """The rank whose line is not over, by stream."""
         birth = kernel.birth
         self._kernel_id, self._reach = str(birth.spec.kernel_id), birth.reach or Reach()
         self._path = Path(f"{birth.ipc_base}-ranks")
@@ -141,22 +146,24 @@ class _Cell:
         interrupted = False
         while True:
             try:
-                for effect in self._next():
-                    if isinstance(effect, course.Over):
-                        if interrupted:
-                            raise KeyboardInterrupt
-                        if effect.error:
-                            raise RanksFailed(effect.error)
-                        return effect.data
-                    self._perform(effect)
+                effects = self._next()
             except KeyboardInterrupt:
                 if interrupted:
                     raise
                 interrupted = True
-                self._happened.put(course.Interrupted())
+                effects = self._course.handle(course.Interrupted(), time.monotonic())
+            for effect in effects:
+                if isinstance(effect, course.Over):
+                    if interrupted:
+                        raise KeyboardInterrupt
+                    if effect.error:
+                        raise RanksFailed(effect.error)
+                    return effect.data
+                self._perform(effect)
 
     def close(self) -> None:
         """Give all back, and close what is open."""
+        self._closing = True
         with suppress(Exception):
             self._on_loop(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -177,13 +184,22 @@ class _Cell:
         return self._course.handle(happening, time.monotonic())
 
     def _show(self, wrote: Wrote) -> None:
-        """Show what a process has written; of others than the first, with the rank before each line."""
+        """Show what a process has written; of others than the first, with the rank before each line.
+
+        A line that is not over is ended where another process writes.
+        """
         stream = sys.stdout if wrote.stream == "stdout" else sys.stderr
-        text = wrote.text
+        begun = self._begun.get(wrote.stream)
+        lines = wrote.text.splitlines(keepends=True)
         if wrote.rank:
-            text = "".join(f"[{wrote.rank}] {line}" for line in text.splitlines(keepends=True))
-        stream.write(text)
-        stream.flush()
+            goes_on = begun == wrote.rank
+            lines = [
+                line if goes_on and not place else f"[{wrote.rank}] {line}"
+                for place, line in enumerate(lines)
+            ]
+        text = "".join(lines) if begun in (None, wrote.rank) else "\n" + "".join(lines)
+        self._begun[wrote.stream] = None if text.endswith(("\n", "\r")) else wrote.rank
+        stream.write(text)  # Not flushed: so many messages as a process has lines would drown a client.
 
     def _perform(self, effect: course.Effect) -> None:
         match effect:
@@ -247,23 +263,30 @@ class _Cell:
             self._socket.close()
             self._path.unlink(missing_ok=True)
 
+    def _happens(self, happening: Happening) -> None:
+        """Hand over to the main thread what has happened; who writes more than it shows waits here."""
+        while not self._closing:
+            with suppress(queue.Full):
+                self._happened.put(happening, timeout=LOOK_S)
+                return
+
     def _welcomed(self) -> None:
         if self._channel is not None and self._wish is not None:
             self._channel.send(self._wish)
 
     def _without_scheduler(self, why: str) -> None:
         if self._course.phase == "waiting":  # Later it is waited for.
-            self._happened.put(course.Refused(why))
+            self._happens(course.Refused(why))
 
     def _told(self, message: wire.FromScheduler) -> None:
         match message:
             case wire.GangHas(leases):
                 hosts = tuple(str(lease.host) for lease in leases)
-                self._happened.put(course.Leased(hosts, len(leases[0].gpus)))
+                self._happens(course.Leased(hosts, len(leases[0].gpus)))
             case wire.GangWaiting(place, has, estimate_s):
-                self._happened.put(course.Waits(place, has, estimate_s))
+                self._happens(course.Waits(place, has, estimate_s))
             case wire.GangEnded(why) | wire.Refused(why):
-                self._happened.put(course.Refused(why))
+                self._happens(course.Refused(why))
 
     def _heard(self, peer: bytes, message: object) -> None:
         match message:
@@ -271,15 +294,15 @@ class _Cell:
                 if gang == self._gang and is_proof(self._key, proof, gang, host) and self._socket is not None:
                     self._known.add(peer)
                     self._socket.watch(peer)
-                    self._happened.put(course.Came(peer, host, address, port))
+                    self._happens(course.Came(peer, host, address, port))
             case _ if peer not in self._known:
                 return
             case Wrote():
-                self._happened.put(message)
+                self._happens(message)
             case Ended(rank, code, error):
-                self._happened.put(course.RankEnded(rank, code, error))
+                self._happens(course.RankEnded(rank, code, error))
             case Result(data):
-                self._happened.put(course.Gave(data))
+                self._happens(course.Gave(data))
 
     def _dropped(self, peer: bytes) -> None:
-        self._happened.put(course.Gone(peer))
+        self._happens(course.Gone(peer))

@@ -161,8 +161,8 @@ class Launcher:
         except BlockingIOError:
             return
         text, rest = before + data, b""
-        if data and len(text) < READ_BYTES:
-            whole = text.rfind(b"\n") + 1
+        whole = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1  # A progress bar has the latter.
+        if data and (whole or len(text) < READ_BYTES):
             text, rest = text[:whole], text[whole:]
         if text:
             said = text.decode("utf-8", "replace")[:TEXT_CHARS_MAX]
@@ -270,7 +270,6 @@ def environment(
         "LOCAL_WORLD_SIZE": str(begin.count),
         "GROUP_RANK": str(begin.rank // begin.count),
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-        "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": plain.get("OMP_NUM_THREADS", "1"),
     }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import linecache
 import os
 import signal
@@ -30,6 +31,8 @@ def main(place: Path, parent: int) -> int:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         return 1
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     program = msgspec.msgpack.decode((place / "program").read_bytes(), type=Program)
     sys.path += [entry for entry in program.path if entry not in sys.path]
     main_module = ModuleType("__main__")
