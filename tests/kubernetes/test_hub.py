@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from http.client import HTTPException
 
 import pytest
 from replkernel_server.launchers.kubernetes_pods import USER
@@ -89,7 +90,7 @@ class leases_counted:
 
     def _run(self) -> None:
         while not self._over.wait(0.2):
-            with contextlib.suppress(OSError):  # The Hub is busy.
+            with contextlib.suppress(OSError, HTTPException):  # The Hub is busy.
                 status, told = self._hub.call("GET", "services/replkernel/api/v1/status")
                 if status == 200:
                     self._count(told["leases"])
