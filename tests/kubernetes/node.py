@@ -78,10 +78,10 @@ class Node:
                 start_new_session=True,
             )
 
-    def await_ready(self) -> None:
-        """Wait until Kubernetes calls it ready."""
+    def await_ready(self, within_s: float = 90.0) -> None:
+        """Wait until Kubernetes calls it ready; its images are there before."""
         try:
-            eventually(self.ready, 90.0)
+            eventually(self.ready, within_s)
         except AssertionError as error:
             logs = [self._place / name for name in ("node.log", "kubelet.log")]
             said = "\n".join(it.read_text()[-3000:] for it in logs if it.exists())
