@@ -126,7 +126,7 @@ hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), a
 cgroups: $(STAMP) ## cells' limits of cores and memory, in a Linux of its own with cgroup v2 (needs Debian's user-mode-linux)
 	$(BIN)/python -m tests.support.own_linux
 
-kubernetes: $(STAMP) ## chart, launcher and a notebook on a real Kubernetes, which it builds from Debian's source once (16 minutes of a core; 4 GB)
+kubernetes: $(STAMP) ## chart, launcher, a Hub and images on a real Kubernetes, which it builds from Debian's source once (16 minutes of a core; 4 GB)
 	tests/kubernetes/get.sh build/kubernetes
 	$(BIN)/python -m tests.support.helm --once
 	$(PYTEST) tests/kubernetes

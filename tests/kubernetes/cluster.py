@@ -7,6 +7,7 @@ directory, and ends with `close`.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import ssl
@@ -181,6 +182,8 @@ class Cluster:
         except urllib.error.HTTPError as error:
             with error:
                 raise Refused(error.code, error.read().decode(errors="replace")) from None
+        except http.client.HTTPException as error:  # It was killed in the middle of its answer.
+            raise OSError(f"{path}: {error!r}") from error
         return said if raw else json.loads(said)
 
     def token_of(self, namespace: str, account: str) -> str:

@@ -5,10 +5,11 @@ Law: GPUs that Kubernetes counts as given, read time and again, are never more t
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,6 +18,7 @@ from replkernel_server.launchers.kubernetes_pods import HOLDER, KubernetesOption
 
 from tests.kubernetes.cluster import Cluster, Json, Refused, eventually
 from tests.kubernetes.kubelet import Kubelets
+from tests.kubernetes.real_nodes import RealNodes
 from tests.support.helm import ROOT, find_helm
 
 SPACE, GPUS = "jhub", 4
@@ -53,11 +55,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.close()
 
 
+@pytest.fixture(scope="module")
+def real() -> Iterator[RealNodes]:
+    """Three nodes that run pods in containers."""
+    yield from real_nodes(NODES)
+
+
+def real_nodes(names: Sequence[str]) -> Iterator[RealNodes]:
+    made = RealNodes(names, GPUS)
+    try:
+        made.cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": SPACE}})
+        with counted(made.cluster, names):
+            yield made
+    finally:
+        made.close()
+
+
 class counted:
     """Counts each node's GPUs as given by Kubernetes, time and again."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.most, self.times, self._cluster = dict.fromkeys(NODES, 0), 0, cluster
+    def __init__(self, cluster: Cluster, nodes: Sequence[str] = NODES) -> None:
+        self.most, self.times, self._cluster = dict.fromkeys(nodes, 0), 0, cluster
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -73,7 +91,7 @@ class counted:
     def _run(self) -> None:
         while not self._over.wait(0.2):
             try:
-                for node in NODES:
+                for node in self.most:
                     self.most[node] = max(self.most[node], self._cluster.gpus_of(node))
                     self.times += 1
             except (Refused, OSError):
@@ -93,6 +111,16 @@ def install_chart(cluster: Cluster, place: Path, more: Mapping[str, str] = Mappi
     assert done.returncode == 0, done.stderr
     assert "setup_replkernel(c, service_token=" in done.stdout
     return done.stdout
+
+
+def install_with_journal(cluster: Cluster, place: Path, more: Mapping[str, str]) -> str:
+    """Install the chart, its journal in its pod; return the notes that it prints."""
+    runtime = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
+    cluster.ask("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime)
+    url = base64.b64encode(b"sqlite:////srv/replkernel/journal.sqlite").decode()
+    secret = {"metadata": {"name": "pg"}, "data": {"url": url}}
+    cluster.ask("POST", f"/api/v1/namespaces/{SPACE}/secrets", secret)
+    return install_chart(cluster, place, more)
 
 
 @pytest.fixture(scope="module")

@@ -41,17 +41,31 @@ def can_run() -> bool:
 class Node:
     """One node of a cluster; its pods' addresses are 10.89.NUMBER.x."""
 
-    def __init__(self, cluster: Cluster, name: str, number: int, place: Path, images: Sequence[str]) -> None:
-        """Start it; `await_ready` waits for it."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        number: int,
+        place: Path,
+        images: Sequence[str] = (),
+        archives: Sequence[Path] = (),
+    ) -> None:
+        """Start it; `await_ready` waits for it.
+
+        `archives`: images with all of their own programs, PAUSE among them, instead of names of `images`.
+        """
         self.name, self._cluster, self._place = name, cluster, place
         place.mkdir(parents=True)
         for folder in ("kubelet", "logs", "cni", "plugins", "run"):
             (place / folder).mkdir()
-        _write_images(place / "images.tar", [PAUSE, *images])
-        (place / "containerd.toml").write_text(self._containerd())
+        default = "plain" if archives else "host"
+        if not archives:
+            archives = [place / "images.tar"]
+            _write_images(archives[0], [PAUSE, *images])
+        (place / "containerd.toml").write_text(self._containerd(default))
         (place / "cni/10-tests.conflist").write_text(json.dumps(self._network(number)))
         (place / "kubelet.json").write_text(json.dumps({**KUBELET, "address": f"127.0.4.{number}"}))
-        (place / "node.sh").write_text(self._script())
+        (place / "node.sh").write_text(self._script(archives))
         with contextlib.suppress(OSError):  # Where cgroups are of version 2, or none can be made.
             SHARE.parent.mkdir(exist_ok=True)
             SHARE.write_text("8192")
@@ -64,10 +78,10 @@ class Node:
                 start_new_session=True,
             )
 
-    def await_ready(self) -> None:
-        """Wait until Kubernetes calls it ready."""
+    def await_ready(self, within_s: float = 90.0) -> None:
+        """Wait until Kubernetes calls it ready; its images are there before."""
         try:
-            eventually(self.ready, 90.0)
+            eventually(self.ready, within_s)
         except AssertionError as error:
             logs = [self._place / name for name in ("node.log", "kubelet.log")]
             said = "\n".join(it.read_text()[-3000:] for it in logs if it.exists())
@@ -88,8 +102,11 @@ class Node:
         self._process.wait()
         shutil.rmtree(self._place / "containerd", ignore_errors=True)
 
-    def _script(self) -> str:
+    def _script(self, archives: Sequence[Path]) -> str:
         place, programs = self._place, CONTAINERS / "usr"
+        imports = "\n".join(
+            f"ctr --address {place}/run/c.sock -n k8s.io images import {it}" for it in archives
+        )
         return f"""
 set -e
 mount --make-rprivate /
@@ -105,22 +122,22 @@ export PATH={programs}/bin:{programs}/sbin:$PATH
 export LD_LIBRARY_PATH={programs}/lib/{os.uname().machine}-linux-gnu
 containerd --config {place}/containerd.toml > {place}/containerd.log 2>&1 &
 until ctr --address {place}/run/c.sock version > /dev/null 2>&1; do sleep 0.1; done
-ctr --address {place}/run/c.sock --namespace k8s.io images import {place}/images.tar
+{imports}
 exec {BIN}/kubelet --config={place}/kubelet.json --kubeconfig={self._cluster.kubeconfig} \\
   --hostname-override={self.name} --node-ip={GATEWAY} --cert-dir={place}/plugins \\
   --container-runtime=remote --container-runtime-endpoint=unix://{place}/run/c.sock > {place}/kubelet.log 2>&1
 """
 
-    def _containerd(self) -> str:
-        place = self._place
+    def _containerd(self, default: str) -> str:
+        place, shown = self._place, Path(__file__).with_name("with_host.py")
         runtimes = "".join(
             f"""
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{name}]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{name}.options]
-BinaryName = "{Path(__file__).with_name("with_host.py")}"
+BinaryName = "{program}"
 """
-            for name in ("host", "nvidia")
+            for name, program in {"host": shown, "nvidia": shown, "plain": "runc"}.items()
         )
         return f"""
 version = 2
@@ -133,7 +150,7 @@ address = "{place}/run/c.sock"
 sandbox_image = "{PAUSE}"
 restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
-default_runtime_name = "host"
+default_runtime_name = "{default}"
 {runtimes}
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{CONTAINERS}/usr/lib/cni"
