@@ -122,7 +122,14 @@ class LateDebugger:
         return self._made
 
     async def process_request(self, message: Any) -> Any:
-        """Handle a debug_request."""
+        """Handle a debug_request.
+
+        Whoever switched it on may ask another process to switch it off, after a lost one: that is off. ipykernel's
+        own would raise, and leave the question without an answer.
+        """
+        if message["command"] == "disconnect" and not (self._made is not None and self._made.is_started):
+            seq = message["seq"]
+            return {"type": "response", "command": "disconnect", "seq": seq, "request_seq": seq, "success": True}
         debugger = self._debugger()
         self._used.set()
         return await debugger.process_request(message)

@@ -108,8 +108,8 @@ def test_a_debugger_is_made_once_by_the_first_request(monkeypatch: pytest.Monkey
         def __init__(self, *arguments: object) -> None:
             made.append(arguments)
 
-        async def process_request(self, message: str) -> str:
-            return f"answer to {message}"
+        async def process_request(self, message: dict[str, str]) -> str:
+            return f"answer to {message['command']}"
 
         async def handle_stopped_event(self) -> None:
             """Tell that a thread has stopped."""
@@ -121,9 +121,16 @@ def test_a_debugger_is_made_once_by_the_first_request(monkeypatch: pytest.Monkey
         waiting = asyncio.create_task(late.handle_stopped_event())
         await asyncio.sleep(0)
         early = (waiting.done(), list(made))
-        answers = [await late.process_request("a"), await late.process_request("b")]
+        answers = [await late.process_request({"command": name}) for name in "ab"]
         await waiting
         return [early, *answers, late.is_started]
 
     assert asyncio.run(play()) == [(False, []), "answer to a", "answer to b", False]
     assert made == [("log", ["own module"])]
+
+
+def test_one_that_was_never_on_is_switched_off_with_an_answer() -> None:
+    """JupyterLab has it switched off in the next process after a lost one, and waits for the answer."""
+    asked = {"type": "request", "command": "disconnect", "seq": 7, "arguments": {}}
+    answer = asyncio.run(LateDebugger().process_request(asked))
+    assert answer["success"] and (answer["command"], answer["request_seq"]) == ("disconnect", 7)
