@@ -124,12 +124,18 @@ class LateDebugger:
     async def process_request(self, message: Any) -> Any:
         """Handle a debug_request.
 
-        Whoever switched it on may ask another process to switch it off, after a lost one: that is off. ipykernel's
-        own would raise, and leave the question without an answer.
+        After a lost process it may be switched off in the next one, where it is off already: ipykernel's own would
+        raise then, and leave the question without an answer.
         """
         if message["command"] == "disconnect" and not (self._made is not None and self._made.is_started):
             seq = message["seq"]
-            return {"type": "response", "command": "disconnect", "seq": seq, "request_seq": seq, "success": True}
+            return {
+                "type": "response",
+                "command": "disconnect",
+                "seq": seq,
+                "request_seq": seq,
+                "success": True,
+            }
         debugger = self._debugger()
         self._used.set()
         return await debugger.process_request(message)
