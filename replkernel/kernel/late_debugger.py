@@ -124,8 +124,8 @@ class LateDebugger:
     async def process_request(self, message: Any) -> Any:
         """Handle a debug_request.
 
-        After a lost process it may be switched off in the next one, where it is off already: ipykernel's own would
-        raise then, and leave the question without an answer.
+        After a lost process it may be switched off in the next one, where it is off already. ipykernel's own
+        would raise then, and leave the question without an answer.
         """
         if message["command"] == "disconnect" and not (self._made is not None and self._made.is_started):
             seq = message["seq"]
