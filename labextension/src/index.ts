@@ -2,6 +2,7 @@
 import { cellsPlugin } from './plugins/cells';
 import { commandsPlugin } from './plugins/commands';
 import { dashboardPlugin } from './plugins/dashboard';
+import { debuggingPlugin } from './plugins/debugging';
 import { historyPlugin } from './plugins/history';
 import { livePlugin } from './plugins/live';
 import { notificationsPlugin } from './plugins/notifications';
@@ -23,6 +24,7 @@ export default [
   sidebarPlugin,
   runningPlugin,
   notificationsPlugin,
+  debuggingPlugin,
   commandsPlugin,
   dashboardPlugin
 ];

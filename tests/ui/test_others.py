@@ -30,6 +30,8 @@ CANVAS = ".jp-CodeCell:nth-child({}) .jupyter-matplotlib-canvas-container"
 INSPECTOR = ".jp-VarInspector-table"
 CHOOSER = ".jp-replkernel-chooser"
 USAGE = "#kernelusage-panel-id"
+BUG = ".jp-DebuggerBugButton"
+VARIABLES = ".jp-DebuggerVariables"
 TAB = '.lm-TabBar-tab[data-id="{}"]'
 
 FIGURE = """\
@@ -109,6 +111,21 @@ def test_inspector_and_usage_follow_the_process_that_runs_cells(desk_beside: tup
     browser.wait("a", lambda: f"Process ID: {executor.kernel_pid}" in said(USAGE))
     browser.do("press", "a", query=".lm-DockPanel-tabBar .lm-TabBar-tab", text="Variable Inspector")
     browser.wait("a", lambda: "number int 28 42" in said(INSPECTOR))
+    assert browser.do("state", "a")["errors"] == []
+
+
+def test_the_debugger_goes_on_in_the_next_process(desk_beside: tuple[Lab, Browser]) -> None:
+    _, browser = opened(desk_beside, "number = 41", "number += 1", "number += 1")
+    said = lambda: " ".join(browser.do("text", "a", query=VARIABLES))  # noqa: E731
+    browser.do("press", "a", query=BUG)
+    browser.wait("a", lambda: "number 41" in said())
+    executor_killed(browser)
+    ran(browser, 2, 2)
+    browser.wait("a", lambda: "number 42" in said())
+    browser.do("press", "a", query=BUG)
+    browser.do("press", "a", query=BUG)
+    ran(browser, 3, 3)
+    browser.wait("a", lambda: "number 43" in said())
     assert browser.do("state", "a")["errors"] == []
 
 
