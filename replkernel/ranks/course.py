@@ -156,7 +156,6 @@ class Course:
                 return self._rank_ended(event, now)
             case Gave(data):
                 self._data = data
-                return self._done()
             case Interrupted():
                 return self._end("The cell was interrupted.", now)
             case TimeCame():
@@ -214,14 +213,20 @@ class Course:
             )
             said = f": {event.error}" if event.error else ""
             return self._end(f"Rank {event.rank} on host {self.host_of(event.rank)} {how}{said}", now)
+        if event.rank == 0 and self._gives_back and self._data is None:  # It would have come before.
+            return self._end(
+                f"Rank 0 on host {self.host_of(0)} ended without giving back what --back names: let it "
+                "come to the end of the cell, or leave by sys.exit().",
+                now,
+            )
         return self._done()
 
     def _done(self) -> list[Effect]:
-        """End the cell if all processes have ended well, and what is wanted of them is there."""
+        """End the cell if all processes have ended well."""
         leased = self._leased
         if self.phase != "running" or leased is None:
             return []
-        if len(self._ended) < leased.gpus * len(leased.hosts) or (self._gives_back and self._data is None):
+        if len(self._ended) < leased.gpus * len(leased.hosts):
             return []
         stops = [StopOn(came.peer) for came in self._here.values()]
         return [*stops, *self._finish()]

@@ -42,15 +42,27 @@ def main(place: Path, parent: int) -> int:
     try:
         _fill(namespace, program)
         linecache.cache[FILE] = (len(program.source), None, program.source.splitlines(keepends=True), FILE)
-        exec(compile(program.source, FILE, "exec", dont_inherit=True), namespace)  # noqa: S102 - the user's cell
+        try:
+            exec(compile(program.source, FILE, "exec", dont_inherit=True), namespace)  # noqa: S102 - the user's cell
+        except SystemExit as end:
+            if status := _status_of(end, place / f"error-{rank}"):
+                return status
         if rank == 0 and program.back:
             _give_back(place, program, namespace)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:
         _tell(place / f"error-{rank}", error)
         return 1
     return 0
+
+
+def _status_of(end: SystemExit, place: Path) -> int:
+    """Return the status that an exit asks for; say its text, if it has one instead."""
+    if end.code is None or isinstance(end.code, int):
+        return int(end.code or 0)
+    sys.stderr.write(f"{end.code}\n")
+    with contextlib.suppress(OSError):
+        place.write_text(str(end.code)[:ERROR_CHARS])
+    return 1
 
 
 def _fill(namespace: dict[str, Any], program: Program) -> None:

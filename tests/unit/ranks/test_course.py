@@ -56,10 +56,15 @@ def test_it_is_over_when_all_processes_are() -> None:
     assert played(LEASED, A, B, *ended(0, 2, 3, 1)) == [StopOn(b"a"), StopOn(b"b"), Over()]
 
 
-def test_what_rank_0_gives_back_is_waited_for() -> None:
-    assert played(LEASED, A, B, *ended(0, 1, 2, 3), gives_back=True) == []
-    assert played(LEASED, A, B, *ended(0, 1, 2, 3), Gave(b"x"), gives_back=True)[-1] == Over("", b"x")
+def test_what_rank_0_gives_back_is_there_before_it_is_over() -> None:
     assert played(LEASED, A, B, Gave(b"x"), *ended(3, 1, 2, 0), gives_back=True)[-1] == Over("", b"x")
+    assert played(LEASED, A, B, Gave(b"x"), *ended(0, 1, 2, 3), gives_back=True)[-1] == Over("", b"x")
+
+
+def test_rank_0_that_ends_without_giving_back_ends_the_cell() -> None:
+    assert played(LEASED, A, B, *ended(1, 0), gives_back=True) == [StopOn(b"a"), StopOn(b"b")]
+    (over,) = played(LEASED, A, B, *ended(0), Gone(b"a"), Gone(b"b"), gives_back=True)
+    assert isinstance(over, Over) and over.error.startswith("Rank 0 on host a ended without giving back")
 
 
 def test_the_first_process_that_fails_ends_all_and_is_named() -> None:

@@ -1,0 +1,64 @@
+"""One process of a cell on several hosts: what it runs, what it finds, and what it leaves to its launcher."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import dill
+import msgspec
+import pytest
+
+from replkernel.launch.module_command import module_command
+from replkernel.ranks.words import Program
+
+
+def ran(
+    place: Path, source: str, *, back: tuple[str, ...] = (), rank: int = 0, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a cell's text as a launcher has it run."""
+    env = more.pop("env", {})
+    program = Program(source, {}, {}, back, **{"path": (), **more})
+    (place / "program").write_bytes(msgspec.msgpack.encode(program))
+    return subprocess.run(
+        module_command("replkernel.ranks.rank", str(place), str(os.getpid())),
+        env={**os.environ, "RANK": str(rank), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
+def test_rank_0_gives_back_however_it_ends_well(tmp_path: Path, end: str) -> None:
+    done = ran(tmp_path, f"x = 7\n{end}\n", back=("x",))
+    assert done.returncode == 0, done.stderr
+    assert dill.loads((tmp_path / "result").read_bytes()) == {"x": 7}
+
+
+def test_only_rank_0_gives_back_and_only_where_it_ended_well(tmp_path: Path) -> None:
+    assert ran(tmp_path, "x = 7", back=("x",), rank=1).returncode == 0
+    assert ran(tmp_path, "x = 7; raise SystemExit(3)", back=("x",)).returncode == 3
+    assert not (tmp_path / "result").exists()
+
+
+def test_the_text_of_an_exit_is_written_and_told(tmp_path: Path) -> None:
+    done = ran(tmp_path, "import sys; sys.exit('no data')")
+    assert (done.returncode, done.stderr) == (1, "no data\n"), "as Python does it"
+    assert (tmp_path / "error-0").read_text() == "no data"
+
+
+def test_what_is_not_there_to_be_given_back_is_named(tmp_path: Path) -> None:
+    for end in ("", "raise SystemExit(0)"):
+        done = ran(tmp_path, f"x = 7\n{end}\n", back=("x", "y"))
+        assert done.returncode == 1
+        assert (tmp_path / "error-0").read_text() == "NameError: --back names y, which the cell has not made"
+
+
+def test_what_cannot_be_pickled_is_no_result(tmp_path: Path) -> None:
+    done = ran(tmp_path, "x = (each for each in [1])", back=("x",))
+    assert done.returncode == 1
+    assert "pickle" in (tmp_path / "error-0").read_text()
+    assert not (tmp_path / "result").exists()
