@@ -7,7 +7,6 @@ sockets live on a thread of their own. However the cell ends, it gives its GPUs 
 from __future__ import annotations
 
 import asyncio
-import builtins
 import os
 import queue
 import secrets
@@ -17,11 +16,9 @@ import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import msgspec
-from IPython.core.error import UsageError
 
 from replkernel.agent.io.peers import PeerSocket
 from replkernel.errors import ReplkernelError
@@ -29,14 +26,13 @@ from replkernel.hosts.far_sockets import new_keys
 from replkernel.hosts.reach import Reach
 from replkernel.jobs.submitting import have_scheduler
 from replkernel.jobs.words import key_of
-from replkernel.kernel.job_magics import names_from_outside
 from replkernel.leasing import wire
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.finding import find_scheduler, stranger_at, token_for
 from replkernel.leasing.request import GpuRequest
 from replkernel.ranks import course
+from replkernel.ranks.program import program_of
 from replkernel.ranks.words import (
-    DATA_BYTES_MAX,
     Begin,
     Ended,
     FromLauncher,
@@ -63,7 +59,7 @@ class RanksFailed(ReplkernelError):
 
 def run_on_hosts(shell: Any, asked: GpuRequest, source: str) -> None:
     """Run a cell's text once for each GPU; raises RanksFailed, or KeyboardInterrupt."""
-    program = program_of(shell.user_ns, asked, source)
+    program = program_of(shell.user_ns, shell.user_ns_hidden, source, asked.back)
     cell = _Cell(shell.kernel, asked, program)
     try:
         data = cell.run()
@@ -73,42 +69,6 @@ def run_on_hosts(shell: Any, asked: GpuRequest, source: str) -> None:
         import dill
 
         shell.push(dill.loads(data))
-
-
-def program_of(namespace: dict[str, Any], asked: GpuRequest, source: str) -> Program:
-    """Return what the processes run: the text, and what it uses of the notebook; raises UsageError."""
-    import dill
-
-    try:
-        compile(source, "<cell>", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise UsageError(
-            f"%%gpu --hosts: line {(error.lineno or 0) + 1} of the cell is no plain Python ({error.msg}). It "
-            "runs in processes of its own: leave out magics, `!` and `await` outside of functions."
-        ) from None
-    names: dict[str, bytes] = {}
-    modules: dict[str, str] = {}
-    for name in sorted(names_from_outside(source, namespace)):
-        value = namespace.get(name, getattr(builtins, name, None))
-        if isinstance(value, ModuleType):
-            modules[name] = value.__name__
-            continue
-        try:
-            names[name] = dill.dumps(value, recurse=True)
-        except Exception as error:  # whatever a value's own pickling raises
-            raise UsageError(
-                f"%%gpu --hosts: the cell uses {name}, which cannot be sent to other hosts "
-                f"({type(error).__name__}: {str(error)[:200]}). Make it in the cell, or load it "
-                "from a file."
-            ) from None
-    path = tuple(entry for entry in sys.path if entry)
-    program = Program(source, names, modules, asked.back, (os.getcwd(), *path))
-    if sum(map(len, names.values())) > DATA_BYTES_MAX:
-        raise UsageError(
-            f"%%gpu --hosts: {', '.join(names)} take more than {DATA_BYTES_MAX >> 20} MiB: save them to a "
-            "file, and load that in the cell."
-        )
-    return program
 
 
 class _Cell:

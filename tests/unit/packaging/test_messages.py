@@ -43,6 +43,7 @@ NOT_FOR_PEOPLE = {
     "replkernel_server/mcp/tools.py": "what an agent's model reads of the tools",
     "replkernel_server/scheduling/desk": "refusals of the scheduler's channel, which routers and agents read",
     "replkernel/ranks/cell.py": "answers of magics, read where they were typed",
+    "replkernel/ranks/program.py": "answers of magics, read where they were typed",
     "replkernel_server/scheduling/job_desk": "refusals of the scheduler's channel, which agents read",
     "replkernel_server/scheduling/router_desk": "refusals of the scheduler's channel, which routers read",
     "replkernel_server/scheduling/metrics.py": "help of metrics",
