@@ -47,7 +47,18 @@ def program_of(
             f"%%gpu --hosts: {', '.join(names)} take more than {DATA_BYTES_MAX >> 20} MiB: save them to a "
             "file, and load that in the cell."
         )
-    return Program(source, names, modules, back, (os.getcwd(), *filter(None, sys.path)))
+    first, path = _search_path()
+    return Program(source, names, modules, back, first, path)
+
+
+def _search_path() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return where the notebook finds modules before its Python's own places, and the rest."""
+    version = f"{sys.version_info.major}{sys.version_info.minor}"
+    own = {f"python{version}.zip", os.path.basename(os.path.dirname(os.__file__))}
+    path = [entry or os.getcwd() for entry in sys.path]
+    place = next((number for number, entry in enumerate(path) if os.path.basename(entry) in own), len(path))
+    first = path[:place] if os.getcwd() in path[:place] else [os.getcwd(), *path[:place]]
+    return tuple(first), tuple(path[place:])
 
 
 def _from_notebook(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import io
 import linecache
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import dill
 import msgspec
 
 from replkernel.ranks.words import DATA_BYTES_MAX, Program
@@ -34,6 +36,8 @@ def main(place: Path, parent: int) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     program = msgspec.msgpack.decode((place / "program").read_bytes(), type=Program)
+    own = [entry for entry in sys.path if entry not in program.path_first]
+    sys.path[:] = [*program.path_first, *own]
     sys.path += [entry for entry in program.path if entry not in sys.path]
     main_module = ModuleType("__main__")
     sys.modules["__main__"] = main_module
@@ -66,10 +70,6 @@ def _status_of(end: SystemExit, place: Path) -> int:
 
 
 def _fill(namespace: dict[str, Any], program: Program) -> None:
-    import importlib
-
-    import dill
-
     for name, module in program.modules.items():
         namespace[name] = importlib.import_module(module)
     for name, data in program.names.items():
@@ -77,8 +77,6 @@ def _fill(namespace: dict[str, Any], program: Program) -> None:
 
 
 def _give_back(place: Path, program: Program, namespace: dict[str, Any]) -> None:
-    import dill
-
     missing = [name for name in program.back if name not in namespace]
     if missing:
         raise NameError(f"--back names {', '.join(missing)}, which the cell has not made")

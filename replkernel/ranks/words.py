@@ -105,13 +105,15 @@ class Orders(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True):
     """A cell as its processes run it: the text, what it uses of the notebook, and what comes back.
 
-    `names` are pickled values, `modules` the modules that the notebook has under a name.
+    `names` are pickled values, `modules` the modules that the notebook has under a name. Modules are found in
+    `path_first` before what Python has itself, in `path` behind that.
     """
 
     source: str
     names: dict[str, bytes]
     modules: dict[str, str]
     back: tuple[str, ...]
+    path_first: tuple[str, ...]
     path: tuple[str, ...]
 
 

@@ -20,7 +20,7 @@ def ran(
 ) -> subprocess.CompletedProcess[str]:
     """Run a cell's text as a launcher has it run."""
     env = more.pop("env", {})
-    program = Program(source, {}, {}, back, **{"path": (), **more})
+    program = Program(source, {}, {}, back, **{"path_first": (), "path": (), **more})
     (place / "program").write_bytes(msgspec.msgpack.encode(program))
     return subprocess.run(
         module_command("replkernel.ranks.rank", str(place), str(os.getpid())),
@@ -62,3 +62,21 @@ def test_what_cannot_be_pickled_is_no_result(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pickle" in (tmp_path / "error-0").read_text()
     assert not (tmp_path / "result").exists()
+
+
+def module(directory: Path, says: str) -> str:
+    directory.mkdir(exist_ok=True)
+    (directory / "shadowed_here.py").write_text(f"says = {says!r}\n")
+    return str(directory)
+
+
+def test_the_notebooks_modules_come_before_the_hosts_own(tmp_path: Path) -> None:
+    ours, theirs = module(tmp_path / "ours", "the notebook's"), module(tmp_path / "theirs", "the host's")
+    found = "import shadowed_here; print(shadowed_here.says)"
+    env = {"PYTHONPATH": theirs}
+    assert ran(tmp_path, found, env=env).stdout == "the host's\n"
+    assert ran(tmp_path, found, env=env, path_first=(ours,)).stdout == "the notebook's\n"
+    assert ran(tmp_path, found, env=env, path=(ours,)).stdout == "the host's\n"
+    assert ran(tmp_path, found, path=(ours,)).stdout == "the notebook's\n"
+    order = ran(tmp_path, "import sys; print(sys.path)", path_first=("/b", ours), path=("/z", ours)).stdout
+    assert order.startswith(f"['/b', '{ours}', ") and order.endswith(", '/z']\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import math
+import os
+import sys
 from typing import Any
 
 import dill
@@ -88,3 +90,16 @@ def test_what_cannot_be_sent_is_named() -> None:
 def test_what_is_no_plain_python_is_refused(source: str) -> None:
     with pytest.raises(UsageError, match="line 3 of the cell is no plain Python"):
         names_read(f"x = 1\n{source}\n")
+
+
+def test_modules_are_found_in_the_notebooks_order_around_the_hosts_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = [entry for entry in sys.path if os.path.basename(entry).startswith("python3")]
+    assert own
+    monkeypatch.setattr(sys, "path", ["/checkout", "", "/given", *own, "/behind"])
+    program = program_of({}, {}, "1", ())
+    assert program.path_first == ("/checkout", os.getcwd(), "/given")
+    assert program.path == (*own, "/behind")
+    monkeypatch.setattr(sys, "path", [*own, "/behind"])
+    assert program_of({}, {}, "1", ()).path_first == (os.getcwd(),)
