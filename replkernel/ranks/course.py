@@ -199,9 +199,19 @@ class Course:
         del self._here[host]
         if self.phase == "ending":
             return [] if self._here else self._finish()
+        if self.phase == "running" and self._has_done_its_part(host):
+            return []
         return self._end(
             f"Host {host} is gone, or its processes were killed with all that belongs to them.", now
         )
+
+    def _has_done_its_part(self, host: str) -> bool:
+        """Tell whether all processes of a host have ended; well, or the cell would not run any more."""
+        leased = self._leased
+        if leased is None:
+            return False
+        first = leased.hosts.index(host) * leased.gpus
+        return all(rank in self._ended for rank in range(first, first + leased.gpus))
 
     def _rank_ended(self, event: RankEnded, now: float) -> list[Effect]:
         self._ended[event.rank] = event

@@ -7,6 +7,7 @@ read as fast as the cell takes it. It is told where the cell is on its standard 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -67,6 +68,13 @@ class Rank:
             os.set_blocking(pipe.fileno(), False)
             self.begun[pipe.fileno()] = (name, b"")
 
+    def close(self) -> None:
+        """Read no more of it."""
+        self.begun.clear()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
 
 class Launcher:
     """Serves one cell."""
@@ -83,30 +91,38 @@ class Launcher:
         self._socket.setsockopt(zmq.SNDTIMEO, SEND_MS_MAX)
         self._monitor: Any = self._socket.get_monitor_socket(LOST)
         self._decoder = decoder(ToLauncher)
-        self._over = False
-        self._last_s = time.monotonic() + FIRST_S
+        self.over = False
+        self._begins_by = time.monotonic() + FIRST_S
 
     def serve(self) -> None:
         """Live as long as the cell wants."""
-        orders = self.orders
         signal.signal(signal.SIGTERM, self._told_to_end)
-        connect(self._socket, orders.endpoint, beats=True)
-        proof = proof_of(key_of(self.env), orders.gang, orders.host)
-        self._send(Here(orders.gang, orders.host, proof, self.address, free_port(self.address)))
+        self.start()
         try:
-            while not self._over:
-                self._turn()
+            while not self.over:
+                self.turn()
         except zmq.Again:
             pass  # The cell takes nothing any more.
         finally:
-            self._end()
-            self._monitor.close(linger=0)
-            self._socket.close()
+            self.close()
+
+    def start(self) -> None:
+        """Come to the cell."""
+        orders = self.orders
+        connect(self._socket, orders.endpoint, beats=True)
+        proof = proof_of(key_of(self.env), orders.gang, orders.host)
+        self._send(Here(orders.gang, orders.host, proof, self.address, free_port(self.address)))
+
+    def close(self) -> None:
+        """End all processes, and leave the cell."""
+        self._end()
+        self._monitor.close(linger=0)
+        self._socket.close()
 
     def _told_to_end(self, *_: object) -> None:
-        self._over = True
+        self.over = True
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
         """Wait for something, and see to it; processes are read only while the cell takes what they write."""
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
@@ -118,7 +134,7 @@ class Launcher:
         ready = dict(poller.poll(LOOK_MS))
         if self._monitor in ready:
             recv_monitor_message(self._monitor)
-            self._over = True
+            self.over = True
             return
         if self._socket in ready:
             self._take(self._decoder.decode(self._socket.recv()))
@@ -126,15 +142,16 @@ class Launcher:
             for pipe in [pipe for pipe in rank.begun if pipe in ready]:
                 self._read(rank, pipe)
         self._look()
-        if not self.ranks and time.monotonic() > self._last_s:
-            self._over = True
+        if time.monotonic() > self._begins_by:
+            self.over = True
 
     def _take(self, message: object) -> None:
         match message:
-            case Begin() if not self.ranks:
+            case Begin() if self._begins_by < math.inf:
+                self._begins_by = math.inf
                 self._begin(message)
             case Stop():
-                self._over = True
+                self.over = True
 
     def _begin(self, begin: Begin) -> None:
         program = self.place / "program"
@@ -179,6 +196,7 @@ class Launcher:
             if code is None or (rank.begun and not self._is_quiet(rank)):
                 continue
             self.ranks.remove(rank)
+            rank.close()
             self._kill(rank)  # What it has started ends with it.
             if rank.rank == 0 and code == 0 and (result := self.place / "result").exists():
                 self._send(Result(result.read_bytes()))
@@ -186,7 +204,6 @@ class Launcher:
             with contextlib.suppress(OSError):
                 error = (self.place / f"error-{rank.rank}").read_text()[:ERROR_CHARS_MAX]
             self._send(Ended(rank.rank, code, error))
-            self._last_s = time.monotonic() + 10 * FIRST_S
 
     def _is_quiet(self, rank: Rank) -> bool:
         """Tell whether nothing more is to be read of a process that is over, whoever has its pipes still."""
@@ -206,6 +223,7 @@ class Launcher:
         for rank in self.ranks:
             self._kill(rank)
             rank.process.wait()
+            rank.close()
 
     def _kill(self, rank: Rank) -> None:
         with contextlib.suppress(OSError):

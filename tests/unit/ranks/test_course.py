@@ -94,6 +94,13 @@ def test_a_host_that_is_lost_ends_those_on_the_others() -> None:
     assert isinstance(over, Over) and over.error.startswith("Host b is gone")
 
 
+def test_a_host_that_leaves_when_its_processes_have_ended_well_is_no_loss() -> None:
+    assert played(LEASED, A, B, *ended(2, 3), Gone(b"b")) == []
+    assert played(LEASED, A, B, *ended(2, 3), Gone(b"b"), *ended(0, 1)) == [StopOn(b"a"), Over()]
+    assert played(LEASED, A, B, *ended(2), Gone(b"b")) == [StopOn(b"a")]
+    assert played(LEASED, A, B, *ended(2, 3), Gone(b"a")) == [StopOn(b"b")]
+
+
 def test_processes_that_do_not_end_are_not_waited_for_longer_than_that() -> None:
     course = Course(2, gives_back=False)
     for event in (LEASED, A, B, Interrupted()):

@@ -1,0 +1,104 @@
+"""The launcher of a host: what it tells its cell, how long it lives, and what it leaves on the host."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from replkernel.hosts.far_sockets import listen_far, new_keys
+from replkernel.hosts.reach import Reach
+from replkernel.protocol.message import decoder, encode
+from replkernel.ranks import launcher
+from replkernel.ranks.launcher import Launcher
+from replkernel.ranks.words import Begin, Ended, FromLauncher, Here, Orders, Program, Stop, Wrote
+
+WAIT_S = 20.0
+
+
+class Cell:
+    """The notebook's side, in the test's own hands; the launcher has its turns while the cell waits."""
+
+    def __init__(self, place: Path) -> None:
+        self.socket: Any = zmq.Context.instance().socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.endpoint = listen_far(self.socket, Reach(), new_keys(), beats=True)
+        self.place = place
+        orders = Orders("g", "h1", ("GPU-1", "GPU-2"), str(place), self.endpoint)
+        self.launcher = Launcher(orders, dict(os.environ), place)
+        self.launcher.start()
+        self.heard: list[object] = []
+        self.peer = b""
+        self._decoder = decoder(FromLauncher)
+
+    def take(self) -> None:
+        """Take what the launcher has sent."""
+        while self.socket.poll(0):
+            self.peer, data = self.socket.recv_multipart()
+            self.heard.append(self._decoder.decode(data))
+
+    def until(self, what: Callable[[], object]) -> None:
+        """Give the launcher its turns until something is so."""
+        until = time.monotonic() + WAIT_S
+        while not what():
+            assert time.monotonic() < until, self.heard
+            self.launcher.turn()
+            self.take()
+
+    def begin(self, source: str, count: int = 1) -> None:
+        """Have it start processes."""
+        self.until(lambda: any(isinstance(each, Here) for each in self.heard))
+        program = msgspec.msgpack.encode(Program(source, {}, {}, (), (), ()))
+        self.send(Begin(0, count, count, "127.0.0.1", 2001, program))
+        self.until(lambda: self.launcher.ranks)
+
+    def send(self, message: Begin | Stop) -> None:
+        """Tell the launcher something."""
+        self.socket.send_multipart([self.peer, encode(message)])
+
+    def ended(self) -> list[int]:
+        """Return which ranks it has told to be over."""
+        return sorted(each.rank for each in self.heard if isinstance(each, Ended))
+
+    def wrote(self, stream: str = "stdout", rank: int = 0) -> list[str]:
+        """Return what a process has written, as it came."""
+        mine = (each for each in self.heard if isinstance(each, Wrote))
+        return [each.text for each in mine if (each.rank, each.stream) == (rank, stream)]
+
+    def close(self) -> None:
+        """End both."""
+        self.launcher.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Iterator[Cell]:
+    made = Cell(tmp_path)
+    yield made
+    made.close()
+
+
+def test_it_stays_while_the_cell_does_though_its_own_processes_are_over(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell.begin("print('done')", 2)
+    monkeypatch.setattr(launcher, "FIRST_S", 0.01)
+    cell.until(lambda: cell.ended() == [0, 1])
+    at = time.monotonic()
+    cell.until(lambda: time.monotonic() > at + 0.5)
+    assert not cell.launcher.over
+    cell.send(Stop())
+    cell.until(lambda: cell.launcher.over)
+
+
+def test_a_cell_that_says_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "FIRST_S", 0.3)
+    cell = Cell(tmp_path)
+    cell.until(lambda: cell.launcher.over)
+    cell.close()
