@@ -13,7 +13,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -46,8 +46,11 @@ from replkernel.ranks.words import (
 )
 
 LOOK_S = 0.1
-HAPPENINGS_MAX = 1_000
+UNSHOWN_BYTES_MAX = 4 * 1024 * 1024
 """With more that is not shown yet, launchers wait, and so do their processes."""
+OVERHEAD_BYTES = 256
+UNTAKEN_MAX = 64
+"""So many messages of each launcher wait before that."""
 CLOSE_S = 5.0
 BAD = "`%gpu --help` lists what can be said."
 Happening: TypeAlias = course.Event | Wrote
@@ -71,14 +74,54 @@ def run_on_hosts(shell: Any, asked: GpuRequest, source: str) -> None:
         shell.push(dill.loads(data))
 
 
+class Backlog:
+    """What has happened, from the loop's thread to the main one.
+
+    Where too much is not taken yet, `pause` is called on the loop's thread, and `resume` once half of it is.
+    """
+
+    def __init__(self, most: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        self._most, self._pause, self._resume = most, pause, resume
+        self._all: queue.SimpleQueue[tuple[Happening, int]] = queue.SimpleQueue()
+        self._put_bytes = self._taken_bytes = 0
+        self._paused = False
+
+    def put(self, happening: Happening, size: int = 0) -> None:
+        """Hand something over, on the loop's thread."""
+        self._put_bytes += size
+        self._all.put((happening, size))
+        if not self._paused and self._put_bytes - self._taken_bytes >= self._most:
+            self._paused = True
+            self._pause()
+
+    def take(self, timeout_s: float) -> Happening | None:
+        """Return what comes next, None if nothing does in time; on the main thread."""
+        try:
+            happening, size = self._all.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        self._taken_bytes += size
+        return happening
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether more could come, but is held back."""
+        return self._paused and self._put_bytes - self._taken_bytes <= self._most // 2
+
+    def go_on(self) -> None:
+        """Let more come, on the loop's thread."""
+        if self.has_room:
+            self._paused = False
+            self._resume()
+
+
 class _Cell:
     """One run."""
 
     def __init__(self, kernel: Any, asked: GpuRequest, program: Program) -> None:
         self._asked, self._data = asked, msgspec.msgpack.encode(program)
         self._course = course.Course(asked.hosts, gives_back=bool(asked.back))
-        self._happened: queue.Queue[Happening] = queue.Queue(HAPPENINGS_MAX)
-        self._closing = False
+        self._happened = Backlog(UNSHOWN_BYTES_MAX, self._pause, self._resume)
         self._begun: dict[str, int | None] = {}
         """The rank whose line is not over, by stream."""
         birth = kernel.birth
@@ -123,7 +166,6 @@ class _Cell:
 
     def close(self) -> None:
         """Give all back, and close what is open."""
-        self._closing = True
         with suppress(Exception):
             self._on_loop(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -132,12 +174,14 @@ class _Cell:
 
     def _next(self) -> list[course.Effect]:
         """Wait for what happens next, and return what follows from it."""
-        try:
-            happening = self._happened.get(timeout=LOOK_S)
-        except queue.Empty:
-            due = self._course.deadline()
-            now = time.monotonic()
-            return self._course.handle(course.TimeCame(), now) if due is not None and now >= due else []
+        due, now = self._course.deadline(), time.monotonic()
+        if due is not None and now >= due:
+            return self._course.handle(course.TimeCame(), now)
+        happening = self._happened.take(LOOK_S)
+        if self._happened.has_room:
+            self._loop.call_soon_threadsafe(self._happened.go_on)
+        if happening is None:
+            return []
         if isinstance(happening, Wrote):
             self._show(happening)
             return []
@@ -188,7 +232,9 @@ class _Cell:
     # -- on the loop's thread -----------------------------------------------------------------------
 
     async def _open(self, url: str, token: str) -> None:
-        self._socket = PeerSocket(self._path, FromLauncher, self._heard, lambda *_: None, self._dropped)
+        self._socket = PeerSocket(
+            self._path, FromLauncher, self._heard, lambda *_: None, self._dropped, UNTAKEN_MAX
+        )
         endpoint = self._socket.listen_far(self._reach, 0, new_keys())
         directory, asked = os.getcwd(), self._asked
         self._wish = wire.GangWish(
@@ -223,12 +269,16 @@ class _Cell:
             self._socket.close()
             self._path.unlink(missing_ok=True)
 
-    def _happens(self, happening: Happening) -> None:
-        """Hand over to the main thread what has happened; who writes more than it shows waits here."""
-        while not self._closing:
-            with suppress(queue.Full):
-                self._happened.put(happening, timeout=LOOK_S)
-                return
+    def _happens(self, happening: course.Event) -> None:
+        self._happened.put(happening)
+
+    def _pause(self) -> None:
+        if self._socket is not None:
+            self._socket.pause()
+
+    def _resume(self) -> None:
+        if self._socket is not None:
+            self._socket.resume()
 
     def _welcomed(self) -> None:
         if self._channel is not None and self._wish is not None:
@@ -258,11 +308,11 @@ class _Cell:
             case _ if peer not in self._known:
                 return
             case Wrote():
-                self._happens(message)
+                self._happened.put(message, len(message.text) + OVERHEAD_BYTES)
             case Ended(rank, code, error):
-                self._happens(course.RankEnded(rank, code, error))
+                self._happened.put(course.RankEnded(rank, code, error), len(error) + OVERHEAD_BYTES)
             case Result(data):
-                self._happens(course.Gave(data))
+                self._happened.put(course.Gave(data), len(data))
 
     def _dropped(self, peer: bytes) -> None:
         self._happens(course.Gone(peer))

@@ -52,6 +52,8 @@ LOOK_MS = 200
 SEND_MS_MAX = 60_000
 """A cell that takes nothing for so long is gone."""
 READ_BYTES = 32 * 1024
+UNSENT_MAX = 64
+"""So many messages are under way; with more, the processes wait."""
 LOST = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 NOT_FOR_RANKS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
@@ -86,6 +88,7 @@ class Launcher:
         context: zmq.Context[Any] = zmq.Context.instance()
         self._socket: Any = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 2_000)
+        self._socket.setsockopt(zmq.SNDHWM, UNSENT_MAX)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
         self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
         self._socket.setsockopt(zmq.SNDTIMEO, SEND_MS_MAX)

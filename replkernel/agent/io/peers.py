@@ -119,7 +119,9 @@ class PeerSocket:
         on_message: Callable[[bytes, object], None],
         on_nonsense: Callable[[bytes, str], None],
         on_dropped: Callable[[bytes], None],
+        waiting_max: int = 1_000,
     ) -> None:
+        """Listen at `path`; so many messages of each peer are held that nobody has taken yet."""
         self.endpoint = f"ipc://{path}"
         self._decoder = decoder(union)
         self._on_message = on_message
@@ -131,9 +133,11 @@ class PeerSocket:
             path.unlink()
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.Handle | None = None
+        self._paused = False
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
         for option, value in (
             (zmq.LINGER, 200),
+            (zmq.RCVHWM, waiting_max),
             (zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX),
             (zmq.ROUTER_MANDATORY, 1),
             (zmq.ROUTER_HANDOVER, 1),
@@ -166,6 +170,19 @@ class PeerSocket:
         if self._connections is not None:
             self._connections.unwatch(identity)
 
+    def pause(self) -> None:
+        """Take no more messages: peers that have enough under way wait."""
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Take messages again."""
+        if self._paused and not self._socket.closed:
+            self._paused = False
+            self._loop.add_reader(self._fd, self._receive)
+            self._look_again()
+
     def _look_again(self) -> None:
         """Look for messages soon: the descriptor does not tell again what a call on the socket has seen."""
         if self._turn is None and not self._socket.closed and self._readable():
@@ -179,7 +196,7 @@ class PeerSocket:
             self._turn.cancel()
             self._turn = None
         for _ in range(TURN_MESSAGES_MAX):
-            if self._socket.closed or not self._readable():
+            if self._paused or self._socket.closed or not self._readable():
                 return
             try:
                 if self._connections is None:
