@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,6 @@ FIRST_S = 60.0
 GRACE_S = 5.0
 """Processes that are told to end have so long, before they are killed."""
 LOOK_MS = 200
-SEND_MS_MAX = 60_000
-"""A cell that takes nothing for so long is gone."""
 READ_BYTES = 32 * 1024
 UNSENT_MAX = 64
 """So many messages are under way; with more, the processes wait."""
@@ -91,9 +90,10 @@ class Launcher:
         self._socket.setsockopt(zmq.SNDHWM, UNSENT_MAX)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
         self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        self._socket.setsockopt(zmq.SNDTIMEO, SEND_MS_MAX)
         self._monitor: Any = self._socket.get_monitor_socket(LOST)
         self._decoder = decoder(ToLauncher)
+        self._unsent: deque[bytes] = deque()
+        """What the cell does not take yet; while there is any, nothing is read of processes."""
         self.over = False
         self._begins_by = time.monotonic() + FIRST_S
 
@@ -104,8 +104,6 @@ class Launcher:
         try:
             while not self.over:
                 self.turn()
-        except zmq.Again:
-            pass  # The cell takes nothing any more.
         finally:
             self.close()
 
@@ -128,10 +126,9 @@ class Launcher:
     def turn(self) -> None:
         """Wait for something, and see to it; processes are read only while the cell takes what they write."""
         poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._unsent else 0))
         poller.register(self._monitor, zmq.POLLIN)
-        takes = bool(self._socket.poll(0, zmq.POLLOUT))
-        for rank in self.ranks if takes else ():
+        for rank in () if self._unsent else self.ranks:
             for pipe in rank.begun:
                 poller.register(pipe, zmq.POLLIN | zmq.POLLERR)
         ready = dict(poller.poll(LOOK_MS))
@@ -139,10 +136,11 @@ class Launcher:
             recv_monitor_message(self._monitor)
             self.over = True
             return
-        if self._socket in ready:
+        self._flush()
+        if ready.get(self._socket, 0) & zmq.POLLIN:
             self._take(self._decoder.decode(self._socket.recv()))
         for rank in self.ranks:
-            for pipe in [pipe for pipe in rank.begun if pipe in ready]:
+            for pipe in [pipe for pipe in rank.begun if pipe in ready and not self._unsent]:
                 self._read(rank, pipe)
         self._look()
         if time.monotonic() > self._begins_by:
@@ -233,7 +231,15 @@ class Launcher:
             os.killpg(rank.process.pid, signal.SIGKILL)
 
     def _send(self, message: FromLauncher) -> None:
-        self._socket.send(encode(message))
+        self._unsent.append(encode(message))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the cell takes, without waiting: the end of its connection is to be seen meanwhile."""
+        with contextlib.suppress(zmq.Again):
+            while self._unsent:
+                self._socket.send(self._unsent[0], zmq.DONTWAIT)
+                self._unsent.popleft()
 
 
 def own_address(endpoint: str, env: Mapping[str, str]) -> str:

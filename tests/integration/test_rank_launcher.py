@@ -102,3 +102,30 @@ def test_a_cell_that_says_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     cell = Cell(tmp_path)
     cell.until(lambda: cell.launcher.over)
     cell.close()
+
+
+FLOOD = "import sys\nwhile True:\n    sys.stdout.write('x' * 999 + chr(10))\n"
+
+
+def test_it_sees_that_the_cell_is_gone_while_it_has_much_to_tell(cell: Cell) -> None:
+    cell.begin(FLOOD, 5)
+    cell.until(lambda: cell.wrote())
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:  # The cell takes nothing.
+        cell.launcher.turn()
+    assert not cell.launcher.over
+    cell.socket.close()
+    at = time.monotonic()
+    while not cell.launcher.over:
+        cell.launcher.turn()
+        assert time.monotonic() < at + WAIT_S
+
+
+def test_what_the_cell_does_not_take_at_once_is_not_lost(cell: Cell) -> None:
+    cell.begin("for each in range(50_000): print('x' * 95, each)\n")
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        cell.launcher.turn()
+    cell.until(lambda: cell.ended() == [0])
+    lines = "".join(cell.wrote()).splitlines()
+    assert [int(line.split()[1]) for line in lines] == list(range(50_000))
