@@ -110,7 +110,7 @@ class JobKeeping:
         self._tell_at: dict[str, float] = {}
         self._spawned_at: dict[str, float] = {}
         self._unwritten: dict[str, Unwritten] = {}
-        self._launchers = Launchers(host, env, changed)
+        self._launchers = Launchers(host, directory / "ranks", env, changed)
         self._awaits = self._up = self._ending = False
         self._changed_at = self._loop.time()
         """When the scheduler came or went."""

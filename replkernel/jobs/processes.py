@@ -30,7 +30,7 @@ TORCHRUN_WITHIN = 6
 """It is one of so many words, those of `env` aside: in `nice -n 9 python -m` it is the sixth."""
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
-_NOT_FOR_JOBS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
+NOT_FOR_PROGRAMS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
 
 class First(NamedTuple):
@@ -83,7 +83,7 @@ def _torchrun(words: list[str]) -> int | None:
 
 def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str, str]:
     """Return the environment of a job's program."""
-    plain = {name: value for name, value in base.items() if name not in _NOT_FOR_JOBS}
+    plain = {name: value for name, value in base.items() if name not in NOT_FOR_PROGRAMS}
     return {
         **plain,
         JOB: order.job,
@@ -136,10 +136,13 @@ def first_of(record: Record) -> First:
     return First(record.pid, record.started) if record.pid and record.boot == boot() else NOBODY
 
 
-def members(place: Path, first: First = NOBODY) -> list[int]:
-    """Return the pids of all processes of the job that has this directory, but for its supervisor."""
+def members(place: Path, first: First = NOBODY, variable: str = PLACE) -> list[int]:
+    """Return the pids of all processes of the job that has this directory, but for its supervisor.
+
+    `variable` of their environment names the directory.
+    """
     seen = _all()
-    found = {pid for pid in seen if _is_marked(pid, f"{PLACE}={place}".encode())}
+    found = {pid for pid in seen if _is_marked(pid, f"{variable}={place}".encode())}
     leader = seen.get(first.pid)
     if first.pid and (leader is None or leader.started == first.started):
         found |= {pid for pid, it in seen.items() if it.session == first.pid and it.started >= first.started}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -26,11 +26,13 @@ from zmq.utils.monitor import recv_monitor_message
 
 from replkernel.hosts.far_sockets import connect
 from replkernel.hosts.places import FAR
+from replkernel.jobs import processes
 from replkernel.jobs.words import key_of
 from replkernel.launch.module_command import module_command
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, decoder, encode
 from replkernel.ranks.words import (
     ERROR_CHARS_MAX,
+    RANKS,
     TEXT_CHARS_MAX,
     Begin,
     Ended,
@@ -49,12 +51,12 @@ FIRST_S = 60.0
 """A cell that says nothing within this is gone."""
 GRACE_S = 5.0
 """Processes that are told to end have so long, before they are killed."""
+KILLS_MAX = 50
 LOOK_MS = 200
 READ_BYTES = 32 * 1024
 UNSENT_MAX = 64
 """So many messages are under way; with more, the processes wait."""
 LOST = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-NOT_FOR_RANKS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
 
 class Rank:
@@ -80,8 +82,13 @@ class Rank:
 class Launcher:
     """Serves one cell."""
 
-    def __init__(self, orders: Orders, env: Mapping[str, str], place: Path) -> None:
-        self.orders, self.env, self.place = orders, env, place
+    def __init__(self, orders: Orders, env: Mapping[str, str]) -> None:
+        self.orders, self.place = orders, Path(orders.place)
+        self.env = {
+            **env,
+            RANKS: orders.place,
+            "SPT_NOENV": "1",
+        }  # setproctitle leaves that where it can be read.
         self.ranks: list[Rank] = []
         self.address = own_address(orders.endpoint, env)
         context: zmq.Context[Any] = zmq.Context.instance()
@@ -214,13 +221,12 @@ class Launcher:
         return not poller.poll(0)
 
     def _end(self) -> None:
-        """End all processes: asked first, then killed."""
-        for rank in self.ranks:
-            with contextlib.suppress(OSError):
-                os.killpg(rank.process.pid, signal.SIGTERM)
+        """End all processes, whoever has started them: asked first, then killed."""
+        processes.send(processes.members(self.place, variable=RANKS), signal.SIGTERM)
         until = time.monotonic() + GRACE_S
         while any(rank.process.poll() is None for rank in self.ranks) and time.monotonic() < until:
             time.sleep(0.02)
+        end_members(self.place)
         for rank in self.ranks:
             self._kill(rank)
             rank.process.wait()
@@ -240,6 +246,16 @@ class Launcher:
             while self._unsent:
                 self._socket.send(self._unsent[0], zmq.DONTWAIT)
                 self._unsent.popleft()
+
+
+def end_members(place: Path) -> None:
+    """Kill all processes that belong to a launcher's directory."""
+    for _ in range(KILLS_MAX):
+        left = processes.members(place, variable=RANKS)
+        if not left:
+            return
+        processes.send(left, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def own_address(endpoint: str, env: Mapping[str, str]) -> str:
@@ -282,7 +298,7 @@ def environment(
     base: Mapping[str, str], begin: Begin, local: int, address: str, gpus: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the environment of a process: what torchrun would set, and the GPUs of this host's lease."""
-    plain = {name: value for name, value in base.items() if name not in NOT_FOR_RANKS}
+    plain = {name: value for name, value in base.items() if name not in processes.NOT_FOR_PROGRAMS}
     interface = interface_of(address)
     if interface:
         plain.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -304,8 +320,11 @@ def environment(
 def main() -> None:
     """Serve the cell of which standard input tells."""
     orders = msgspec.json.decode(sys.stdin.buffer.read(), type=Orders)
-    with tempfile.TemporaryDirectory(prefix="replkernel-ranks-", ignore_cleanup_errors=True) as place:
-        Launcher(orders, dict(os.environ), Path(place)).serve()
+    os.set_inheritable(orders.lock, False)
+    try:
+        Launcher(orders, dict(os.environ)).serve()
+    finally:
+        shutil.rmtree(orders.place, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ TEXT_CHARS_MAX = 64 * 1024
 DATA_BYTES_MAX = 48 * 1024 * 1024
 """What is sent to the processes of a cell, and what comes back, is no larger."""
 ERROR_CHARS_MAX = 2_000
+RANKS = "REPLKERNEL_RANKS_DIR"
+"""A process with this in its environment belongs to the launcher that has this directory."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARS_MAX)]
 _Name = Annotated[str, msgspec.Meta(max_length=200)]
@@ -90,13 +92,15 @@ ToLauncher: TypeAlias = Begin | Stop
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What an agent tells its launcher."""
+    """What an agent tells its launcher; `lock` is the descriptor of a lock that it holds while it lives."""
 
     gang: str
     host: str
     gpus: tuple[str, ...]
     directory: str
     endpoint: str
+    place: str
+    lock: int = -1
 
 
 # -- what the processes are given ----------------------------------------------------------------------

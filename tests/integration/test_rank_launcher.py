@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import zmq
 
+from replkernel.agent.io.death import start_time
 from replkernel.hosts.far_sockets import listen_far, new_keys
 from replkernel.hosts.reach import Reach
 from replkernel.protocol.message import decoder, encode
@@ -30,8 +31,8 @@ class Cell:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.endpoint = listen_far(self.socket, Reach(), new_keys(), beats=True)
         self.place = place
-        orders = Orders("g", "h1", ("GPU-1", "GPU-2"), str(place), self.endpoint)
-        self.launcher = Launcher(orders, dict(os.environ), place)
+        orders = Orders("g", "h1", ("GPU-1", "GPU-2"), str(place), self.endpoint, str(place))
+        self.launcher = Launcher(orders, dict(os.environ))
         self.launcher.start()
         self.heard: list[object] = []
         self.peer = b""
@@ -129,3 +130,21 @@ def test_what_the_cell_does_not_take_at_once_is_not_lost(cell: Cell) -> None:
     cell.until(lambda: cell.ended() == [0])
     lines = "".join(cell.wrote()).splitlines()
     assert [int(line.split()[1]) for line in lines] == list(range(50_000))
+
+
+LEAVES = """\
+import os, subprocess, sys
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+open("left", "w").write(str(left.pid))
+print("started")
+import time; time.sleep(600)
+"""
+
+
+def test_nothing_that_a_process_has_started_outlives_the_cell(cell: Cell) -> None:
+    cell.begin(LEAVES)
+    cell.until(lambda: cell.wrote() == ["started\n"])
+    pid = int((cell.place / "left").read_text())
+    assert start_time(pid)
+    cell.launcher.close()
+    assert not start_time(pid), "it has left its group, and ends all the same"

@@ -1,0 +1,114 @@
+"""The agent's part of cells on several hosts: whose launchers it starts, finds again, and clears up after."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest_asyncio
+import zmq
+
+from replkernel.agent.io.death import start_time
+from replkernel.hosts.far_sockets import listen_far, new_keys
+from replkernel.hosts.reach import Reach
+from replkernel.jobs.words import key_of
+from replkernel.leasing.wire import StartRanks
+from replkernel.protocol.message import encode
+from replkernel.ranks.starting import Launchers
+from replkernel.ranks.words import Begin, Program, seal_of
+
+WAIT_S = 20.0
+LEAVES = """\
+import os, subprocess, sys, time
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+with open("left.part", "w") as file:
+    file.write(str(left.pid))
+os.rename("left.part", "left")
+time.sleep(600)
+"""
+
+
+class Host:
+    """An agent's launchers, and the port of a cell."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.root = place, place / "ranks"
+        self.socket: Any = zmq.Context.instance().socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.endpoint = listen_far(self.socket, Reach(), new_keys(), beats=True)
+        self.env = dict(os.environ)
+        self.launchers = self.agent()
+
+    def agent(self) -> Launchers:
+        """Return what an agent has that is started now."""
+        return Launchers("h1", self.root, self.env, lambda: None)
+
+    def wanted(self, seal: str = "") -> StartRanks:
+        """Return what the scheduler says."""
+        seal = seal or seal_of(key_of(self.env), "g", str(self.place), self.endpoint)
+        return StartRanks("g", ("GPU-1",), str(self.place), self.endpoint, seal)
+
+    async def begin(self) -> int:
+        """Have a process started that leaves another behind; return the pid of that."""
+        await until(lambda: self.socket.poll(0))
+        peer, _ = self.socket.recv_multipart()
+        program = msgspec.msgpack.encode(Program(LEAVES, {}, {}, (), (), ()))
+        self.socket.send_multipart([peer, encode(Begin(0, 1, 1, "127.0.0.1", 2001, program))])
+        await until((self.place / "left").exists)
+        return int((self.place / "left").read_text())
+
+
+async def until(what: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not what():  # noqa: ASYNC110 - processes tell nobody
+            await asyncio.sleep(0.02)
+
+
+def launchers() -> list[psutil.Process]:
+    mine = psutil.Process().children()
+    return [each for each in mine if "replkernel.ranks.launcher" in each.cmdline()]
+
+
+@pytest_asyncio.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    made.launchers.stop_all()
+    await until(lambda: not made.launchers.any() and not any(made.root.glob("*")))
+    made.socket.close()
+
+
+async def test_what_a_launcher_that_is_killed_has_left_is_ended(host: Host) -> None:
+    assert host.launchers.start(host.wanted()) == ""
+    left = await host.begin()
+    (launcher,) = launchers()
+    launcher.kill()
+    await until(lambda: not host.launchers.any())
+    await until(lambda: not start_time(left))
+    await until(lambda: not any(host.root.iterdir()))
+
+
+async def test_an_agent_that_is_started_again_knows_its_launchers(host: Host) -> None:
+    assert host.launchers.start(host.wanted()) == ""
+    left = await host.begin()
+    again = host.agent()
+    assert again.any()
+    assert again.start(host.wanted()) == "", "it is there already"
+    assert len(launchers()) == 1
+    again.stop_all()
+    await until(lambda: not again.any() and not start_time(left))
+    assert not host.agent().any()
+
+
+async def test_without_the_users_seal_nothing_is_started(host: Host) -> None:
+    false = seal_of(b"k" * 32, "g", str(host.place), host.endpoint)
+    assert "bears no seal of this user" in host.launchers.start(host.wanted(false))
+    assert not host.launchers.any() and launchers() == []
+    elsewhere = seal_of(key_of(host.env), "g", "/nowhere", host.endpoint)
+    wanted = msgspec.structs.replace(host.wanted(elsewhere), directory="/nowhere")
+    assert "has no directory /nowhere" in host.launchers.start(wanted)
