@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import zmq
@@ -30,6 +30,7 @@ from replkernel.jobs import processes
 from replkernel.jobs.words import key_of
 from replkernel.launch.module_command import module_command
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, decoder, encode
+from replkernel.ranks.pieces import Pieces
 from replkernel.ranks.words import (
     ERROR_CHARS_MAX,
     RANKS,
@@ -64,12 +65,13 @@ class Rank:
 
     def __init__(self, rank: int, process: subprocess.Popen[bytes]) -> None:
         self.rank, self.process = rank, process
-        self.begun: dict[int, tuple[str, bytes]] = {}
-        """By descriptor: which stream that is, and the beginning of a line."""
-        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
-            self.begun[pipe.fileno()] = (name, b"")
+        self.begun: dict[int, tuple[Literal["stdout", "stderr"], Pieces]] = {}
+        """By descriptor, while it is open: which stream that is, and what is not told of it."""
+        assert process.stdout is not None and process.stderr is not None
+        self.begun[process.stdout.fileno()] = ("stdout", Pieces())
+        self.begun[process.stderr.fileno()] = ("stderr", Pieces())
+        for pipe in self.begun:
+            os.set_blocking(pipe, False)
 
     def close(self) -> None:
         """Read no more of it."""
@@ -149,6 +151,9 @@ class Launcher:
         for rank in self.ranks:
             for pipe in [pipe for pipe in rank.begun if pipe in ready and not self._unsent]:
                 self._read(rank, pipe)
+            for pipe, (stream, pieces) in rank.begun.items():
+                if pipe not in ready and not self._unsent:
+                    self._tell(rank, stream, pieces.late(time.monotonic()))
         self._look()
         if time.monotonic() > self._begins_by:
             self.over = True
@@ -179,23 +184,21 @@ class Launcher:
             self.ranks.append(Rank(begin.rank + local, process))
 
     def _read(self, rank: Rank, pipe: int) -> None:
-        """Tell the whole lines of what a process has written; of one that is long, what there is."""
-        stream, before = rank.begun[pipe]
+        """Tell what a process has written, as far as it is to be told now."""
+        stream, pieces = rank.begun[pipe]
         try:
             data = os.read(pipe, READ_BYTES)
         except BlockingIOError:
             return
-        text, rest = before + data, b""
-        whole = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1  # A progress bar has the latter.
-        if data and (whole or len(text) < READ_BYTES):
-            text, rest = text[:whole], text[whole:]
-        if text:
-            said = text.decode("utf-8", "replace")[:TEXT_CHARS_MAX]
-            self._send(Wrote(rank.rank, "stdout" if stream == "stdout" else "stderr", said))
         if data:
-            rank.begun[pipe] = (stream, rest)
+            self._tell(rank, stream, pieces.take(data, time.monotonic()))
         else:
             del rank.begun[pipe]
+            self._tell(rank, stream, pieces.rest())
+
+    def _tell(self, rank: Rank, stream: Literal["stdout", "stderr"], text: str) -> None:
+        for place in range(0, len(text), TEXT_CHARS_MAX):
+            self._send(Wrote(rank.rank, stream, text[place : place + TEXT_CHARS_MAX]))
 
     def _look(self) -> None:
         """Tell which processes are over, once all that they wrote is told."""
@@ -204,6 +207,8 @@ class Launcher:
             if code is None or (rank.begun and not self._is_quiet(rank)):
                 continue
             self.ranks.remove(rank)
+            for stream, pieces in rank.begun.values():
+                self._tell(rank, stream, pieces.rest())
             rank.close()
             self._kill(rank)  # What it has started ends with it.
             if rank.rank == 0 and code == 0 and (result := self.place / "result").exists():

@@ -148,3 +148,15 @@ def test_nothing_that_a_process_has_started_outlives_the_cell(cell: Cell) -> Non
     assert start_time(pid)
     cell.launcher.close()
     assert not start_time(pid), "it has left its group, and ends all the same"
+
+
+def test_a_line_that_is_not_over_is_told_while_the_process_waits(cell: Cell) -> None:
+    bar = "sys.stderr.write(chr(13) + ' 10%')\nprint('epoch', end=' ', flush=True)\n"
+    cell.begin(f"import sys, time\n{bar}time.sleep(600)")
+    cell.until(lambda: "".join(cell.wrote()) == "epoch " and "".join(cell.wrote("stderr")) == "\r 10%")
+
+
+def test_the_last_words_are_told_also_where_a_child_has_the_pipe(cell: Cell) -> None:
+    cell.begin(f"{LEAVES.splitlines()[0]}\n{LEAVES.splitlines()[1]}\nprint('last', end='')\n")
+    cell.until(lambda: cell.ended() == [0])
+    assert "".join(cell.wrote()) == "last"
