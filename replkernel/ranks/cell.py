@@ -1,7 +1,8 @@
 """The notebook's side of a cell on several hosts: asks for GPUs, hears launchers, shows what they say.
 
 It holds no rule: `course.py` decides. Law: the main thread shows and waits, so an interrupt gets through;
-sockets live on a thread of their own. However the cell ends, it gives its GPUs back.
+sockets live on a thread of their own. However the cell ends, it gives its GPUs back, and says on which hosts
+it has not seen its processes end.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from replkernel.ranks import course
 from replkernel.ranks.program import program_of
 from replkernel.ranks.words import (
     Begin,
+    Emptied,
     Ended,
     FromLauncher,
     Here,
@@ -44,6 +46,7 @@ from replkernel.ranks.words import (
     is_proof,
     seal_of,
 )
+from replkernel.records import HostName
 
 LOOK_S = 0.1
 UNSHOWN_BYTES_MAX = 4 * 1024 * 1024
@@ -52,6 +55,8 @@ OVERHEAD_BYTES = 256
 UNTAKEN_MAX = 64
 """So many messages of each launcher wait before that."""
 CLOSE_S = 5.0
+LATER_S = 60.0
+"""A scheduler that is away when the cell ends is waited for so long, in the background, to tell it so."""
 BAD = "`%gpu --help` lists what can be said."
 Happening: TypeAlias = course.Event | Wrote
 
@@ -122,6 +127,7 @@ class _Cell:
         self._asked, self._data = asked, msgspec.msgpack.encode(program)
         self._course = course.Course(asked.hosts, gives_back=bool(asked.back))
         self._happened = Backlog(UNSHOWN_BYTES_MAX, self._pause, self._resume)
+        self._closing = False
         self._begun: dict[str, int | None] = {}
         """The rank whose line is not over, by stream."""
         birth = kernel.birth
@@ -130,12 +136,15 @@ class _Cell:
         self._gang = f"{self._kernel_id[:40]}-{secrets.token_hex(8)}"
         self._key = key_of(os.environ)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="replkernel-ranks", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="replkernel-ranks", daemon=True)
         self._thread.start()
         self._known: set[bytes] = set()
         self._socket: PeerSocket | None = None
         self._channel: SchedulerChannel | None = None
         self._wish: wire.GangWish | None = None
+        self._leases: tuple[wire.HeldLease, ...] = ()
+        self._began = self._was_up = False
+        self._told_end = asyncio.Event()
 
     # -- on the main thread -------------------------------------------------------------------------
 
@@ -166,11 +175,14 @@ class _Cell:
 
     def close(self) -> None:
         """Give all back, and close what is open."""
+        self._closing = True
         with suppress(Exception):
             self._on_loop(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_S)
-        self._loop.close()
+        if self._channel is None or self._told_end.is_set() or not self._was_up:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_S)
+        else:
+            asyncio.run_coroutine_threadsafe(self._close_later(), self._loop)
 
     def _next(self) -> list[course.Effect]:
         """Wait for what happens next, and return what follows from it."""
@@ -211,6 +223,9 @@ class _Cell:
                 sys.stdout.write(f"{text}\n")
                 sys.stdout.flush()
             case course.BeginOn(peer, rank, count, world, address, port):
+                if not self._began:
+                    self._began = True
+                    self._loop.call_soon_threadsafe(self._say, wire.GangBegan())
                 self._send(peer, Begin(rank, count, world, address, port, self._data))
             case course.StopOn(peer):
                 self._send(peer, Stop())
@@ -261,13 +276,31 @@ class _Cell:
         )
         self._channel.start()
 
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
     async def _close(self) -> None:
-        if self._channel is not None:
-            self._channel.send(wire.GangDone())
+        if self._channel is not None and (self._says_end() or not self._was_up):
             await self._channel.close()
         if self._socket is not None:
             self._socket.close()
             self._path.unlink(missing_ok=True)
+
+    def _says_end(self) -> bool:
+        """Tell the scheduler that the cell is over; return whether it is there to hear it."""
+        hosts = tuple([HostName(host) for host in self._course.unsure()])
+        if self._say(wire.GangDone(hosts)):
+            self._told_end.set()
+        return self._told_end.is_set()
+
+    async def _close_later(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LATER_S):
+                await self._told_end.wait()
+        if self._channel is not None:
+            await self._channel.close()
+        self._loop.stop()
 
     def _happens(self, happening: course.Event) -> None:
         self._happened.put(happening)
@@ -280,22 +313,34 @@ class _Cell:
         if self._socket is not None:
             self._socket.resume()
 
+    def _say(self, message: wire.FromClient) -> bool:
+        return self._channel is not None and self._channel.send(message)
+
     def _welcomed(self) -> None:
-        if self._channel is not None and self._wish is not None:
-            self._channel.send(self._wish)
+        self._was_up = True
+        if self._closing:
+            self._says_end()
+        elif self._wish is not None:
+            self._say(msgspec.structs.replace(self._wish, leases=self._leases, began=self._began))
 
     def _without_scheduler(self, why: str) -> None:
-        if self._course.phase == "waiting":  # Later it is waited for.
-            self._happens(course.Refused(why))
+        """Give up a scheduler that was never there; one that was is waited for."""
+        self._happens(course.LinkLost(why) if self._was_up else course.Refused(why))
 
     def _told(self, message: wire.FromScheduler) -> None:
         match message:
             case wire.GangHas(leases):
                 hosts = tuple(str(lease.host) for lease in leases)
-                self._happens(course.Leased(hosts, len(leases[0].gpus)))
+                self._leases = self._leases or tuple(
+                    [wire.HeldLease(lease.lease, lease.fence) for lease in leases]
+                )
+                names = tuple([lease.lease for lease in leases])
+                self._happens(course.Leased(hosts, len(leases[0].gpus), names))
             case wire.GangWaiting(place, has, estimate_s):
                 self._happens(course.Waits(place, has, estimate_s))
-            case wire.GangEnded(why) | wire.Refused(why):
+            case wire.GangEnded(why):
+                self._happens(course.Refused(why))
+            case wire.Refused(why) if not self._leases and why != wire.SCHEDULER_ENDS:
                 self._happens(course.Refused(why))
 
     def _heard(self, peer: bytes, message: object) -> None:
@@ -311,6 +356,8 @@ class _Cell:
                 self._happened.put(message, len(message.text) + OVERHEAD_BYTES)
             case Ended(rank, code, error):
                 self._happened.put(course.RankEnded(rank, code, error), len(error) + OVERHEAD_BYTES)
+            case Emptied():
+                self._happens(course.Emptied(peer))
             case Result(data):
                 self._happened.put(course.Gave(data), len(data))
 

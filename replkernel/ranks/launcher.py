@@ -36,6 +36,7 @@ from replkernel.ranks.words import (
     RANKS,
     TEXT_CHARS_MAX,
     Begin,
+    Emptied,
     Ended,
     FromLauncher,
     Here,
@@ -126,6 +127,8 @@ class Launcher:
     def close(self) -> None:
         """End all processes, and leave the cell."""
         self._end()
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.send(encode(Emptied()), zmq.DONTWAIT)
         self._monitor.close(linger=0)
         self._socket.close()
 

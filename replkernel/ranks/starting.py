@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import hashlib
 import logging
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -41,8 +41,8 @@ class Launchers:
     def __init__(self, host: str, root: Path, env: Mapping[str, str], changed: Callable[[], None]) -> None:
         """Go on with those that an earlier agent has started."""
         self._host, self._root, self._env, self._changed = host, root, env, changed
-        self._live: dict[int, tuple[Path, subprocess.Popen[bytes] | None]] = {}
-        """By the descriptor of the process."""
+        self._live: dict[int, tuple[str, Path, subprocess.Popen[bytes] | None]] = {}
+        """By the descriptor of the process: the cell, the directory, and the process if it is our child."""
         self._clearing: set[asyncio.Future[None]] = set()
         self._seen: OrderedDict[str, None] = OrderedDict()
         for place in root.iterdir() if root.is_dir() else ():
@@ -55,10 +55,13 @@ class Launchers:
         """Tell whether a launcher lives."""
         return bool(self._live)
 
+    def gangs(self) -> tuple[str, ...]:
+        """Return the cells of which launchers live."""
+        return tuple([gang for gang, _, _ in self._live.values()])
+
     def start(self, wanted: StartRanks) -> str:
         """Start a launcher, unless that was done; return why not, in one sentence."""
-        place = self._root / hashlib.sha256(wanted.gang.encode()).hexdigest()[:32]
-        if wanted.gang in self._seen or place.exists():
+        if wanted.gang in self._seen:
             return ""
         try:
             check_seal(key_of(self._env), wanted.seal, wanted.gang, wanted.directory, wanted.endpoint)
@@ -67,7 +70,7 @@ class Launchers:
                     f"Host {self._host} has no directory {wanted.directory}: mount it there under this path, "
                     "or run the notebook in a directory that all hosts have."
                 )
-            self._spawn(wanted, place)
+            self._spawn(wanted)
         except (ReplkernelError, OSError) as error:
             log.error("a cell on several hosts cannot be started: %s", error)
             return str(error)
@@ -76,15 +79,25 @@ class Launchers:
             self._seen.popitem(last=False)
         return ""
 
+    def stop(self, gang: str, within_s: float = 0.0) -> None:
+        """Have a cell's launcher end its processes, and itself, unless it has done so within a time."""
+        self._seen.pop(gang, None)
+        if within_s > 0.0:
+            asyncio.get_running_loop().call_later(within_s, self.stop, gang)
+            return
+        for end, (name, _, _) in self._live.items():
+            if name == gang:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(end, signal.SIGTERM)
+
     def stop_all(self) -> None:
         """Have all launchers end their processes, and themselves."""
-        for end in self._live:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(end, signal.SIGTERM)
+        for gang in self.gangs():
+            self.stop(gang)
 
-    def _spawn(self, wanted: StartRanks, place: Path) -> None:
-        self._root.mkdir(mode=0o700, exist_ok=True)
-        place.mkdir(mode=0o700)
+    def _spawn(self, wanted: StartRanks) -> None:
+        place = self._root / secrets.token_hex(8)
+        place.mkdir(mode=0o700, parents=True)
         lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,7 +108,8 @@ class Launchers:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-            os.write(lock, str(process.pid).encode())  # Before its orders, without which it ends.
+            # Before its orders, without which it ends.
+            os.write(lock, f"{process.pid} {wanted.gang}".encode())
         except OSError:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -107,7 +121,7 @@ class Launchers:
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin as told:
             told.write(msgspec.json.encode(orders))
-        self._watch(os.pidfd_open(process.pid), place, process)
+        self._watch(os.pidfd_open(process.pid), wanted.gang, place, process)
         self._changed()
 
     def _find(self, place: Path) -> None:
@@ -115,21 +129,23 @@ class Launchers:
         if _is_free(place):
             self._clear(place)
             return
-        end = os.pidfd_open(int((place / LOCK).read_bytes()))
+        pid, _, gang = (place / LOCK).read_text().partition(" ")
+        end = os.pidfd_open(int(pid))
         if _is_free(place):  # It has ended meanwhile, and its number may be another's.
             os.close(end)
             self._clear(place)
         else:
-            self._watch(end, place, None)
+            self._watch(end, gang, place, None)
+            self._seen[gang] = None
 
-    def _watch(self, end: int, place: Path, process: subprocess.Popen[bytes] | None) -> None:
-        self._live[end] = place, process
+    def _watch(self, end: int, gang: str, place: Path, process: subprocess.Popen[bytes] | None) -> None:
+        self._live[end] = gang, place, process
         asyncio.get_running_loop().add_reader(end, self._ended, end)
 
     def _ended(self, end: int) -> None:
         asyncio.get_running_loop().remove_reader(end)
         os.close(end)
-        place, process = self._live.pop(end)
+        _, place, process = self._live.pop(end)
         if process is not None:
             process.wait()
         self._clear(place)

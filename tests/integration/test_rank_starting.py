@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import psutil
+import pytest
 import pytest_asyncio
 import zmq
 
@@ -97,12 +98,29 @@ async def test_an_agent_that_is_started_again_knows_its_launchers(host: Host) ->
     assert host.launchers.start(host.wanted()) == ""
     left = await host.begin()
     again = host.agent()
-    assert again.any()
+    assert again.gangs() == ("g",)
     assert again.start(host.wanted()) == "", "it is there already"
     assert len(launchers()) == 1
     again.stop_all()
     await until(lambda: not again.any() and not start_time(left))
     assert not host.agent().any()
+
+
+@pytest.mark.parametrize("within_s", [0.0, 0.05])
+async def test_the_launcher_of_one_cell_is_ended_and_no_other(host: Host, within_s: float) -> None:
+    assert host.launchers.start(host.wanted()) == ""
+    left = await host.begin()
+    host.launchers.stop("h")
+    host.launchers.stop("g", within_s)
+    assert host.launchers.gangs() == ("g",)
+    await until(lambda: not host.launchers.any() and not start_time(left))
+
+
+async def test_a_cell_that_was_stopped_may_be_started_again(host: Host) -> None:
+    assert host.launchers.start(host.wanted()) == ""
+    host.launchers.stop("g")
+    assert host.launchers.start(host.wanted()) == ""
+    assert host.launchers.gangs() == ("g", "g")
 
 
 async def test_without_the_users_seal_nothing_is_started(host: Host) -> None:

@@ -42,9 +42,10 @@ class Channel:
         """Be there."""
         self._welcomed()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any) -> bool:
         """Hear the cell."""
         self.said.append(message)
+        return True
 
     async def close(self) -> None:
         """End."""
@@ -105,7 +106,10 @@ class Running:
         eventually(lambda: bool(Channel.made and Channel.made[0].said), "that the cell has said its wish")
         self.channel = Channel.made[0]
         (self.wish,) = self.channel.said
-        leases = tuple(SimpleNamespace(host=HostName(host), gpus=("GPU-1",)) for host in ("a", "b"))
+        leases = tuple(
+            SimpleNamespace(host=HostName(host), gpus=("GPU-1",), lease=f"l-{host}", fence=1)
+            for host in ("a", "b")
+        )
         self.launchers: list[Launcher] = []
         self.cell._loop.call_soon_threadsafe(self.cell._told, wire.GangHas(leases))  # type: ignore[arg-type]
 
