@@ -52,6 +52,7 @@ from replkernel.leasing.wire import (
     StartJob,
     StartRanks,
     StopJob,
+    StopRanks,
 )
 from replkernel.ranks.starting import Launchers
 from replkernel.records import HostName
@@ -271,7 +272,8 @@ class JobKeeping:
             order, kept = self._order(name), self._unwritten.get(name)
             if order is not None and not (kept and kept.is_told):
                 here.append((name, order.attempt))
-        self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX])))
+        gangs = self._launchers.gangs()[:JOBS_OF_HOST_MAX]
+        self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX]), ranks=True, gangs=gangs))
         for name in self._live:
             self._tell(name, self._places[name])
         self._woken.set()
@@ -302,6 +304,8 @@ class JobKeeping:
                 place = self._places.get(job)
                 begin, data = (at, b"") if place is None else place.log_from(at, LOG_BYTES_MAX)
                 self._send(JobLog(number, begin, data))
+            case StopRanks(gang):
+                self._launchers.stop(gang)
             case StartRanks() if not self._ending:
                 if why := self._launchers.start(message):
                     self._send(RanksFailed(message.gang, why[:WHY_MAX]))

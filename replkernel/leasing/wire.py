@@ -277,10 +277,13 @@ class MoveFailed(LeaseMessage, frozen=True):
 class JobsHere(LeaseMessage, frozen=True):
     """All attempts of jobs that this agent has processes of, or is about to; said first on each connection.
 
-    Before it only ends are told that the scheduler may not have heard of.
+    Before it only ends are told that the scheduler may not have heard of. `ranks`: StartRanks and StopRanks
+    may be said to it; `gangs` are those of which it has launchers.
     """
 
     jobs: Annotated[tuple[tuple[_Id, int], ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
+    ranks: bool = False
+    gangs: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
 
 
 class JobSaid(LeaseMessage, frozen=True):
@@ -319,7 +322,8 @@ class GangWish(LeaseMessage, frozen=True):
     """A cell of `kernel` wants `gpus` GPUs on each of `hosts` hosts; said again on each connection.
 
     Agents of its user start launchers there, in `directory`, which find the cell at `endpoint`. `seal` shows
-    them that their user wants that.
+    them that their user wants that. `leases` are those that it has; GangEnded is the answer where it has them
+    no more. `began`: all launchers have come.
     """
 
     kernel: _Id
@@ -332,10 +336,21 @@ class GangWish(LeaseMessage, frozen=True):
     vram_gb: _Amount = 0.0
     cpu: _Amount = 0.0
     memory_gb: _Amount = 0.0
+    leases: Annotated[tuple[HeldLease, ...], msgspec.Meta(max_length=GANG_HOSTS_MAX)] = ()
+    began: bool = False
+
+
+class GangBegan(LeaseMessage, frozen=True):
+    """All launchers have come to the cell: none is to be started again."""
 
 
 class GangDone(LeaseMessage, frozen=True):
-    """The cell is over, or waits no more: all of its leases are given back."""
+    """The cell is over, or waits no more: all of its leases are given back.
+
+    `unsure`: the cell does not know that its processes there have ended.
+    """
+
+    unsure: Annotated[tuple[_Host, ...], msgspec.Meta(max_length=GANG_HOSTS_MAX)] = ()
 
 
 # -- scheduler to its clients -----------------------------------------------------------------------
@@ -546,6 +561,12 @@ class StartRanks(LeaseMessage, frozen=True):
     seal: str
 
 
+class StopRanks(LeaseMessage, frozen=True):
+    """End the launcher of this gang with its processes: its GPUs are not the cell's any more."""
+
+    gang: _Id
+
+
 class GangHas(LeaseMessage, frozen=True):
     """The cell has GPUs on all of its hosts, the one of rank 0 first; said again when it was asked again."""
 
@@ -590,6 +611,7 @@ FromClient: TypeAlias = (
     | JobLog
     | RanksFailed
     | GangWish
+    | GangBegan
     | GangDone
 )
 FromScheduler: TypeAlias = (
@@ -613,6 +635,7 @@ FromScheduler: TypeAlias = (
     | JobsAwait
     | JobLogWanted
     | StartRanks
+    | StopRanks
     | GangHas
     | GangWaiting
     | GangEnded

@@ -31,12 +31,16 @@ class Launchers:
 
     def __init__(self, host: str, env: Mapping[str, str], changed: Callable[[], None]) -> None:
         self._host, self._env, self._changed = host, env, changed
-        self._live: dict[int, subprocess.Popen[bytes]] = {}
+        self._live: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def any(self) -> bool:
         """Tell whether a launcher lives."""
         return bool(self._live)
+
+    def gangs(self) -> tuple[str, ...]:
+        """Return the cells of which launchers live."""
+        return tuple([gang for gang, _ in self._live.values()])
 
     def start(self, wanted: StartRanks) -> str:
         """Start a launcher, unless that was done; return why not, in one sentence."""
@@ -58,11 +62,18 @@ class Launchers:
             self._seen.popitem(last=False)
         return ""
 
+    def stop(self, gang: str) -> None:
+        """Have a cell's launcher end its processes, and itself."""
+        self._seen.pop(gang, None)
+        for name, process in self._live.values():
+            if name == gang:
+                with contextlib.suppress(OSError):
+                    process.send_signal(signal.SIGTERM)
+
     def stop_all(self) -> None:
         """Have all launchers end their processes, and themselves."""
-        for process in self._live.values():
-            with contextlib.suppress(OSError):
-                process.send_signal(signal.SIGTERM)
+        for gang in self.gangs():
+            self.stop(gang)
 
     def _spawn(self, wanted: StartRanks) -> None:
         orders = Orders(wanted.gang, self._host, wanted.gpus, wanted.directory, wanted.endpoint)
@@ -76,12 +87,12 @@ class Launchers:
         with process.stdin as told:
             told.write(msgspec.json.encode(orders))
         end = os.pidfd_open(process.pid)
-        self._live[end] = process
+        self._live[end] = (wanted.gang, process)
         asyncio.get_running_loop().add_reader(end, self._ended, end)
         self._changed()
 
     def _ended(self, end: int) -> None:
         asyncio.get_running_loop().remove_reader(end)
         os.close(end)
-        self._live.pop(end).wait()
+        self._live.pop(end)[1].wait()
         self._changed()

@@ -1,9 +1,10 @@
 """Who gets GPUs on several hosts at once: all of them, or none.
 
 The core leases each host to a request of its own, so its lines, claims, quotas and accounts hold for gangs
-as well. Laws: the asker hears of no lease before it has all, and loses all with the first that ends. Only
-the first gang that waits gathers, so no two wait for each other; another one is served where all of it is
-there at once. What was gathered stays its own meanwhile, and counts as used.
+as well. Laws: the asker hears of no lease before it has all, and loses all with the first that ends. Nobody
+else has GPUs on which its processes may be: those end first, and have END_S for that. Only the first gang
+that waits gathers, so no two wait for each other; another one is served where all of it is there at once.
+What was gathered stays its own meanwhile, and counts as used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from replkernel_scheduler.effects import EndReason
 from replkernel_scheduler.events import Event, LeaseAsked, LeaseReleased, LeaseRenewed, LeaseWithdrawn
 from replkernel_scheduler.gangs.types import (
     GangAsked,
+    GangEnds,
     GangGranted,
     GangId,
     GangLeased,
@@ -31,6 +33,8 @@ from replkernel_scheduler.gangs.types import (
 from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseRequest, RequestId, UserName
 
 LEASE_S = 86_400.0
+END_S = 20.0
+"""What its processes may be on is kept so long: they find a lost cell within 5 s, and have 5 s to end."""
 GANGS_MAX = 1_000
 HOSTS_MAX = 64
 """The most hosts of one gang."""
@@ -104,11 +108,17 @@ class Gangs:
         self.unsettled = True
 
     def left(self, event: GangLeft, now: float) -> None:
-        """Give back all that a gang has; one that nobody knows is over already."""
+        """Give back what a gang has, later where it may compute; one that nobody knows is over already."""
         gang = self.by_id.get(event.gang)
-        if gang is not None:
+        if gang is None:
+            return
+        unsure = [lease for lease in gang.leases.values() if gang.granted and lease.host in event.unsure]
+        if unsure:
+            self._ends(gang, tuple(sorted(lease.host for lease in unsure)), "", now)
+            self._release([lease for lease in gang.leases.values() if lease not in unsure], now)
+        else:
             self._over(gang, "", now)
-            self.unsettled = True
+        self.unsettled = True
 
     # -- what the core says -----------------------------------------------------------------------------
 
@@ -150,7 +160,7 @@ class Gangs:
         del gang.leases[lease.lease]
         self._tell(GangLeaseEnded(gang.spec.gang, lease, why))
         if not self._giving:
-            if gang.granted:
+            if gang.granted and gang.ends_at is None:
                 gang.broken = (
                     f"The lease on host {lease.host} is over ({why}), so those on the others are, too."
                 )
@@ -166,10 +176,14 @@ class Gangs:
     def settle(self, now: float) -> None:
         """See to all that has happened: what is broken ends, who can be served is."""
         self.unsettled = False
-        for gang in [gang for gang in self.by_id.values() if gang.broken]:
-            able = gang.granted or len(self._able(gang.spec)) >= gang.spec.hosts
-            why = gang.broken if able else self._impossible(gang.spec)
-            self._over(gang, why, now, refused=not gang.granted)
+        for gang in [gang for gang in self.by_id.values() if gang.broken and gang.ends_at is None]:
+            if gang.granted:
+                self._ends(gang, tuple([lease.host for lease in in_order(gang)]), gang.broken, now)
+                continue
+            able = len(self._able(gang.spec)) >= gang.spec.hosts
+            self._over(gang, gang.broken if able else self._impossible(gang.spec), now, refused=True)
+        for gang in [gang for gang in self.by_id.values() if gang.ends_at is not None and not gang.leases]:
+            self._over(gang, "", now)
         waiting = [gang for gang in self.by_id.values() if not gang.granted]
         while waiting:
             first = waiting.pop(0)
@@ -193,10 +207,14 @@ class Gangs:
 
     def due_at(self) -> float | None:
         """Return when `due` wants to be called."""
-        return next(iter(self.renew_at.values()), None)
+        ends = [gang.ends_at for gang in self.by_id.values() if gang.ends_at is not None]
+        return min([*ends, *list(self.renew_at.values())[:1]], default=None)
 
     def due(self, now: float) -> None:
-        """Renew leases: who speaks for a gang says when it is over."""
+        """Renew leases: who speaks for a gang says when it is over. End what had its time to end."""
+        for gang in list(self.by_id.values()):
+            if gang.ends_at is not None and gang.ends_at <= now:
+                self._over(gang, "", now)
         for name in [name for name, at in self.renew_at.items() if at <= now]:
             del self.renew_at[name]
             self.renew_at[name] = now + LEASE_S / 2
@@ -269,6 +287,12 @@ class Gangs:
         self.renew_at[gang.spec.gang] = now + LEASE_S / 2
         self._tell(GangGranted(gang.spec.gang, in_order(gang)))
 
+    def _ends(self, gang: GangRecord, hosts: tuple[HostName, ...], why: str, now: float) -> None:
+        """Have the processes on these hosts ended; what they compute on is nobody else's meanwhile."""
+        gang.ends_at = now + END_S if gang.ends_at is None else gang.ends_at
+        self.renew_at.pop(gang.spec.gang, None)
+        self._tell(GangEnds(gang.spec.gang, hosts, why))
+
     def _over(self, gang: GangRecord, why: str, now: float, *, refused: bool = False) -> None:
         self._give_back(gang, now)
         del self.by_id[gang.spec.gang]
@@ -283,7 +307,12 @@ class Gangs:
             request, gang.request = gang.request, None
             self._leasing.feed(LeaseWithdrawn(request), now)
             self._of_request.pop(request, None)
-        for lease in list(gang.leases.values()):
+        self._giving = False
+        self._release(list(gang.leases.values()), now)
+
+    def _release(self, leases: list[Lease], now: float) -> None:
+        self._giving = True
+        for lease in leases:
             self._leasing.feed(LeaseReleased(lease.lease, lease.fence), now)
         self._giving = False
 
@@ -349,7 +378,9 @@ class Gangs:
             self._tell(GangWaits(gang.spec.gang, *said))
 
     def _tell_again(self, gang: GangRecord) -> None:
-        if gang.granted:
+        if gang.ends_at is not None:
+            self._tell(GangEnds(gang.spec.gang, tuple([lease.host for lease in in_order(gang)]), gang.broken))
+        elif gang.granted:
             self._tell(GangGranted(gang.spec.gang, in_order(gang)))
         elif gang.told is not None:
             self._tell(GangWaits(gang.spec.gang, *gang.told))

@@ -29,7 +29,8 @@ def check(view: ClusterView, gangs: Gangs) -> None:
     first = next((gang for gang in records if not gang.granted), None)
     _require(not gathering or gathering[0] is first, "a gang gathers before its turn")
     _require(
-        {gang.spec.gang for gang in records if gang.granted} == set(gangs.renew_at), "a gang is not renewed"
+        {gang.spec.gang for gang in records if gang.granted and gang.ends_at is None} == set(gangs.renew_at),
+        "a gang is not renewed",
     )
     for gang in records:
         _gang(gang, leases, waiting)
@@ -37,9 +38,11 @@ def check(view: ClusterView, gangs: Gangs) -> None:
 
 def _gang(gang: GangRecord, leases: dict[LeaseId, LeaseView], waiting: set[RequestId]) -> None:
     spec = gang.spec
-    _require(
-        gang.granted == (len(gang.leases) == spec.hosts), "a gang has some of its hosts, or waits with all"
-    )
+    if gang.ends_at is None:
+        has_all = len(gang.leases) == spec.hosts
+        _require(gang.granted == has_all, "a gang has some of its hosts, or waits with all")
+    else:
+        _require(gang.granted and bool(gang.leases), "a gang ends and has nothing")
     _require(gang.granted or gang.told is not None, "a gang that waits was not told")
     _require((gang.request is None) or gang.request in waiting, "a gang waits for nothing")
     hosts = {lease.host for lease in gang.leases.values()}

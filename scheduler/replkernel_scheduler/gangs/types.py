@@ -43,10 +43,11 @@ class GangAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class GangLeft(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """The cell is over, or waits no more: nothing of it is on the GPUs."""
+    """The cell is over, or waits no more: nothing of it is on the GPUs, but maybe on those of `unsure`."""
 
     turn: ClassVar[int] = FREES
     gang: GangId
+    unsure: tuple[HostName, ...] = ()
 
 
 GangEvent: TypeAlias = GangAsked | GangLeft
@@ -75,6 +76,17 @@ class GangWaits(GangEffect, frozen=True, tag=True, gc=False):
     estimate_s: float | None = None
 
 
+class GangEnds(GangEffect, frozen=True, tag=True, gc=False):
+    """Tell that a gang's processes on these hosts are to end: its leases there are kept a while for that.
+
+    `why` is one sentence for its asker; empty: he knows, or is gone.
+    """
+
+    gang: GangId
+    hosts: tuple[HostName, ...]
+    why: str = ""
+
+
 class GangOver(GangEffect, frozen=True, tag=True, gc=False):
     """Tell that a gang has no leases any more, or will never have them (`refused`).
 
@@ -101,13 +113,14 @@ class GangLeaseEnded(GangEffect, frozen=True, tag=True, gc=False):
     why: EndReason
 
 
-GangsEffect: TypeAlias = GangGranted | GangWaits | GangOver | GangLeased | GangLeaseEnded
+GangsEffect: TypeAlias = GangGranted | GangWaits | GangEnds | GangOver | GangLeased | GangLeaseEnded
 
 
 class GangRecord(msgspec.Struct, kw_only=True):
     """A gang that waits or has its leases. `asked` numbers its requests, `request` is the one that waits.
 
-    `broken` is why a lease of it ended unasked; `told` is what was said of its place.
+    `broken` is why a lease of it ended unasked; `told` is what was said of its place. It ends from `ends_at`
+    being set on, and what is left of it by then is over.
     """
 
     spec: GangSpec
@@ -118,3 +131,4 @@ class GangRecord(msgspec.Struct, kw_only=True):
     broken: str = ""
     estimate_s: float | None = None
     told: tuple[int, int, float | None] | None = None
+    ends_at: float | None = None

@@ -333,11 +333,13 @@ class Desk:
             return
         if known.hello.role == "gang" or isinstance(message, wire.RanksFailed):
             if self.gangs is not None:
-                yield from self.gangs.said(client, known.identity, message)
+                yield from self.gangs.said(client, known.identity, message, now)
             return
         if known.hello.role == "jobs":
             if self.jobs is not None:
                 yield from self.jobs.said(client, message, now)
+            if self.gangs is not None and isinstance(message, wire.JobsHere):
+                yield from self.gangs.line_came(client, message)
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
         yield from self.routers.said(client, kernel, message, now, bounded)

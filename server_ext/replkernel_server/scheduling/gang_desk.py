@@ -1,7 +1,8 @@
 """Cells on several hosts: what they say and hear, and the agents of their users that start their processes.
 
-Pure. Law: a gang is its user's; it has its leases while its cell is connected, or comes back in time.
-Launchers are started by agents of the same user alone, once the leases of all hosts are durable.
+Pure. Laws: a gang is its user's; it has its leases while its cell is connected, or comes back in time, and
+each gang has a cell here. Launchers are started by agents of the same user alone, once the leases of all
+hosts are durable, and ended by them where the cell cannot.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from math import inf
 
 import msgspec
+from replkernel_scheduler.errors import InvariantBroken
+from replkernel_scheduler.gangs.desk import in_order
 from replkernel_scheduler.gangs.types import (
     GangAsked,
+    GangEnds,
     GangGranted,
     GangId,
     GangLeft,
@@ -21,7 +25,7 @@ from replkernel_scheduler.gangs.types import (
 )
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect
-from replkernel_scheduler.types import HostName, KernelId, UserName
+from replkernel_scheduler.types import HostName, KernelId, Lease, UserName
 
 from replkernel.leasing import wire
 from replkernel.leasing.models import model_name
@@ -30,22 +34,30 @@ from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.job_desk import JobDesk
 from replkernel_server.scheduling.messages import granted_lease
 
-RETURN_S = 10.0
+RETURN_S = 30.0
 """A cell whose connection is lost has so long to come back; one that is killed does not."""
 GANGS_OF_USER_MAX = 16
+GIVEN_UP = (
+    "The scheduler has not heard of this cell for too long, so its GPUs were given back: run it again, from "
+    "its last checkpoint."
+)
 
 
 class Cell(msgspec.Struct):
     """A cell on several hosts: who speaks for it, until when that is waited for, and what it wished.
 
-    `started`: its launchers were asked for.
+    `has` and `waits` are what is durable of it. `began`: its launchers have come; `asked` are the agents that
+    were told to start them.
     """
 
     user: UserName
     client: int | None = None
     lost_at: float = inf
     wish: wire.GangWish | None = None
-    started: bool = False
+    has: tuple[Lease, ...] = ()
+    waits: wire.GangWaiting | None = None
+    began: bool = False
+    asked: dict[HostName, int] = {}
 
 
 class GangDesk:
@@ -55,7 +67,12 @@ class GangDesk:
         """Begin with those that the core has: their cells have `grace_s` to come back."""
         self._beside, self._jobs = beside, jobs
         self.cells: dict[GangId, Cell] = {
-            name: Cell(gang.spec.user, lost_at=now + grace_s, started=gang.granted)
+            name: Cell(
+                gang.spec.user,
+                lost_at=now + grace_s,
+                has=in_order(gang) if gang.granted else (),
+                waits=None if gang.granted or gang.told is None else wire.GangWaiting(*gang.told),
+            )
             for name, gang in beside.gangs.by_id.items()
         }
         self._of_client: dict[int, GangId] = {}
@@ -84,7 +101,7 @@ class GangDesk:
         if name is not None:
             cell = self.cells[name]
             cell.client, cell.lost_at = None, now + RETURN_S
-            if cell.wish is None:
+            if cell.wish is None and name not in self._beside.gangs.by_id:
                 del self.cells[name]
 
     def deadline(self) -> float:
@@ -92,17 +109,17 @@ class GangDesk:
         return min((cell.lost_at for cell in self.cells.values()), default=inf)
 
     def due(self, now: float) -> Iterator[Act]:
-        """Give up the cells that did not come back."""
+        """Give up the cells that did not come back; their processes may be anywhere still."""
         for name, cell in list(self.cells.items()):
             if cell.lost_at > now:
                 continue
             if name in self._beside.gangs.by_id:
                 cell.lost_at = inf
-                yield Feed(GangLeft(name))
+                yield Feed(GangLeft(name, tuple([lease.host for lease in cell.has])))
             else:
                 del self.cells[name]
 
-    def said(self, client: int, who: Identity, message: wire.FromClient) -> Iterator[Act]:
+    def said(self, client: int, who: Identity, message: wire.FromClient, now: float) -> Iterator[Act]:
         """Take a word of a cell's, or of an agent that was to start its processes."""
         if isinstance(message, wire.RanksFailed):
             cell = self.cells.get(GangId(message.gang))
@@ -114,24 +131,44 @@ class GangDesk:
             return
         match message:
             case wire.GangWish():
-                yield from self._wish(client, name, who, message)
-            case wire.GangDone():
-                yield Feed(GangLeft(name), client)
+                yield from self._wish(client, name, who, message, now)
+            case wire.GangBegan():
+                self.cells[name].began = True
+            case wire.GangDone(unsure):
+                yield Feed(GangLeft(name, tuple([HostName(host) for host in unsure])), client)
             case _:
                 why = f"{type(message).__name__} is not for a cell on several hosts to say."
                 yield Send(client, wire.Refused(why))
 
-    def _wish(self, client: int, name: GangId, who: Identity, wish: wire.GangWish) -> Iterator[Act]:
+    def line_came(self, client: int, here: wire.JobsHere) -> Iterator[Act]:
+        """Have an agent that is there, maybe again, start what it has not, and end what is nobody's."""
+        line = self._jobs.lines.get(client)
+        if line is None or not line.ranks:
+            return
+        for name in here.gangs:
+            gang = self._beside.gangs.by_id.get(GangId(name))
+            if gang is None or gang.ends_at is not None or gang.spec.user != line.user:
+                yield Send(client, wire.StopRanks(name))
+        for gang_id, cell in self.cells.items():
+            if cell.user == line.user:
+                yield from self._start(gang_id, cell)
+
+    def _wish(
+        self, client: int, name: GangId, who: Identity, wish: wire.GangWish, now: float
+    ) -> Iterator[Act]:
         known = self._beside.gangs.by_id.get(name)
-        if known is not None:  # Agents may not be back yet, after a restart.
-            self.cells[name].wish = wish
-            yield Feed(GangAsked(known.spec), client)
+        if (known is None and wish.leases) or (known is not None and known.ends_at is not None):
+            why = GIVEN_UP if known is None or not known.broken else known.broken
+            yield Send(client, wire.GangEnded(why))
+            return
+        if known is not None:  # No event: agents may not be back yet, nor the journal have room.
+            yield from self._again(client, name, wish, now)
             return
         owner = self._beside.core.owner_of_kernel(KernelId(wish.kernel))
         if owner not in (None, who.user):
             yield Send(client, wire.GangEnded(f"Kernel {wish.kernel} is another user's.", refused=True))
             return
-        among = self._jobs.reach(who.user)
+        among = self._jobs.reach_of_ranks(who.user)
         if len(among) < wish.hosts:
             yield Send(client, wire.GangEnded(_too_few(among, wish.hosts), refused=True))
             return
@@ -150,6 +187,16 @@ class GangDesk:
         )
         yield Feed(GangAsked(spec), client)
 
+    def _again(self, client: int, name: GangId, wish: wire.GangWish, now: float) -> Iterator[Act]:
+        """Tell a cell that has come back how it stands, as far as that is durable."""
+        cell = self.cells[name]
+        cell.wish, cell.began = wish, cell.began or wish.began
+        if cell.has:
+            yield Send(client, _has(cell.has, now))
+            yield from self._start(name, cell)
+        elif cell.waits is not None:
+            yield Send(client, cell.waits)
+
     def told(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         """Say to cells and agents what was decided."""
         for effect in effects:
@@ -157,7 +204,9 @@ class GangDesk:
                 case GangGranted():
                     yield from self._granted(effect, now)
                 case GangWaits(gang, place, has, estimate_s):
-                    yield from self._tell(gang, wire.GangWaiting(place, has, estimate_s))
+                    yield from self._waits(gang, wire.GangWaiting(place, has, estimate_s))
+                case GangEnds():
+                    yield from self._ends(effect)
                 case GangOver(gang, why, refused):
                     if why:
                         yield from self._tell(gang, wire.GangEnded(why, refused))
@@ -165,26 +214,50 @@ class GangDesk:
                     if cell is not None and cell.client is not None:
                         self._of_client.pop(cell.client, None)
 
+    def _waits(self, name: GangId, waits: wire.GangWaiting) -> Iterator[Act]:
+        cell = self.cells.get(name)
+        if cell is not None:
+            cell.waits = waits
+        yield from self._tell(name, waits)
+
     def _granted(self, effect: GangGranted, now: float) -> Iterator[Act]:
         cell = self.cells.get(effect.gang)
-        if cell is None or cell.wish is None:
-            return  # It is told when it comes back, and says again what it wishes.
-        has = wire.GangHas(tuple([granted_lease(lease, now) for lease in effect.leases]))
-        yield from self._tell(effect.gang, has)
-        if cell.started:
+        if cell is not None:
+            cell.has, cell.waits = effect.leases, None
+            yield from self._tell(effect.gang, _has(effect.leases, now))
+            yield from self._start(effect.gang, cell)
+
+    def _start(self, name: GangId, cell: Cell) -> Iterator[Act]:
+        """Have launchers started, by each agent once; one that is not there is asked when it is."""
+        gang, wish = self._beside.gangs.by_id.get(name), cell.wish
+        if cell.began or cell.client is None or wish is None or gang is None or gang.ends_at is not None:
             return
-        cell.started = True
-        wish = cell.wish
-        for lease in effect.leases:
-            agent = self._jobs.line_of(cell.user, HostName(lease.host))
-            if agent is None:
-                why = f"The agent of host {lease.host} is gone, so nothing can be started there: try again."
-                yield from self._tell(effect.gang, wire.GangEnded(why))
-                return
+        for lease in cell.has:
+            agent = self._jobs.line_of_ranks(cell.user, lease.host)
+            if agent is None or cell.asked.get(lease.host) == agent:
+                continue
+            cell.asked[lease.host] = agent
             gpus = tuple([str(gpu) for gpu in lease.gpus])
-            yield Send(
-                agent, wire.StartRanks(str(effect.gang), gpus, wish.directory, wish.endpoint, wish.seal)
-            )
+            yield Send(agent, wire.StartRanks(str(name), gpus, wish.directory, wish.endpoint, wish.seal))
+
+    def _ends(self, effect: GangEnds) -> Iterator[Act]:
+        """Have processes ended: by their cell, or by the agents where it cannot or does not know how."""
+        cell = self.cells.get(effect.gang)
+        if cell is None:
+            return
+        if effect.why and cell.client is not None:
+            yield from self._tell(effect.gang, wire.GangEnded(effect.why))
+            return
+        for host in effect.hosts:
+            agent = self._jobs.line_of_ranks(cell.user, host)
+            if agent is not None:
+                yield Send(agent, wire.StopRanks(str(effect.gang)))
+
+    def check_invariants(self) -> None:
+        """Raise InvariantBroken if a law does not hold."""
+        alone = set(self._beside.gangs.by_id) - set(self.cells)
+        if alone:
+            raise InvariantBroken(f"nobody can give back what these gangs have: {sorted(alone)}")
 
     def _tell(self, name: GangId, message: wire.FromScheduler) -> Iterator[Act]:
         cell = self.cells.get(name)
@@ -192,9 +265,17 @@ class GangDesk:
             yield Send(cell.client, message)
 
 
+def _has(leases: tuple[Lease, ...], now: float) -> wire.GangHas:
+    return wire.GangHas(tuple([granted_lease(lease, now) for lease in leases]))
+
+
 def _too_few(among: tuple[HostName, ...], hosts: int) -> str:
-    agents = ", ".join(among) or "none"
+    if not among:
+        return (
+            f"This cell wants {hosts} hosts, and no agent of yours that can start its processes is there: "
+            "start one on each host (`replkernel agent`)."
+        )
     return (
-        f"This cell wants {hosts} hosts, and your agents that can start its processes are on {agents}: start "
-        "one on each host (`replkernel agent`)."
+        f"This cell wants {hosts} hosts, and your agents that can start its processes are on "
+        f"{', '.join(among)}: start one on each host (`replkernel agent`)."
     )

@@ -50,12 +50,16 @@ LEFT_S_MAX = 1e12
 
 
 class Line(msgspec.Struct):
-    """An agent that runs the jobs of its user on one host; `said`: it has told what it runs."""
+    """An agent that runs the jobs of its user on one host; `said`: it has told what it runs.
+
+    `ranks`: it can also start the processes of cells on several hosts.
+    """
 
     user: UserName
     host: HostName
     said: bool = False
     awaits: bool | None = None
+    ranks: bool = False
 
 
 class Told(msgspec.Struct):
@@ -163,6 +167,16 @@ class JobDesk:
         hosts = {line.host for line in self.lines.values() if line.user == user and line.said}
         return tuple(sorted(host for host in hosts if not self._avoids(host)))
 
+    def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
+        """Return the hosts on which processes of a user's cells on several hosts can be started."""
+        able = {line.host for line in self.lines.values() if line.user == user and line.ranks}
+        return tuple([host for host in self.reach(user) if host in able])
+
+    def line_of_ranks(self, user: UserName, host: HostName) -> int | None:
+        """Return the client that starts and ends those on a host."""
+        found = [c for c, line in self.lines.items() if line.ranks and (line.user, line.host) == (user, host)]
+        return found[-1] if found else None
+
     def line_of(self, user: UserName, host: HostName | None) -> int | None:
         """Return the client that runs a user's jobs on a host."""
         found = [c for c, line in self.lines.items() if line.said and (line.user, line.host) == (user, host)]
@@ -183,7 +197,8 @@ class JobDesk:
                 return
             case wire.JobsHere() if line.said:
                 yield Send(client, wire.Refused("JobsHere is said once on a connection: connect again."))
-            case wire.JobsHere(jobs):
+            case wire.JobsHere(jobs, ranks):
+                line.ranks = ranks
                 yield from self._here(client, line, jobs)
             case wire.JobSaid():
                 yield from self._job_said(client, line, message, now)

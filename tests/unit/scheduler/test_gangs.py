@@ -13,12 +13,15 @@ from replkernel_scheduler.events import (
     HostDrained,
     HostUndrained,
     KernelEnded,
+    LeaseReleased,
     LeaseWithdrawn,
     PricesSet,
     QuotaSet,
 )
+from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.gangs.types import (
     GangAsked,
+    GangEnds,
     GangGranted,
     GangId,
     GangLeased,
@@ -29,7 +32,7 @@ from replkernel_scheduler.gangs.types import (
     GangWaits,
 )
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
-from replkernel_scheduler.types import HostName, KernelId, Prices, RequestId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, KernelId, Lease, Prices, RequestId, UserName, UserQuota
 
 from tests.support.examples import examples
 from tests.unit.scheduler.beside import Beside, of
@@ -56,8 +59,8 @@ class World(Beside):
         )
         return self.feed(GangAsked(spec))
 
-    def leave(self, name: str) -> list[HarvestEffect]:
-        return self.feed(GangLeft(GangId(name)))
+    def leave(self, name: str, unsure: str = "") -> list[HarvestEffect]:
+        return self.feed(GangLeft(GangId(name), tuple(HostName(host) for host in unsure.split())))
 
     def idle(self) -> int:
         return sum(self.core.core.room(host).gpus for host in self.core.core.hosts_up())
@@ -173,11 +176,47 @@ def test_a_host_that_goes_takes_the_whole_gang_with_it() -> None:
     world = World()
     world.gang("g", 4)
     effects = world.feed(HostDown(HostName("b")))
-    assert over(effects) == [
-        ("The lease on host b is over (host down), so those on the others are, too.", False)
-    ]
+    why = "The lease on host b is over (host down), so those on the others are, too."
+    assert of(GangEnds, effects) == [GangEnds(GangId("g"), (HostName("a"),), why)]
+    assert world.idle() == 0, "its processes on a are not over yet"
+    effects = world.leave("g")
+    assert over(effects) == [("", False)] and world.idle() == 4
+    assert [each.lease.host for each in of(GangLeaseEnded, effects)] == ["a"]
+
+
+def test_what_a_gang_still_computes_on_is_nobody_elses_until_it_has_ended() -> None:
+    world = World()
+    world.gang("g", 4)
+    world.cell("next", 4)
+    world.cell("after", 4)
+    lease = next(iter(world.core.gangs.by_id[GangId("g")].leases.values()))
+    world.feed(LeaseReleased(lease.lease, lease.fence))
+    assert set(world.cells) & {"next", "after"} == {"next"}, "the host that was given back, and no other"
+    world.leave("g")
+    assert "after" in world.cells
+
+
+def test_a_gang_that_is_not_heard_of_while_it_ends_is_over_after_a_bound() -> None:
+    world = World()
+    world.gang("g", 4)
+    world.feed(HostDown(HostName("b")))
+    world.until(END_S - 0.5)
+    assert world.idle() == 0
+    world.until(END_S)
+    assert world.idle() == 4 and not world.core.gangs.by_id
+
+
+def test_hosts_of_which_a_gang_knows_nothing_are_kept_a_while_longer_than_the_others() -> None:
+    world = World()
+    world.gang("g", 4)
+    effects = world.leave("g", unsure="b")
+    assert of(GangEnds, effects) == [GangEnds(GangId("g"), (HostName("b"),))]
+    assert world.idle() == 4 and not over(effects)
+    world.until(END_S - 0.5)
+    world.leave("g", unsure="b")
     assert world.idle() == 4
-    assert len(of(GangLeaseEnded, effects)) == 2
+    world.until(END_S)
+    assert world.idle() == 8, "saying it again makes it no longer"
 
 
 def test_a_gang_that_gathers_is_refused_once_its_hosts_are_gone() -> None:
@@ -253,6 +292,9 @@ class Story(World):
         super().__init__("a b c")
         self.named = 0
 
+    def _leases(self, gang: GangId) -> list[Lease]:
+        return list(self.core.gangs.by_id[gang].leases.values())
+
     def play(self, after_s: float, kind: int, which: int, size: int) -> None:
         self.until(self.now + after_s)
         self.named += 1
@@ -263,7 +305,7 @@ class Story(World):
                 among = ("", "a b", "b c a")[which % 3]
                 self.gang(f"g{self.named}", 1 + size % 4, 2 + which % 2, among)
             case 3 | 4 if gangs:
-                self.leave(gangs[which % len(gangs)])
+                self.leave(gangs[which % len(gangs)], ("", "", "b", "a b c")[size % 4])
             case 5 | 6:
                 self.cell(f"c{self.named}", 1 + size % 4, ("", host)[which % 2], f"k{which % 3}")
             case 7 | 8 if self.cells:
@@ -279,6 +321,9 @@ class Story(World):
             case 10 if size == 2:
                 self.feed(HostDrained(host))
                 self.feed(HostUndrained(host))
+            case 10 if size == 4 and (held := [gang for gang in gangs if self._leases(gang)]):
+                lease = self._leases(held[which % len(held)])[0]
+                self.feed(LeaseReleased(lease.lease, lease.fence))
             case 10 if size == 3:
                 self.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=(4, 8, None)[which % 3])))
             case 10:

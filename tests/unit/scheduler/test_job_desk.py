@@ -68,7 +68,7 @@ class JobRoom(Room):
         self.heard[client] = []
         self.do(self.desk.handle(Joined(client, wire.Hello(1, "jobs", host), who), self.now))
         if client not in self.closed:
-            self.say(client, wire.JobsHere(here))
+            self.say(client, wire.JobsHere(here, ranks=True))
         return client
 
     def submit(self, name: str, who: Identity = ALICE, *shapes: int, epochs: float | None = None) -> None:
