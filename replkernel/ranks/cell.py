@@ -1,7 +1,8 @@
 """The notebook's side of a cell on several hosts: asks for GPUs, hears launchers, shows what they say.
 
 It holds no rule: `course.py` decides. Law: the main thread shows and waits, so an interrupt gets through;
-sockets live on a thread of their own. However the cell ends, it gives its GPUs back.
+sockets live on a thread of their own. However the cell ends, it gives its GPUs back, and says on which hosts
+it has not seen its processes end.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from replkernel.ranks import course
 from replkernel.ranks.words import (
     DATA_BYTES_MAX,
     Begin,
+    Emptied,
     Ended,
     FromLauncher,
     Here,
@@ -48,6 +50,7 @@ from replkernel.ranks.words import (
     is_proof,
     seal_of,
 )
+from replkernel.records import HostName
 
 LOOK_S = 0.1
 HAPPENINGS_MAX = 1_000
@@ -133,6 +136,8 @@ class _Cell:
         self._socket: PeerSocket | None = None
         self._channel: SchedulerChannel | None = None
         self._wish: wire.GangWish | None = None
+        self._leases: tuple[wire.HeldLease, ...] = ()
+        self._began = self._was_up = False
 
     # -- on the main thread -------------------------------------------------------------------------
 
@@ -207,6 +212,9 @@ class _Cell:
                 sys.stdout.write(f"{text}\n")
                 sys.stdout.flush()
             case course.BeginOn(peer, rank, count, world, address, port):
+                if not self._began:
+                    self._began = True
+                    self._loop.call_soon_threadsafe(self._say, wire.GangBegan())
                 self._send(peer, Begin(rank, count, world, address, port, self._data))
             case course.StopOn(peer):
                 self._send(peer, Stop())
@@ -257,7 +265,8 @@ class _Cell:
 
     async def _close(self) -> None:
         if self._channel is not None:
-            self._channel.send(wire.GangDone())
+            hosts = tuple([HostName(host) for host in self._course.unsure()])
+            self._channel.send(wire.GangDone(hosts))
             await self._channel.close()
         if self._socket is not None:
             self._socket.close()
@@ -270,22 +279,33 @@ class _Cell:
                 self._happened.put(happening, timeout=LOOK_S)
                 return
 
+    def _say(self, message: wire.FromClient) -> None:
+        if self._channel is not None:
+            self._channel.send(message)
+
     def _welcomed(self) -> None:
-        if self._channel is not None and self._wish is not None:
-            self._channel.send(self._wish)
+        self._was_up = True
+        if self._wish is not None:
+            self._say(msgspec.structs.replace(self._wish, leases=self._leases, began=self._began))
 
     def _without_scheduler(self, why: str) -> None:
-        if self._course.phase == "waiting":  # Later it is waited for.
-            self._happens(course.Refused(why))
+        """Give up a scheduler that was never there; one that was is waited for."""
+        self._happens(course.LinkLost(why) if self._was_up else course.Refused(why))
 
     def _told(self, message: wire.FromScheduler) -> None:
         match message:
             case wire.GangHas(leases):
                 hosts = tuple(str(lease.host) for lease in leases)
-                self._happens(course.Leased(hosts, len(leases[0].gpus)))
+                self._leases = self._leases or tuple(
+                    [wire.HeldLease(lease.lease, lease.fence) for lease in leases]
+                )
+                names = tuple([lease.lease for lease in leases])
+                self._happens(course.Leased(hosts, len(leases[0].gpus), names))
             case wire.GangWaiting(place, has, estimate_s):
                 self._happens(course.Waits(place, has, estimate_s))
-            case wire.GangEnded(why) | wire.Refused(why):
+            case wire.GangEnded(why):
+                self._happens(course.Refused(why))
+            case wire.Refused(why) if not self._leases and why != wire.SCHEDULER_ENDS:
                 self._happens(course.Refused(why))
 
     def _heard(self, peer: bytes, message: object) -> None:
@@ -301,6 +321,8 @@ class _Cell:
                 self._happens(message)
             case Ended(rank, code, error):
                 self._happens(course.RankEnded(rank, code, error))
+            case Emptied():
+                self._happens(course.Emptied(peer))
             case Result(data):
                 self._happens(course.Gave(data))
 

@@ -1,7 +1,8 @@
 """The course of a cell on several hosts, from its wish to its end. Pure.
 
 Laws: no process starts before launchers are there on all hosts; when one process, launcher or lease is lost,
-all are ended, and the cell says which it was. The first that fails is named: the others fail of it.
+all are ended, and the cell says which it was. The first that fails is named: the others fail of it. A host
+is unsure until its launcher has said that all processes there are over, or all have ended.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Leased(msgspec.Struct, frozen=True):
 
     hosts: tuple[str, ...]
     gpus: int
+    leases: tuple[str, ...] = ()
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -39,6 +41,12 @@ class Refused(msgspec.Struct, frozen=True):
     why: str
 
 
+class LinkLost(msgspec.Struct, frozen=True):
+    """The scheduler that has welcomed the cell cannot be reached; it is tried again."""
+
+    why: str
+
+
 class Came(msgspec.Struct, frozen=True):
     """A launcher that has proved itself."""
 
@@ -50,6 +58,12 @@ class Came(msgspec.Struct, frozen=True):
 
 class Gone(msgspec.Struct, frozen=True):
     """A launcher's connection is over."""
+
+    peer: bytes
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """A launcher has ended all processes of its host."""
 
     peer: bytes
 
@@ -76,7 +90,9 @@ class TimeCame(msgspec.Struct, frozen=True):
     """The deadline has come."""
 
 
-Event: TypeAlias = Leased | Waits | Refused | Came | Gone | RankEnded | Gave | Interrupted | TimeCame
+Event: TypeAlias = (
+    Leased | Waits | Refused | LinkLost | Came | Gone | Emptied | RankEnded | Gave | Interrupted | TimeCame
+)
 
 
 class Tell(msgspec.Struct, frozen=True):
@@ -123,6 +139,8 @@ class Course:
         self._leased: Leased | None = None
         self._here: dict[str, Came] = {}
         self._ended: dict[int, RankEnded] = {}
+        self._unsure: set[str] = set()
+        self._away = False
         self._data: bytes | None = None
         self._error = ""
         self._due: float | None = None
@@ -136,22 +154,33 @@ class Course:
         leased = self._leased
         return "" if leased is None else leased.hosts[min(rank // leased.gpus, len(leased.hosts) - 1)]
 
+    def unsure(self) -> tuple[str, ...]:
+        """Return the hosts on which processes may be that nobody has seen end."""
+        return tuple(sorted(self._unsure))
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Return what follows from an event, in order."""
         if self.phase == "over":
             return [StopOn(event.peer)] if isinstance(event, Came) else []
         match event:
             case Waits() if self.phase == "waiting":
+                self._away = False
                 return [Tell(self._waits(event))]
+            case LinkLost(why):
+                return self._alone(why)
             case Leased() if self.phase == "waiting":
                 self.phase, self._leased, self._due = "starting", event, now + START_S
                 return self._begin(now)
+            case Leased() if event != self._leased and self.phase in ("starting", "running"):
+                return self._end("The scheduler has given this cell other GPUs: run it again.", now)
             case Refused(why):
                 return self._end(why, now)
             case Came():
                 return self._came(event, now)
             case Gone(peer):
                 return self._gone(peer, now)
+            case Emptied(peer):
+                return self._emptied(peer, now)
             case RankEnded():
                 return self._rank_ended(event, now)
             case Gave(data):
@@ -174,6 +203,13 @@ class Course:
         )
         return f"Waiting for GPUs on {self.hosts} hosts.{has}{place}{soon}"
 
+    def _alone(self, why: str) -> list[Effect]:
+        """Say once that the scheduler is away; a cell that runs does not need it meanwhile."""
+        if self.phase != "waiting" or self._away:
+            return []
+        self._away = True
+        return [Tell(f"The cell keeps its place while the scheduler is away. {why}")]
+
     def _came(self, event: Came, now: float) -> list[Effect]:
         wanted = self._leased is None or event.host in self._leased.hosts
         if self.phase not in ("waiting", "starting") or not wanted or event.host in self._here:
@@ -186,26 +222,61 @@ class Course:
         leased = self._leased
         if leased is None or any(host not in self._here for host in leased.hosts):
             return []
-        self.phase, self._due = "running", None
+        self.phase, self._due, self._unsure = "running", None, set(leased.hosts)
         first, world = self._here[leased.hosts[0]], leased.gpus * len(leased.hosts)
         return [
             BeginOn(self._here[host].peer, node * leased.gpus, leased.gpus, world, first.address, first.port)
             for node, host in enumerate(leased.hosts)
         ]
 
+    def _host_at(self, peer: bytes) -> str | None:
+        return next((host for host, came in self._here.items() if came.peer == peer), None)
+
+    def _has_ended(self, host: str) -> bool:
+        """Tell whether all processes of a host have ended."""
+        leased = self._leased
+        if leased is None or host not in leased.hosts:
+            return False
+        first = leased.hosts.index(host) * leased.gpus
+        return all(rank in self._ended for rank in range(first, first + leased.gpus))
+
+    def _wants_nothing_of(self, host: str) -> bool:
+        """Tell whether a host may go: its processes have ended, and given back what they had to."""
+        leased = self._leased
+        owes = self._gives_back and self._data is None and leased is not None and host == leased.hosts[0]
+        return self._has_ended(host) and not owes
+
+    def _emptied(self, peer: bytes, now: float) -> list[Effect]:
+        host = self._host_at(peer)
+        if host is None:
+            return []
+        self._unsure.discard(host)
+        if self.phase == "ending" or self._wants_nothing_of(host):
+            return []
+        return self._end(
+            f"Host {host} has ended its processes: its agent ends, or was told that its GPUs are not this "
+            "cell's any more.",
+            now,
+        )
+
     def _gone(self, peer: bytes, now: float) -> list[Effect]:
-        host = next((host for host, came in self._here.items() if came.peer == peer), None)
+        host = self._host_at(peer)
         if host is None:
             return []
         del self._here[host]
         if self.phase == "ending":
             return [] if self._here else self._finish()
+        if self._wants_nothing_of(host):
+            return []
         return self._end(
             f"Host {host} is gone, or its processes were killed with all that belongs to them.", now
         )
 
     def _rank_ended(self, event: RankEnded, now: float) -> list[Effect]:
         self._ended[event.rank] = event
+        host = self.host_of(event.rank)
+        if self._has_ended(host):
+            self._unsure.discard(host)
         if self.phase != "running":
             return []
         if event.code:

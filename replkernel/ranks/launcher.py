@@ -31,6 +31,7 @@ from replkernel.ranks.words import (
     ERROR_CHARS_MAX,
     TEXT_CHARS_MAX,
     Begin,
+    Emptied,
     Ended,
     FromLauncher,
     Here,
@@ -100,6 +101,8 @@ class Launcher:
             pass  # The cell takes nothing any more.
         finally:
             self._end()
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.send(encode(Emptied()), zmq.DONTWAIT)
             self._monitor.close(linger=0)
             self._socket.close()
 

@@ -65,7 +65,11 @@ class Result(Message, frozen=True):
     data: Annotated[bytes, msgspec.Meta(max_length=DATA_BYTES_MAX)]
 
 
-FromLauncher: TypeAlias = Here | Wrote | Ended | Result
+class Emptied(Message, frozen=True):
+    """No process of the cell is left on this host; the launcher says no more."""
+
+
+FromLauncher: TypeAlias = Here | Wrote | Ended | Result | Emptied
 
 
 # -- a cell to its launchers -------------------------------------------------------------------------

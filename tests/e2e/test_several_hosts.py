@@ -227,12 +227,18 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
 
 
 @pytest.mark.one_machine
-def test_a_scheduler_that_is_killed_loses_no_cell(live: Live, service: Service, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["killed", "ended in order"])
+def test_a_scheduler_that_is_restarted_loses_no_cell(
+    live: Live, service: Service, tmp_path: Path, how: str
+) -> None:
     asked = live.client.execute(
         f"%%gpu 2 --hosts 2\n{MARKS}while not os.path.exists('go'):\n    time.sleep(0.05)\n"
     )
     eventually(lambda: len(list(tmp_path.glob("rank?"))) == 2, "two processes")
-    service.kill()
+    if how == "killed":
+        service.kill()
+    else:
+        service.end()
     again = Service("--port", service.url.rpartition(":")[2])
     try:
         eventually(lambda: leased(again) == 2, "that the new scheduler knows its leases")

@@ -11,11 +11,13 @@ from replkernel.ranks.course import (
     Came,
     Course,
     Effect,
+    Emptied,
     Event,
     Gave,
     Gone,
     Interrupted,
     Leased,
+    LinkLost,
     Over,
     RankEnded,
     Refused,
@@ -124,6 +126,51 @@ def test_a_launcher_that_nobody_wants_is_stopped(late: Came) -> None:
 
 def test_a_scheduler_that_says_again_what_it_has_granted_changes_nothing() -> None:
     assert played(LEASED, A, B, LEASED) == []
+
+
+def test_other_gpus_than_it_has_are_its_end() -> None:
+    had, other = Leased(("a", "b"), 2, ("l1", "l2")), Leased(("a", "b"), 2, ("l3", "l4"))
+    assert played(had, A, B, had) == []
+    (over,) = played(had, A, B, other, Gone(b"a"), Gone(b"b"))
+    assert isinstance(over, Over) and "other GPUs" in over.error
+
+
+def test_a_scheduler_that_is_away_is_told_of_once_while_the_cell_waits() -> None:
+    (told,) = played(Waits(1, 0), LinkLost("It does not answer."))
+    assert isinstance(told, Tell) and "keeps its place" in told.text and "does not answer" in told.text
+    assert played(Waits(1, 0), LinkLost("It does not answer."), LinkLost("It does not answer.")) == []
+    assert len(played(Waits(1, 0), LinkLost("x"), Waits(1, 0), LinkLost("x"))) == 1
+    assert played(LEASED, A, B, LinkLost("It does not answer.")) == []
+
+
+def test_hosts_whose_processes_nobody_has_seen_end_are_known() -> None:
+    course = Course(2, gives_back=False)
+    for event in (LEASED, A):
+        course.handle(event, 0.0)
+    assert course.unsure() == (), "nothing has begun"
+    course.handle(B, 0.0)
+    assert course.unsure() == ("a", "b")
+    for event in (Interrupted(), Emptied(b"a"), Gone(b"a"), Gone(b"b")):
+        course.handle(event, 1.0)
+    assert course.phase == "over" and course.unsure() == ("b",)
+    well = Course(2, gives_back=False)
+    for event in (LEASED, A, B, *ended(0, 1, 2, 3)):
+        well.handle(event, 0.0)
+    assert well.unsure() == ()
+
+
+def test_a_host_that_ends_its_processes_ends_those_on_the_others() -> None:
+    assert played(LEASED, A, B, Emptied(b"b")) == [StopOn(b"a"), StopOn(b"b")]
+    (over,) = played(LEASED, A, B, Emptied(b"b"), Gone(b"b"), Gone(b"a"))
+    assert isinstance(over, Over) and over.error.startswith("Host b has ended its processes")
+
+
+def test_a_host_whose_processes_are_over_may_go() -> None:
+    assert played(LEASED, A, B, *ended(2, 3), Emptied(b"b")) == []
+    assert played(LEASED, A, B, *ended(2, 3), Gone(b"b")) == []
+    assert played(LEASED, A, B, *ended(2, 3), Gone(b"b"), *ended(0, 1))[-1] == Over()
+    owing = played(LEASED, A, B, *ended(0, 1), Gone(b"a"), gives_back=True)
+    assert owing == [StopOn(b"b")], "rank 0 has not given back what was wanted"
 
 
 @pytest.mark.parametrize(
