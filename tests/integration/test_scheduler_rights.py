@@ -155,6 +155,27 @@ async def test_a_jobs_lease_is_nobodys_to_give_back_or_to_keep(world: World) -> 
     assert (await world.call("a", "GET", "jobs/train"))[1]["state"] == "starting"
 
 
+async def test_a_cells_leases_on_several_hosts_are_an_admins_alone_to_end(world: World) -> None:
+    agent = await Client.hello(world.url, "r", "agent", "b")
+    agent.say(offer("b", 3))
+    for host in "ab":
+        line = await Client.hello(world.url, "a", "jobs", host)
+        line.say(wire.JobsHere(ranks=True))
+        await line.hear(wire.JobsAwait)
+    cell = await Client.hello(world.url, "a", "gang", "g")
+    cell.say(wire.GangWish("k", 1, 2, "/w", "e", "s"))
+    has = (await cell.hear(wire.GangHas)).leases
+    name, fence = has[0].lease, has[0].fence
+    for token in "abro":
+        assert (await world.call(token, "POST", f"leases/{name}/renewal", {"fence": fence}))[0] == 403
+        assert (await world.call(token, "POST", f"leases/{name}/lingering", {"fence": fence}))[0] == 403
+        if token != "r":
+            assert (await world.call(token, "DELETE", f"leases/{name}?fence={fence}"))[0] == 403
+    assert (await world.call("r", "DELETE", f"leases/{name}?fence={fence}"))[0] == 200
+    assert "The lease on host a is over" in (await cell.hear(wire.GangEnded)).why
+    assert len((await world.call("r", "GET", "status"))[1]["leases"]) == 1, "its processes on b may live"
+
+
 async def test_notebook_and_user_of_leases_and_waiting_cells_are_named_to_who_may_see_them(
     world: World,
 ) -> None:

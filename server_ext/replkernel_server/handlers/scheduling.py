@@ -122,12 +122,15 @@ class EffectHandler(SchedulerHandler):
         why = f"Somebody waits for the GPUs of lease {lease.lease}: move its state off and give it back."
         return 409, Wanted(why, within_s)
 
-    def lease_of(self, text: str) -> LeaseId:
-        """Return the lease that an address names; raise NotYours if it is another user's."""
+    def lease_of(self, text: str, *, to_end: bool = False) -> LeaseId:
+        """Return the lease that an address names; raise NotYours if it is not for who asks."""
         name = LeaseId(check_id(text, "lease's id"))
         owner = self.channel.desk.owners.leases.get(name)
         self.for_owner(None if owner is None else owner.user, f"Lease {name}")
-        self.unless("" if owner is None else access.why_not_kernel(owner.kernel_id))
+        if owner is not None and to_end:
+            self.unless(access.why_not_end(self.identity, owner.kernel_id))
+        elif owner is not None:
+            self.unless(access.why_not_kernel(owner.kernel_id))
         return name
 
     def as_counted(self, lease: Lease) -> Lease:
@@ -390,7 +393,7 @@ class LeaseHandler(EffectHandler):
         fence = self.get_query_argument("fence", "")
         if not (fence.isascii() and fence.isdecimal() and len(fence) <= 19 and int(fence) <= NUMBER_MAX):
             raise BadRequest("Say which lease you hold: add its fence to the address, as ?fence=N.")
-        name = self.lease_of(lease)
+        name = self.lease_of(lease, to_end=True)
         self.answer_effects(await self.driver.apply(LeaseReleased(name, Fence(int(fence)))), name)
 
 

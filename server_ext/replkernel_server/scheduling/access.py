@@ -52,6 +52,11 @@ def why_not_kernel(kernel: str) -> str:
     return ""
 
 
+def why_not_end(who: Identity, kernel: str) -> str:
+    """Say why `who` may not give a lease of this kernel back: an admin may a gang's, and so end it."""
+    return "" if who.admin and is_of_gang(kernel) else why_not_kernel(kernel)
+
+
 def why_not_route(who: Identity, owner: UserName | None, kernel: str) -> str:
     """Say why a router of `who` may not speak for a kernel; an admin's is no exception."""
     if owner is not None and owner != who.user:
