@@ -59,13 +59,15 @@ class Hello(LeaseMessage, frozen=True):
     """Who speaks: an agent by its host's name (for jobs as well), a router by its kernel's id.
 
     A cell on several hosts speaks by an id of its own, which is never used twice.
-    `pauses`: the router's cells can stand still for shorter ones, so LeasePause may be said to it.
+    `pauses`: the router's cells can stand still for shorter ones, so LeasePause may be said to it; `idles`:
+    so may LeaseIdle.
     """
 
     version: int
     role: Literal["agent", "router", "jobs", "gang"]
     name: _Id
     pauses: bool = False
+    idles: bool = False
 
 
 # -- agent to scheduler -----------------------------------------------------------------------------
@@ -95,14 +97,14 @@ class HostOffer(LeaseMessage, frozen=True):
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much one GPU computes (0 to 1) and holds, and which kernels have processes there.
 
-    `blind`: the driver does not tell how much it computes.
+    `read`: the driver tells how much it computes; else that is 0, and says nothing.
     """
 
     uuid: _Id
     utilisation: _Share = 0.0
     memory_used_gb: _Amount = 0.0
     kernels: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=KERNELS_OF_GPU_MAX)] = ()
-    blind: bool = False
+    read: bool = False
 
 
 class HostBeat(LeaseMessage, frozen=True):

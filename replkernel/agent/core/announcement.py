@@ -83,4 +83,4 @@ class Announcement:
 def _use(gpu: GpuStatus) -> GpuUse:
     kernels = tuple(sorted({process.kernel_id for process in gpu.processes}))[:KERNELS_OF_GPU_MAX]
     held_gb = round((gpu.memory_used_bytes or 0) / GIB, 3)
-    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, held_gb, kernels, blind=gpu.utilisation is None)
+    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, held_gb, kernels, read=gpu.utilisation is not None)

@@ -42,6 +42,8 @@ class Governor:
         self._relocation = relocation
         self._asked: list[tuple[Asker, GpuQuestion]] = []
         self._usage = Usage(parts.leases)
+        self._told_idle = ""
+        """The cell that was told last that it leaves its GPUs idle."""
 
     @property
     def _leases(self) -> Leases:
@@ -117,18 +119,20 @@ class Governor:
         return [*said, *self._shell.interrupts.ask(running, None, now)]
 
     def _idles(self, idle: LeaseIdle, now: float) -> list[Effect]:
-        """Tell a cell that it leaves its GPUs idle; interrupt it if its time is over."""
+        """Tell a cell that it leaves its GPUs idle; interrupt it if its time is over and it was told before."""
         running, held = self._shell.running, self._leases.held_leases.by_id.get(idle.lease)
         if running is None or held is None or running.request.header.msg_id != held.cell:
             return []
         if running.replied_at is not None:
             return []
-        text = gpu_answers.idle(len(held.lease.gpus), idle.share, idle.for_s, idle.ends_in_s)
+        ends = idle.ends_in_s is not None and idle.ends_in_s <= 0.0 and self._told_idle == held.cell
+        ends_in_s = idle.ends_in_s if ends or idle.ends_in_s else None
+        self._told_idle = held.cell
+        text = gpu_answers.idle(len(held.lease.gpus), idle.share, idle.for_s, ends_in_s)
         said: list[Effect] = [
             answers.stderr(running.request, f"replkernel: {text}"),
             events.Log(text, "warning"),
         ]
-        ends = idle.ends_in_s is not None and idle.ends_in_s <= 0.0
         return [*said, *(self._shell.interrupts.ask(running, None, now) if ends else ())]
 
     def advance(self, now: float) -> list[Effect]:

@@ -35,7 +35,7 @@ class SchedulerLink:
     def __init__(
         self, kernel_id: str, env: Mapping[str, str], deliver: Callable[[events.Event], None]
     ) -> None:
-        self._hello = Hello(WIRE_VERSION, "router", kernel_id, pauses=True)
+        self._hello = Hello(WIRE_VERSION, "router", kernel_id, pauses=True, idles=True)
         self._env = dict(env)
         self._deliver = deliver
         self._thread: threading.Thread | None = None

@@ -233,7 +233,7 @@ class Desk:
             if taken is None:
                 yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
                 return
-            taken[0].pauses = hello.pauses
+            taken[0].pauses, taken[0].idles = hello.pauses, hello.idles
             if taken[1] is not None:
                 self._gone(taken[1])
                 yield Close(taken[1], "A newer connection speaks for this kernel.")
@@ -465,11 +465,16 @@ class Desk:
 
     def _idle(self, host: HostName, gpus: tuple[wire.GpuUse, ...], now: float) -> Iterator[Act]:
         """Tell the routers of cells that leave their GPUs idle."""
-        for idle in self.underuse.seen(host, gpus, now):
-            kernel = self.kernels.kernels.get(idle.kernel_id)
-            if kernel is not None and kernel.client is not None:
+        for idle in self.underuse.seen(host, gpus, now, lambda kernel_id: self._idles(kernel_id) is not None):
+            client = self._idles(idle.kernel_id)
+            if client is not None:
                 told = wire.LeaseIdle(idle.lease, round(idle.share, 4), round(idle.for_s, 1), idle.ends_in_s)
-                yield Send(kernel.client, told)
+                yield Send(client, told)
+
+    def _idles(self, kernel_id: KernelId) -> int | None:
+        """Return the router that can be told now that its cell leaves GPUs idle."""
+        kernel = self.kernels.kernels.get(kernel_id)
+        return None if kernel is None or not kernel.idles else kernel.client
 
     def _expects(self, told: list[Expected], now: float) -> Iterator[Act]:
         """Tell routers what their cells may expect."""

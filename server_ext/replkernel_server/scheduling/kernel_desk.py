@@ -77,6 +77,7 @@ class RoutedKernel:
         "gone_at",
         "held",
         "here",
+        "idles",
         "kernel_id",
         "known",
         "left_at",
@@ -98,6 +99,8 @@ class RoutedKernel:
         self.client: int | None = None
         self.pauses = False
         """Whether its router knows how to pause a cell."""
+        self.idles = False
+        """Whether it knows how to tell one that it leaves its GPUs idle."""
         self.here: KernelHere | None = None
         self.held: dict[RequestId, tuple[LeaseWish, float]] = {}
         self.before: dict[LeaseId, Lease] = {}

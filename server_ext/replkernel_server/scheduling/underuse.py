@@ -1,12 +1,13 @@
 """Cells that hold GPUs and leave them idle: who is told, and by setting interrupted. Pure.
 
 Laws: a reading that is missing, or that the driver does not give, is no reason to tell anybody; one at or
-above the bound begins the time anew; nobody is interrupted who was not told that long before.
+above the bound begins the time anew; nobody is interrupted who was not told that long before. Who cannot be
+told now is told at a later reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import UNSET
@@ -88,37 +89,41 @@ class Underuse:
             if not watches:
                 del self._on[host]
 
-    def seen(self, host: HostName, uses: Iterable[GpuUse], now: float) -> list[Idle]:
-        """Take what a host's GPUs do now; return who is to be told."""
+    def seen(
+        self, host: HostName, uses: Iterable[GpuUse], now: float, hears: Callable[[KernelId], bool]
+    ) -> list[Idle]:
+        """Take what a host's GPUs do now; return who is to be told, of kernels that hear it."""
         watches = self._on.get(host)
         if not watches:
             return []
         by_uuid = {use.uuid: use for use in uses}
-        return [word for watch in watches.values() if (word := self._looked(watch, by_uuid, now)) is not None]
+        due = [watch for watch in list(watches.values()) if self._looked(watch, by_uuid, now)]
+        return [self._word(watch, now) for watch in due if hears(watch.lease.kernel_id)]
 
-    def _looked(self, watch: _Watch, uses: dict[str, GpuUse], now: float) -> Idle | None:
+    def _looked(self, watch: _Watch, uses: dict[str, GpuUse], now: float) -> bool:
+        """Take a reading; say whether something is to be told."""
         rule = self.rule
         assert rule is not None
         mine = [uses[gpu] for gpu in watch.gpus if gpu in uses]
         share = sum(use.utilisation for use in mine) / len(watch.gpus)
-        known = len(mine) == len(watch.gpus) and not any(use.blind for use in mine)
+        known = len(mine) == len(watch.gpus) and all(use.read for use in mine)
         if not known or share >= rule.below or now - watch.seen_at > GAP_S:
             watch.begins(now)
-            return None
+            return False
         watch.seen_at = now
         watch.total, watch.count = watch.total + share, watch.count + 1
         if watch.told_at is None:
-            if now - watch.since < rule.told_s:
-                return None
-            watch.told_at = now
-            return self._word(watch, now, rule.interrupt_s)
-        if rule.interrupt_s is None or watch.ended or now - watch.told_at < rule.interrupt_s:
-            return None
-        watch.ended = True
-        return self._word(watch, now, 0.0)
+            return now - watch.since >= rule.told_s
+        return not watch.ended and rule.interrupt_s is not None and now - watch.told_at >= rule.interrupt_s
 
-    def _word(self, watch: _Watch, now: float, ends_in_s: float | None) -> Idle:
-        lease = watch.lease
+    def _word(self, watch: _Watch, now: float) -> Idle:
+        """Tell a cell, or the second time end it."""
+        lease, rule = watch.lease, self.rule
+        assert rule is not None
+        first = watch.told_at is None
+        ends_in_s = rule.interrupt_s if first else 0.0
+        watch.ended = not first
+        watch.told_at = now if first else watch.told_at
         share = watch.total / watch.count
         return Idle(lease.kernel_id, lease.lease, share, now - watch.since, ends_in_s)
 

@@ -19,7 +19,7 @@ def announcement(*gpus: GpuStatus) -> Announcement:
 
 def test_the_offer_comes_first_and_once() -> None:
     host = announcement(ONE, TWO)
-    beat = HostBeat((GpuUse("GPU-1", 0.5, 2.0), GpuUse("GPU-2", blind=True)))
+    beat = HostBeat((GpuUse("GPU-1", 0.5, 2.0, read=True), GpuUse("GPU-2")))
     assert host.welcomed(0.0) == [HostOffer(OFFERED, 8.0, 64.0), beat]
     assert host.beat(2.0) == [beat]
     assert host.welcomed(4.0)[0] == HostOffer(OFFERED, 8.0, 64.0), "a scheduler that comes back knows nothing"

@@ -313,6 +313,14 @@ def test_a_cell_is_told_that_it_leaves_its_gpus_idle_and_interrupted_when_its_ti
         assert world.scheduler(idle) == [], "its cell is over, or it is another kernel's"
 
 
+def test_a_cell_that_was_not_told_before_is_told_and_not_interrupted() -> None:
+    world = governed()
+    compute(world)
+    effects = world.scheduler(LeaseIdle("lease-1", 0.012, 2700.0, 0.0))
+    assert "has computed 1 % of the last 45 min" in str(effects) and "interrupted" not in str(effects)
+    assert world.of(events.SignalProcess, effects) == []
+
+
 def test_a_user_who_interrupts_and_a_cell_that_ends_otherwise_keep_their_own_errors() -> None:
     world = governed()
     cell = compute(world)

@@ -69,7 +69,9 @@ class Room:
     def join(self, role: Literal["agent", "router"], name: str, who: Identity = ALICE) -> int:
         client = len(self.heard) + 1
         self.heard[client] = []
-        self.do(self.desk.handle(Joined(client, wire.Hello(1, role, name), who), self.now))
+        self.do(
+            self.desk.handle(Joined(client, wire.Hello(1, role, name, idles=role == "router"), who), self.now)
+        )
         return client
 
     def say(self, client: int, *messages: wire.FromClient) -> list[wire.FromScheduler]:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from replkernel_scheduler.types import Fence, GpuUuid, HostName, KernelId, Lease, LeaseId, RequestId, Share
 from replkernel_server.errors import ServiceSettingError
+from replkernel_server.scheduling.desk_words import Joined, Left
 from replkernel_server.scheduling.underuse import Idle, Rule, Underuse, read_rule
 
 from replkernel.leasing import wire
@@ -27,13 +28,13 @@ class Day:
         self.underuse, self.now = Underuse(rule), 0.0
         self.underuse.began(lease, 0.0)
 
-    def passes(self, seconds: float, *shares: float, blind: bool = False) -> list[Idle]:
+    def passes(self, seconds: float, *shares: float, read: bool = True, hears: bool = True) -> list[Idle]:
         """Have the GPUs compute these shares for a while; return what is told."""
         told: list[Idle] = []
         for _ in range(round(seconds / EVERY_S)):
             self.now += EVERY_S
-            uses = [GpuUse(f"g{number}", share, blind=blind) for number, share in enumerate(shares)]
-            told += self.underuse.seen(HOST, uses, self.now)
+            uses = [GpuUse(f"g{number}", share, read=read) for number, share in enumerate(shares)]
+            told += self.underuse.seen(HOST, uses, self.now, lambda _: hears)
         return told
 
 
@@ -65,12 +66,22 @@ def test_one_reading_at_the_bound_begins_the_time_anew(busy: tuple[float, float]
 
 
 def test_what_nobody_has_read_is_no_reason() -> None:
-    assert Day().passes(5_000.0, 0.0, 0.0, blind=True) == []
+    assert Day().passes(5_000.0, 0.0, 0.0, read=False) == [], "so of an agent that does not say it either"
     assert Day().passes(5_000.0, 0.0) == [], "one of two GPUs is not read"
     day = Day()
     assert day.passes(98.0, 0.0, 0.0) == []
     day.now += 60.0  # The agent was away.
     assert day.passes(100.0, 0.0, 0.0) == []
+
+
+def test_who_could_not_be_told_is_told_later_and_interrupted_no_sooner_after_that() -> None:
+    day = Day()
+    assert day.passes(1_000.0, 0.0, 0.0, hears=False) == []
+    (told,) = day.passes(198.0, 0.0, 0.0)
+    assert told.ends_in_s == 200.0
+    assert day.passes(50.0, 0.0, 0.0, hears=False) == []
+    (ended,) = day.passes(EVERY_S, 0.0, 0.0)
+    assert ended.ends_in_s == 0.0
 
 
 def test_a_cell_that_is_over_and_a_part_of_a_gpu_are_not_looked_at() -> None:
@@ -110,7 +121,7 @@ def test_a_kernels_router_hears_of_its_own_cell_while_that_runs() -> None:
         before = len(room.heard[router])
         for _ in range(seconds // 2):
             room.wait(2.0)
-            room.say(agent, wire.HostBeat(tuple(GpuUse(gpu, 0.01) for gpu in granted.gpus)))
+            room.say(agent, wire.HostBeat(tuple(GpuUse(gpu, 0.01, read=True) for gpu in granted.gpus)))
         return [message for message in room.heard[router][before:] if isinstance(message, wire.LeaseIdle)]
 
     assert beats(98) == []
@@ -120,6 +131,42 @@ def test_a_kernels_router_hears_of_its_own_cell_while_that_runs() -> None:
     assert beats(1_000) == []
     room.say(router, wire.LeaseWish("r2", 2))
     assert len(beats(100)) == 1, "the next cell has a time of its own"
+
+
+def test_a_cell_whose_router_is_away_is_told_first_and_interrupted_as_long_after_that() -> None:
+    room = Room()
+    agent, router = room.agent("a", 1, ROOT), room.router("k")
+    lease = room.lease(router, "r")
+    room.desk.follows(Rule(0.05, 10.0, 20.0), room.core.view(), room.now)
+
+    def beats(seconds: int) -> None:
+        for _ in range(seconds // 2):
+            room.wait(2.0)
+            room.say(agent, wire.HostBeat((GpuUse(lease.gpus[0], 0.0, read=True),)))
+
+    room.do(room.desk.handle(Left(router), room.now))
+    beats(40)
+    back = room.join("router", "k")
+    room.say(back, wire.KernelHere(("a",), leases=(wire.HeldLease(lease.lease, lease.fence),)))  # type: ignore[arg-type]
+    beats(18)
+    assert [said.ends_in_s for said in room.heard[back] if isinstance(said, wire.LeaseIdle)] == [20.0]
+    beats(4)
+    assert [said.ends_in_s for said in room.heard[back] if isinstance(said, wire.LeaseIdle)] == [20.0, 0.0]
+
+
+def test_a_router_of_a_release_that_does_not_know_the_word_is_told_nothing() -> None:
+    room = Room()
+    agent = room.agent("a", 1, ROOT)
+    client = len(room.heard) + 1
+    room.heard[client] = []
+    room.do(room.desk.handle(Joined(client, wire.Hello(1, "router", "k"), ALICE), room.now))
+    room.say(client, wire.KernelHere(("a",)))  # type: ignore[arg-type]
+    lease = room.lease(client, "r")
+    room.desk.follows(Rule(0.05, 10.0, 20.0), room.core.view(), room.now)
+    for _ in range(50):
+        room.wait(2.0)
+        room.say(agent, wire.HostBeat((GpuUse(lease.gpus[0], 0.0, read=True),)))
+    assert not any(isinstance(said, wire.LeaseIdle) for said in room.heard[client])
 
 
 def test_cells_that_run_already_are_looked_at_from_now_on() -> None:
@@ -132,5 +179,5 @@ def test_cells_that_run_already_are_looked_at_from_now_on() -> None:
     (gpu,) = next(message for message in room.heard[router] if isinstance(message, wire.Granted)).lease.gpus
     for _ in range(5):
         room.wait(2.0)
-        room.say(agent, wire.HostBeat((GpuUse(gpu, 0.0),)))
+        room.say(agent, wire.HostBeat((GpuUse(gpu, 0.0, read=True),)))
     assert any(isinstance(message, wire.LeaseIdle) for message in room.heard[router])
