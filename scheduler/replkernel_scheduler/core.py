@@ -273,6 +273,11 @@ class SchedulerCore:
         known = self._parts.users.by_name.get(user)
         return None if known is None else known.quota.gpu_quota
 
+    def over_quota(self, wish: LeaseRequest, now: float) -> str:
+        """Say which quota of its user a request would break, with all that he has and waits for."""
+        known = self._parts.users.by_name.get(wish.user)
+        return "" if known is None else known.problem(wish, now) or ""
+
     @property
     def keeps(self) -> bool:
         """Say whether kernels keep what lingers: it is never asked back."""

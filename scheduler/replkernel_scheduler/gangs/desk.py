@@ -72,6 +72,10 @@ class GangLeasing(Protocol):
         """Return how many GPUs a user may have at once; None: as many as there are."""
         ...
 
+    def over_quota(self, wish: LeaseRequest, now: float) -> str:
+        """Say which quota of its user a request would break, with all that he has and waits for."""
+        ...
+
     def keeps(self) -> bool:
         """Say whether what lingers is never asked back."""
         ...
@@ -100,7 +104,7 @@ class Gangs:
         if known is not None:
             self._tell_again(known)
             return
-        why = self._problem(spec)
+        why = self._problem(spec) or self._over_quota(spec, now)
         if why:
             self._tell(GangOver(spec.gang, why, refused=True))
             return
@@ -239,6 +243,10 @@ class Gangs:
     def _gather(self, gang: GangRecord, now: float) -> None:
         """Ask for the hosts that a gang lacks, one after the other; it waits where one cannot be had now."""
         spec = gang.spec
+        begins = gang.request is None and not gang.leases
+        if begins and (why := self._over_quota(spec, now)):
+            self._over(gang, why, now, refused=True)
+            return
         if gang.request is not None and len(self._able(spec)) < spec.hosts:
             self._over(gang, self._impossible(spec), now, refused=True)
             return
@@ -258,6 +266,9 @@ class Gangs:
         spec, wish = gang.spec, self._wish(gang, ())
         idle = [host for host in self._able(spec) if self._leasing.idle_for(host, wish)][: spec.hosts]
         if len(idle) < spec.hosts:
+            return
+        if why := self._over_quota(spec, now):
+            self._over(gang, why, now, refused=True)
             return
         before = self.unsettled
         for host in idle:
@@ -355,6 +366,11 @@ class Gangs:
             whose = spec.user or "this user"
             return f"The gpu_quota of {whose} is {quota} GPUs at once, and this asks for {total}."
         return "" if len(self._able(spec)) >= spec.hosts else self._impossible(spec)
+
+    def _over_quota(self, spec: GangSpec, now: float) -> str:
+        """Say which quota all of a gang would break; no host is asked before that is known."""
+        wish = self._wish(GangRecord(spec=spec), ())
+        return self._leasing.over_quota(msgspec.structs.replace(wish, gpus=spec.gpus * spec.hosts), now)
 
     def _impossible(self, spec: GangSpec) -> str:
         """Say that there are not so many hosts, and what the largest possible request is."""

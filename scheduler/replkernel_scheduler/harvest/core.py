@@ -175,6 +175,10 @@ class HarvestCore:
         """Return how many GPUs a user may have at once; None: as many as there are."""
         return self.core.gpu_quota(user)
 
+    def over_quota(self, wish: LeaseRequest, now: float) -> str:
+        """Say which quota of its user a request would break, with all that he has and waits for."""
+        return self.core.over_quota(wish, now)
+
     def keeps(self) -> bool:
         """Say whether what lingers is never asked back."""
         return self.core.keeps

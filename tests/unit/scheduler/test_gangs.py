@@ -152,6 +152,35 @@ def test_a_quota_counts_a_gang_as_a_whole() -> None:
     assert world.idle() == 4
 
 
+def test_a_quota_that_is_in_use_refuses_a_gang_before_it_has_its_first_host() -> None:
+    world = World()
+    world.feed(PricesSet(Prices((("", 1.0),), factor=1.0)))
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=4)))
+    assert granted(world.gang("h", 1)) == {"h": ["a", "b"]}
+    effects = world.gang("g", 2)
+    assert over(effects) == [
+        (
+            "The gpu_quota of ann is 4 GPUs at once; 2 are in use, 0 are waited for, and this asks for 4.",
+            True,
+        )
+    ]
+    assert not of(UsageRecorded, effects) and not of(GangLeased, effects)
+
+
+def test_a_gang_that_waited_is_held_against_what_is_in_use_by_then() -> None:
+    world = World("a b c d")
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=8)))
+    world.cell("long", 1, "a")
+    world.gang("first", 4, 2, among="a b", user="bob")
+    world.cell("other", 4, "c")
+    world.gang("g", 3, 2, among="c d")
+    assert granted(world.gang("h", 2, 2, among="d b")) == {}
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=4)))
+    world.over("other")
+    ((why, refused),) = over(world.journal[-1][2])
+    assert refused and "quota of ann is 4 GPUs at once; 0 are in use" in why and "asks for 6" in why
+
+
 def test_two_gangs_never_wait_for_each_other() -> None:
     world = World("a b c")
     world.cell("c1", 1, "c")
