@@ -177,6 +177,8 @@ def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuReq
     if default is None and "%%gpu" not in code and METADATA_NAME not in metadata:
         return None
     asked = _by_metadata(metadata) if METADATA_NAME in metadata else None
+    if asked is not None and asked.gpus and "--hosts" in code:
+        _check_metadata_alone(code)
     if asked is None and (line := split_gpu_line(code)[0]) is not None:
         asked = None if asks_for_help(line) else parse_request(line, GPUS_ASKED_MAX)
     elif asked is None:
@@ -184,6 +186,16 @@ def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuReq
     if asked is None or not asked.gpus or asked.hosts > 1:  # Of several hosts a cell asks by itself.
         return None
     return asked
+
+
+def _check_metadata_alone(code: str) -> None:
+    """Refuse a cell that would hold GPUs of one host while it waits for those of several."""
+    line = split_gpu_line(code)[0]
+    if line is not None and not asks_for_help(line) and parse_request(line, GPUS_ASKED_MAX).hosts > 1:
+        raise BadGpuRequest(
+            "The cell asks twice: its metadata for GPUs of one host, its `%%gpu` line for those of several. "
+            "Take the GPUs off the cell's toolbar, or remove `--hosts`."
+        )
 
 
 def declines_gpus(metadata: bytes, code: str) -> bool:
@@ -263,6 +275,8 @@ def parse_request(line: str, gpus_max: int, *, kernels: bool = False) -> GpuRequ
     asked = _shared(asked) if shared else asked
     if not kernels:
         _check_alone(asked)
+    elif {"hosts", "back"} & set(said):
+        _refuse("`--hosts` and `--back` are for one cell (`%%gpu`), and this is a kernel's request")
     _check_hosts(asked)
     return asked
 
@@ -304,6 +318,9 @@ def _check_hosts(asked: GpuRequest) -> None:
             f"{gpus_in_words(number_of(asked))} cannot be shared out among {asked.hosts} hosts: ask for "
             f"the same number of whole GPUs on each, as in `%%gpu {2 * asked.hosts} --hosts {asked.hosts}`."
         )
+    if asked.preemptible or asked.expected_s:
+        option = "--preemptible" if asked.preemptible else "--for"
+        _refuse(f"`{option}` is for a cell on one host: leave it out, or `--hosts`")
 
 
 def _by_metadata(metadata: bytes, whose: str = "cell", *, kernels: bool = False) -> GpuRequest | None:

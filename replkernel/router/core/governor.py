@@ -119,7 +119,7 @@ class Governor:
         return [*said, *self._shell.interrupts.ask(running, None, now)]
 
     def _idles(self, idle: LeaseIdle, now: float) -> list[Effect]:
-        """Tell a cell that it leaves its GPUs idle; interrupt it if its time is over and it was told before."""
+        """Tell a cell that it leaves its GPUs idle; interrupt it if its time is over, and it was told."""
         running, held = self._shell.running, self._leases.held_leases.by_id.get(idle.lease)
         if running is None or held is None or running.request.header.msg_id != held.cell:
             return []

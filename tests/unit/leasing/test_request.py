@@ -263,6 +263,21 @@ def test_a_cell_on_several_hosts_asks_by_itself() -> None:
     assert request_of(NOTHING, "%%gpu 2 --hosts 1\nx", DEFAULT) == GpuRequest(2)
 
 
+def test_a_cell_asks_for_gpus_of_one_host_or_of_several_and_never_for_both() -> None:
+    for code in ("%%gpu 4 --hosts 2\nx", "%%time\n%%gpu 4 --hosts 2 --back a\nx"):
+        with pytest.raises(BadGpuRequest, match="asks twice: its metadata for GPUs of one host"):
+            request_of(metadata(gpus=2), code, None)
+        assert request_of(metadata(gpus=0), code, DEFAULT) is None
+    assert request_of(metadata(gpus=2), "%%gpu 4\nx", None) == GpuRequest(2)
+    assert request_of(metadata(gpus=2), "print('--hosts')", None) == GpuRequest(2)
+
+
+@pytest.mark.parametrize("line", ["8 --hosts 2", "2 --hosts=1", "--back a"])
+def test_a_kernels_request_is_of_one_host(line: str) -> None:
+    with pytest.raises(BadGpuRequest, match="are for one cell"):
+        parse_request(line, GPUS_DEFAULT_MAX, kernels=True)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -274,6 +289,8 @@ def test_a_cell_on_several_hosts_asks_by_itself() -> None:
         ("4 --hosts 2 --back a,b c", "`c` is not understood"),
         ("4 --hosts 2 --back a-b", "is no list of names like `model,losses`"),
         ("4 --back a", "`--back` is for a cell on several hosts"),
+        ("4 --hosts 2 --preemptible", "`--preemptible` is for a cell on one host"),
+        ("4 --hosts 2 --for 30m", "`--for` is for a cell on one host"),
     ],
 )
 def test_what_several_hosts_cannot_have_is_refused_by_name(line: str, why: str) -> None:
