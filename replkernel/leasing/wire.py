@@ -564,9 +564,10 @@ class StartRanks(LeaseMessage, frozen=True):
 
 
 class StopRanks(LeaseMessage, frozen=True):
-    """End the launcher of this gang with its processes: its GPUs are not the cell's any more."""
+    """End the launcher of this gang with its processes, unless it has ended by itself in `within_s`."""
 
     gang: _Id
+    within_s: float = 0.0
 
 
 class GangHas(LeaseMessage, frozen=True):

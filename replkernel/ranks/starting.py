@@ -62,9 +62,12 @@ class Launchers:
             self._seen.popitem(last=False)
         return ""
 
-    def stop(self, gang: str) -> None:
-        """Have a cell's launcher end its processes, and itself."""
+    def stop(self, gang: str, within_s: float = 0.0) -> None:
+        """Have a cell's launcher end its processes, and itself, unless it has done so within a time."""
         self._seen.pop(gang, None)
+        if within_s > 0.0:
+            asyncio.get_running_loop().call_later(within_s, self.stop, gang)
+            return
         for name, process in self._live.values():
             if name == gang:
                 with contextlib.suppress(OSError):

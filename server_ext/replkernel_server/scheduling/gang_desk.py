@@ -36,6 +36,8 @@ from replkernel_server.scheduling.messages import granted_lease
 
 RETURN_S = 30.0
 """A cell whose connection is lost has so long to come back; one that is killed does not."""
+CELL_ENDS_S = 8.0
+"""So long a cell has to end its processes by itself, which may have 5 s for that."""
 GANGS_OF_USER_MAX = 16
 GIVEN_UP = (
     "The scheduler has not heard of this cell for too long, so its GPUs were given back: run it again, from "
@@ -241,17 +243,17 @@ class GangDesk:
             yield Send(agent, wire.StartRanks(str(name), gpus, wish.directory, wish.endpoint, wish.seal))
 
     def _ends(self, effect: GangEnds) -> Iterator[Act]:
-        """Have processes ended: by their cell, or by the agents where it cannot or does not know how."""
+        """Have processes ended: by their cell, which says why, and by the agents where it does not."""
         cell = self.cells.get(effect.gang)
         if cell is None:
             return
-        if effect.why and cell.client is not None:
+        by_itself = bool(effect.why) and cell.client is not None
+        if by_itself:
             yield from self._tell(effect.gang, wire.GangEnded(effect.why))
-            return
         for host in effect.hosts:
             agent = self._jobs.line_of_ranks(cell.user, host)
             if agent is not None:
-                yield Send(agent, wire.StopRanks(str(effect.gang)))
+                yield Send(agent, wire.StopRanks(str(effect.gang), CELL_ENDS_S if by_itself else 0.0))
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""

@@ -8,7 +8,7 @@ from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.gangs.types import GangId
 from replkernel_scheduler.types import Fence, KernelId, LeaseId
 from replkernel_server.scheduling.desk_words import Joined, Left
-from replkernel_server.scheduling.gang_desk import GANGS_OF_USER_MAX, GIVEN_UP, RETURN_S
+from replkernel_server.scheduling.gang_desk import CELL_ENDS_S, GANGS_OF_USER_MAX, GIVEN_UP, RETURN_S
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.leasing import wire
@@ -61,9 +61,9 @@ class GangRoom(JobRoom):
                 self.say(agent, wire.HostBeat())
             self.wait(2.0)
 
-    def stopped(self) -> list[tuple[str, str]]:
+    def stopped(self, within_s: float = 0.0) -> list[tuple[str, str]]:
         """Return on which hosts agents of which user were told to end the cell g."""
-        stop = wire.StopRanks("g")
+        stop = wire.StopRanks("g", within_s)
         return sorted(line for line, client in self.lines.items() if stop in self.heard[client])
 
     def told(self, client: int) -> list[wire.FromScheduler]:
@@ -234,6 +234,7 @@ def test_other_hosts_leases_stay_until_the_cell_has_ended_its_processes() -> Non
     other = room.wishes(wire.GangWish("o", 1, 2, "/work", "e", "s"), "h", BOB)
     room.feed(LeaseReleased(LeaseId(lease.lease), Fence(lease.fence)))
     assert isinstance(room.told(cell)[-1], wire.GangEnded)
+    assert room.stopped(CELL_ENDS_S) == [("a", "alice")], "should the cell not hear that"
     assert not any(isinstance(message, wire.GangHas) for message in room.told(other))
     room.say(cell, wire.GangDone())
     assert isinstance(room.told(other)[-1], wire.GangHas)
