@@ -56,6 +56,8 @@ LOOK_S = 0.1
 HAPPENINGS_MAX = 1_000
 """With more that is not shown yet, launchers wait, and so do their processes."""
 CLOSE_S = 5.0
+LATER_S = 60.0
+"""A scheduler that is away when the cell ends is waited for so long, in the background, to tell it so."""
 BAD = "`%gpu --help` lists what can be said."
 Happening: TypeAlias = course.Event | Wrote
 
@@ -130,7 +132,7 @@ class _Cell:
         self._gang = f"{self._kernel_id[:40]}-{secrets.token_hex(8)}"
         self._key = key_of(os.environ)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="replkernel-ranks", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="replkernel-ranks", daemon=True)
         self._thread.start()
         self._known: set[bytes] = set()
         self._socket: PeerSocket | None = None
@@ -138,6 +140,7 @@ class _Cell:
         self._wish: wire.GangWish | None = None
         self._leases: tuple[wire.HeldLease, ...] = ()
         self._began = self._was_up = False
+        self._told_end = asyncio.Event()
 
     # -- on the main thread -------------------------------------------------------------------------
 
@@ -171,9 +174,11 @@ class _Cell:
         self._closing = True
         with suppress(Exception):
             self._on_loop(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_S)
-        self._loop.close()
+        if self._channel is None or self._told_end.is_set() or not self._was_up:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSE_S)
+        else:
+            asyncio.run_coroutine_threadsafe(self._close_later(), self._loop)
 
     def _next(self) -> list[course.Effect]:
         """Wait for what happens next, and return what follows from it."""
@@ -263,14 +268,31 @@ class _Cell:
         )
         self._channel.start()
 
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
     async def _close(self) -> None:
-        if self._channel is not None:
-            hosts = tuple([HostName(host) for host in self._course.unsure()])
-            self._channel.send(wire.GangDone(hosts))
+        if self._channel is not None and (self._says_end() or not self._was_up):
             await self._channel.close()
         if self._socket is not None:
             self._socket.close()
             self._path.unlink(missing_ok=True)
+
+    def _says_end(self) -> bool:
+        """Tell the scheduler that the cell is over; return whether it is there to hear it."""
+        hosts = tuple([HostName(host) for host in self._course.unsure()])
+        if self._say(wire.GangDone(hosts)):
+            self._told_end.set()
+        return self._told_end.is_set()
+
+    async def _close_later(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LATER_S):
+                await self._told_end.wait()
+        if self._channel is not None:
+            await self._channel.close()
+        self._loop.stop()
 
     def _happens(self, happening: Happening) -> None:
         """Hand over to the main thread what has happened; who writes more than it shows waits here."""
@@ -279,13 +301,14 @@ class _Cell:
                 self._happened.put(happening, timeout=LOOK_S)
                 return
 
-    def _say(self, message: wire.FromClient) -> None:
-        if self._channel is not None:
-            self._channel.send(message)
+    def _say(self, message: wire.FromClient) -> bool:
+        return self._channel is not None and self._channel.send(message)
 
     def _welcomed(self) -> None:
         self._was_up = True
-        if self._wish is not None:
+        if self._closing:
+            self._says_end()
+        elif self._wish is not None:
             self._say(msgspec.structs.replace(self._wish, leases=self._leases, began=self._began))
 
     def _without_scheduler(self, why: str) -> None:

@@ -31,10 +31,12 @@ class Link:
 
     def __init__(self) -> None:
         self.said: list[wire.FromClient] = []
+        self.up = True
 
     def send(self, message: wire.FromClient) -> bool:
-        self.said.append(message)
-        return True
+        if self.up:
+            self.said.append(message)
+        return self.up
 
     async def close(self) -> None:
         pass
@@ -114,4 +116,18 @@ def test_a_cell_says_on_which_hosts_it_has_not_seen_its_processes_end(played: Pl
         played.cell._course.handle(event, 0.0)
     played.cell.close()
     assert played.link.said[-1] == wire.GangDone((HostName("b"),))
+    played.cell = Played().cell
+
+
+def test_a_scheduler_that_is_away_when_the_cell_ends_is_told_later(played: Played) -> None:
+    cell, link = played.cell, played.link
+    cell._welcomed()
+    link.said.clear()
+    link.up = False
+    cell.close()
+    assert link.said == []
+    link.up = True
+    cell._loop.call_soon_threadsafe(cell._welcomed)
+    cell._thread.join()
+    assert link.said == [wire.GangDone()]
     played.cell = Played().cell
