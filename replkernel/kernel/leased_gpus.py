@@ -19,7 +19,7 @@ from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.gpu.vram import VramLimit
-from replkernel.kernel.cell_pause import CellPause
+from replkernel.kernel.cell_pause import HANDLED, PART, CellPause
 from replkernel.kernel.cuda_asks import CudaAsks
 from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
@@ -153,7 +153,7 @@ class LeasedGpus:
         self._occupancy.cell_runs(runs=True)
         if gpus:
             self.bind_s = time.monotonic() - began
-            self.pause.begins(whole=not part and self.hand_over.listens())
+            self.pause.begins(self._unpausable(part))
         self._unleased = gpus == ()
         if not gpus and not silent and self._leaves_gpus_alone(gpus, texts):
             self.hand_over.begins()
@@ -188,6 +188,10 @@ class LeasedGpus:
             refuse()
         self._get_lease(len(self._occupancy.gpus or ()) or 1)
 
+    def _unpausable(self, part: float) -> str:
+        """Say why the cell that begins cannot stand still; nothing: it can."""
+        return PART if part else "" if self.hand_over.listens() else HANDLED
+
     def _stands_still(self, left: PausedOn) -> None:
         """Wait, off its GPUs, until the running cell has a lease again, and go on with that."""
         self._kernel.stands_still()
@@ -208,7 +212,7 @@ class LeasedGpus:
             raise trouble
         self._unleased, notice = False, self._shows(gpus, answer.part, answer.vram_gb)
         if paused is None:
-            self.pause.begins(whole=not answer.part and self.hand_over.listens())
+            self.pause.begins(self._unpausable(answer.part))
         self.bind_s = time.monotonic() - began
         self._kernel.leased_in_cell(answer, notice)
         self._asks.cell(gpus, self._asks_at())
