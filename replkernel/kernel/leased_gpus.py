@@ -89,7 +89,7 @@ class LeasedGpus:
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
         self._asks = CudaAsks(lambda: self._get_lease(1), self._first_use, lambda: self._occupancy.suspended)
         self.pause = CellPause(
-            lambda: self._occupancy.suspend(in_cell=True),
+            self._leaves,
             self._stands_still,
             lambda lease, why: kernel.gpus_freed(lease, Kept(why)),
             self._interrupts_postponed,
@@ -192,10 +192,28 @@ class LeasedGpus:
         """Say why the cell that begins cannot stand still; nothing: it can."""
         return PART if part else "" if self.hand_over.listens() else HANDLED
 
+    def _leaves(self) -> Outcome:
+        """Have the running cell leave its GPUs: whoever starts CUDA meanwhile waits for the next ones."""
+        outcome: Outcome | None = None
+        try:
+            outcome = self._occupancy.leave(self._asks.shut())
+        finally:
+            if isinstance(outcome, Moved):
+                self._visible.lend(())
+            else:
+                self._asks.cell(self._kernel.leased_gpus(), self._asks_at())
+        return outcome
+
     def _stands_still(self, left: PausedOn) -> None:
         """Wait, off its GPUs, until the running cell has a lease again, and go on with that."""
         self._kernel.stands_still()
-        self._get_lease(len(self._kernel.leased_gpus()), left)
+        try:
+            self._get_lease(len(self._kernel.leased_gpus()), left)
+        except BaseException:  # It ends without a lease; what it does on its way out gets one.
+            self._unleased = True
+            first_use.watch(self._first_use, self._vram.keep)
+            self._asks.cell((), self._asks_at())
+            raise
 
     def _visited(self, frame: FrameType | None) -> None:
         """Do what others wait for, when the main thread comes by."""
