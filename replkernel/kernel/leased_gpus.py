@@ -91,7 +91,7 @@ class LeasedGpus:
         self.pause = CellPause(
             self._leaves,
             self._stands_still,
-            lambda lease, why: kernel.gpus_freed(lease, Kept(why)),
+            kernel.computes_on,
             self._interrupts_postponed,
         )
         self.hand_over = HandOver(

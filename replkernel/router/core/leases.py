@@ -360,8 +360,6 @@ class Leases:
     def freed(self, said: LeaseFreed) -> list[Effect]:
         """Take note that nothing lies on a lease's GPUs any more, or that it has to stay there."""
         held = self.held_leases.by_id.get(said.lease)
-        if held is not None and held.pausing:
-            return self._computes_on(held, said.why)
         if held is None or held.cell or said.replica not in held.leaving:
             return []
         if not said.why:
@@ -375,6 +373,11 @@ class Leases:
             *(self._renew(held) if first and self.up else ()),
             Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning"),
         ]
+
+    def computes_on(self, lease: str, why: str) -> list[Effect]:
+        """Take note that the cell under a lease does not stand still; nothing, if it is over."""
+        held = self.held_leases.by_id.get(lease)
+        return [] if held is None or not held.pausing else self._computes_on(held, why)
 
     def _computes_on(self, held: Held, why: str) -> list[Effect]:
         """Tell that a cell does not stand still, and why; once it does it says so itself."""

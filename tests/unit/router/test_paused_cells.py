@@ -12,8 +12,10 @@ from replkernel.leasing.wire import (
     Denied,
     GrantedLease,
     LeaseBack,
+    LeaseKept,
     LeaseLingers,
     LeasePause,
+    LeaseWanted,
     LeaseWish,
     PausedCell,
     PauseRefused,
@@ -81,10 +83,28 @@ def test_a_cell_leaves_its_gpus_and_goes_on_under_another_lease() -> None:
     assert [(each.lease, each.busy_s) for each in lingers] == [("lease-2", 20.0)], "it computed since then"
 
 
+def computes_on(why: str) -> LeaseFreed:
+    return LeaseFreed(ReplicaId("r1"), "lease-1", 0, why, computes_on=True)
+
+
+def test_a_cell_that_ends_before_it_could_be_paused_leaves_its_gpus_and_nobody_is_told_otherwise() -> None:
+    """The usual end of a cell in C code: the process says that it is over while its state is leaving."""
+    world, cell = computes()
+    world.scheduler(PAUSE)
+    world.finish("r1", cell)
+    world.scheduler(LeaseWanted("lease-1", 1, 30.0))
+    world.feed(events.AgentSaid(HOST, computes_on("the cell under this lease is over")))
+    assert [each for each in world.told(world.all) if isinstance(each, LeaseKept | PauseRefused)] == []
+    world.feed(events.AgentSaid(HOST, LeaseFreed(ReplicaId("r1"), "lease-1", 1000)))
+    assert [each.lease for each in world.told() if isinstance(each, LeaseBack)] == ["lease-1"]
+    world.begin("r1", world.execute("pass"))
+    assert "is over" not in str(world.all), "the next cell is told of no state that could not leave"
+
+
 def test_what_cannot_be_paused_is_told_with_its_reason_and_computes_on() -> None:
     world, cell = computes()
     world.scheduler(PAUSE)
-    world.feed(events.AgentSaid(HOST, LeaseFreed(ReplicaId("r1"), "lease-1", 0, "the driver cannot")))
+    world.feed(events.AgentSaid(HOST, computes_on("the driver cannot")))
     assert world.told() == [PauseRefused("lease-1", 1, "the driver cannot")]
     assert world.of(events.Given) == []
     world.finish("r1", cell)
