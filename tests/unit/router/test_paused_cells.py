@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from replkernel.leasing.notebook import ANSWER_TYPE, QUESTION_TYPE
+from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
     Denied,
     GrantedLease,
@@ -73,7 +74,7 @@ def test_a_cell_leaves_its_gpus_and_goes_on_under_another_lease() -> None:
     world.grant(name, ("g7",))
     assert ask(world, cell, left()) == {"gpus": ["g7"]}
     assert [text for _, text in displays(world, cell)] == [
-        "Paused for a shorter cell.",
+        "Paused for a shorter cell, goes on in about 60 s.",
         "Paused for a shorter cell, goes on in about 5 min; for GPUs of host a.",
         "Paused for a shorter cell, it has gone on with g7.",
     ]
@@ -159,6 +160,32 @@ def test_a_process_that_is_paused_twice_wishes_under_another_name() -> None:
     assert [each.request for each in world.told() if isinstance(each, LeaseWish)] == [f"{wish_of(cell)}:p2"]
 
 
+def test_what_the_notebook_asks_for_meanwhile_is_not_what_a_paused_cell_goes_on_with() -> None:
+    """It goes on with what it has left, also for the next router."""
+    world = governed()
+    whole = GpuRequest(1, preemptible=True, expected_s=7200.0)
+    world.feed(events.SchedulerUp())
+    world.leases.prefer(whole)
+    cell = world.execute("pass")
+    world.grant(wish_of(cell), ("g0",), HOST)
+    world.begin("r1", cell)
+    world.scheduler(PAUSE)
+    world.leases.prefer(GpuRequest(1, part=0.25, vram_gb=20.0))
+    world.told()
+    ask(world, cell, left())
+    (wish,) = [each for each in world.told() if isinstance(each, LeaseWish)]
+    assert (wish.gpus, wish.part, wish.vram_gb) == (1, 0.0, 0.0)
+    assert (wish.preemptible, wish.expected_s) == (True, 7200.0)
+    assert [each.had for each in world.of(events.Given)][-1] == whole
+
+
+def test_a_cell_that_takes_a_gpu_as_it_runs_may_be_paused_again_as_its_notebook_says() -> None:
+    world, cell = computes()
+    world.finish("r1", cell)
+    world.leases.prefer(GpuRequest(1, preemptible=True, expected_s=60.0))
+    assert world.leases.like_before(1) == GpuRequest(1, preemptible=True, expected_s=60.0)
+
+
 def test_progress_tells_that_a_cell_is_paused_and_that_it_runs_again() -> None:
     world = governed()
     cell = world.execute("pass", metadata={"replkernel": {"gpus": 1}, "cellId": "c1"})
@@ -186,14 +213,16 @@ def test_the_router_after_this_one_asks_by_the_same_name_and_keeps_no_lease(writ
     world._requests[cell] = request
     process = first.fleet.process_of(ReplicaId("r1"))
     lease = None if written else GrantedLease("lease-1", wish_of(cell), HOST, ("g0",), 1, 60.0)
-    world.feed(events.Resumed(request, ReplicaId("r1"), process, Seq(1), Fence(1), shown=True, lease=lease))
+    had = GpuRequest(1, preemptible=True) if written else None
+    place = (ReplicaId("r1"), process, Seq(1), Fence(1))
+    world.feed(events.Resumed(request, *place, shown=True, lease=lease, had=had))
     world.leases.open()
     world.feed(events.SchedulerUp())
     world.up()
     assert ask(world, cell, left()) == {}
     told = [each for each in world.told(world.all) if isinstance(each, LeaseWish | LeaseBack)]
-    wish = LeaseWish(f"{wish_of(cell)}:p1", 1, (HOST,), "H100", paused=PausedCell(90.0, 3.0))
-    assert told[-1] == wish
+    name, far = f"{wish_of(cell)}:p1", PausedCell(90.0, 3.0)
+    assert told[-1] == LeaseWish(name, 1, (HOST,), "H100", preemptible=written, paused=far)
     assert len(told) == (1 if written else 2), "what the old one has given back is not given back again"
     world.grant(f"{wish_of(cell)}:p1", ("g7",))
     assert ask(world, cell, left()) == {"gpus": ["g7"]}
