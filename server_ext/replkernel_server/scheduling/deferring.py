@@ -2,7 +2,7 @@
 
 Law: what is chosen is an event, and so in the journal; what the choice was learned from is the core's. So a
 replay asks no predictor, and a service that is started again learns what the one before it knew. Each
-question is answered, and routers are heard meanwhile: a policy thinks in a thread; one that fails defers by 0.
+question is answered, and routers are heard meanwhile: a policy thinks in a thread; who fails defers by 0.
 """
 
 from __future__ import annotations
