@@ -16,6 +16,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import FrameType
 
+from msgspec.structs import replace
+
 from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.kernel.cuda_asks import may_ask
 from replkernel.kernel.hand_over import AGAIN_S, OnMainThread, is_safe
@@ -59,7 +61,7 @@ class CellPause(OnMainThread):
         """The lease that was left last, or is being left: nobody leaves it twice."""
         self._lock = threading.Lock()
         """Of the other threads: the main one never takes it."""
-        self._since = self._ran_s = self._paused_s = 0.0
+        self._since = self._stopped = self._ran_s = self._paused_s = 0.0
         self._times = 0
 
     # -- on the main thread ---------------------------------------------------------------------------
@@ -107,8 +109,8 @@ class CellPause(OnMainThread):
 
     def _stand_still(self, order: StandStill) -> None:
         """Wait for a lease, and go on with it."""
-        stopped = time.monotonic()
-        self._ran_s += stopped - self._since
+        self._stopped = time.monotonic()
+        self._ran_s += self._stopped - self._since
         self._times += 1
         ran_s, paused_s = min(self._ran_s, SECONDS_MAX), min(self._paused_s, SECONDS_MAX)
         left = PausedOn(order.lease, self._times, ran_s, paused_s, order.gpu_model)
@@ -116,7 +118,13 @@ class CellPause(OnMainThread):
             self._go_on(left)
         finally:
             self._since = time.monotonic()
-            self._paused_s += self._since - stopped
+            self._paused_s += self._since - self._stopped
+
+    def again(self, left: PausedOn, lease: str) -> PausedOn:
+        """Return that the cell leaves this lease as well, for it cannot go on with it."""
+        self._times, self._left = left.times + 1, lease
+        paused_s = self._paused_s + time.monotonic() - self._stopped
+        return replace(left, lease=lease, times=self._times, paused_s=min(paused_s, SECONDS_MAX))
 
     # -- on other threads -----------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.shared_card import SharedCard
 from replkernel.kernel.visible_gpus import VisibleGpus
-from replkernel.leasing.notebook import PausedOn
+from replkernel.leasing.notebook import GpuAnswer, PausedOn
 from replkernel.settings import Settings
 from replkernel.state.analysis.cell import CellNames, analyse
 from replkernel.state.analysis.module_reach import GPU_ONLY, leads_to, uses_gpu_only
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 ELSEWHERE_S = 1.0
 """So long another thread of the kernel may take to answer before a suspension."""
 
+
+ELSEWHERE_MAX_S = 30.0
+"""So long a paused cell waits at most before it asks for other GPUs than those it cannot go on with."""
 
 BUSY = "a subshell or the debugger is at work here"
 """What keeps a process of which another thread does not answer."""
@@ -52,6 +55,7 @@ CUDA_NUMBER = 8
 """The last part of its socket's name; the channels' are the numbers below it."""
 
 NOT_RUN = "This cell was not run"
+PAUSED = "This cell was paused for a shorter one, and cannot go on"
 IN_CELL = "This cell has got a lease while it ran, and cannot use it"
 
 
@@ -208,32 +212,54 @@ class LeasedGpus:
         """Wait, off its GPUs, until the running cell has a lease again, and go on with that."""
         self._kernel.stands_still()
         try:
-            self._get_lease(len(self._kernel.leased_gpus()), left)
+            self._goes_on(len(self._kernel.leased_gpus()), left)
         except BaseException:  # It ends without a lease; what it does on its way out gets one.
             self._unleased = True
             first_use.watch(self._first_use, self._vram.keep)
             self._asks.cell((), self._asks_at())
             raise
 
+    def _goes_on(self, count: int, left: PausedOn) -> None:
+        """Get a lease that the state can come back to: no other process can take over in a cell."""
+        self.hand_over.over()
+        pause_s = ELSEWHERE_S
+        while True:
+            answer = lease_in_cell(self._kernel, count, left)
+            trouble = self._takes(answer, begins=False)
+            if trouble is None:
+                return
+            if self._occupancy.stuck or not answer.lease:
+                raise trouble
+            log.warning("A paused cell cannot go on on %s: %s", ", ".join(answer.gpus), trouble)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, ELSEWHERE_MAX_S)
+            left = self.pause.again(left, answer.lease)
+
     def _visited(self, frame: FrameType | None) -> None:
         """Do what others wait for, when the main thread comes by."""
         self._asks.visit(frame)
         self.pause.visit(frame)
 
-    def _get_lease(self, count: int, paused: PausedOn | None = None) -> None:
+    def _get_lease(self, count: int) -> None:
         self.hand_over.over()
-        answer, began = lease_in_cell(self._kernel, count, paused), time.monotonic()
-        gpus = answer.gpus
-        bound = _Bound(answer.part, answer.vram_gb)
-        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL, bound=bound)
+        trouble = self._takes(lease_in_cell(self._kernel, count), begins=True)
         if trouble is not None:
             raise trouble
+
+    def _takes(self, answer: GpuAnswer, *, begins: bool) -> StateKept | None:
+        """Have the running cell go on with a lease; say why it cannot."""
+        began, gpus = time.monotonic(), answer.gpus
+        bound = _Bound(answer.part, answer.vram_gb)
+        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL if begins else PAUSED, bound=bound)
+        if trouble is not None:
+            return trouble
         self._unleased, notice = False, self._shows(gpus, answer.part, answer.vram_gb)
-        if paused is None:
+        if begins:
             self.pause.begins(self._unpausable(answer.part))
         self.bind_s = time.monotonic() - began
         self._kernel.leased_in_cell(answer, notice)
         self._asks.cell(gpus, self._asks_at())
+        return None
 
     def _shows(self, gpus: tuple[str, ...] | None, part: float, vram_gb: float) -> str:
         """Have the cell see its GPUs, held to its part of one; return what its user must know."""
@@ -274,7 +300,10 @@ class LeasedGpus:
             show(f"Resuming: {size} of the notebook's state go back to {', '.join(gpus)} …")
         outcome = occupancy.lend(gpus, bound.bytes if bound.part else 0)
         if isinstance(outcome, Kept):
-            show.end()
+            if said == NOT_RUN:
+                show.end()
+            elif suspended:  # To clear that line would take the output of the cell along.
+                show(f"The state is not back on {', '.join(gpus)}: {outcome.why}.")
             return StateKept((_lost if occupancy.stuck else _refusal)(said, outcome.why, keeps))
         self.resumed = outcome
         if locked:

@@ -63,7 +63,8 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in
     time, and may when it is asked again. The lease costs `price_hour` of `currency`; 0: nothing is charged.
-    It may be of a `part` of the one GPU, with `vram_gb` GiB of its memory.
+    It may be of a `part` of the one GPU, with `vram_gb` GiB of its memory. A cell that was paused is told its
+    name, `lease`: one that it cannot go on with it leaves as the one before.
     """
 
     text: str = ""
@@ -74,3 +75,4 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     currency: str = ""
     part: float = 0.0
     vram_gb: float = 0.0
+    lease: str = ""

@@ -42,7 +42,7 @@ class MidCell:
             return GpuAnswer(error=OVER), []
         left = question.paused
         if running.lease is not None and (left is None or running.lease.lease != left.lease):
-            return _of(running.lease), []
+            return _of(running.lease, left), []
         if left is not None and running.lease is not None:
             before = self._stands_still(running, now)
             answer, effects = self._goes_on(running, question, left)
@@ -51,7 +51,7 @@ class MidCell:
             return GpuAnswer(), self.over(running)
         held = self._leases.held_leases.of_cell(cell)
         if held is not None:
-            return _of(held.lease), self._begins(running, held, left, now)
+            return _of(held.lease, left), self._begins(running, held, left, now)
         if left is not None:
             return self._goes_on(running, question, left)
         if declines_gpus(running.request.frames[4], running.options.code):
@@ -122,8 +122,8 @@ class MidCell:
         return [*self._leased.settle(running.request, "This cell does not wait for a GPU any more."), *left]
 
 
-def _of(lease: GrantedLease) -> GpuAnswer:
-    answer = GpuAnswer(gpus=lease.gpus)
+def _of(lease: GrantedLease, left: PausedOn | None) -> GpuAnswer:
+    answer = GpuAnswer(gpus=lease.gpus, lease="" if left is None else lease.lease)
     if lease.price_hour:
         answer = replace(answer, price_hour=lease.price_hour, currency=lease.currency)
     return replace(answer, part=lease.part, vram_gb=lease.vram_gb) if lease.part else answer

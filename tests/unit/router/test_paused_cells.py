@@ -72,7 +72,7 @@ def test_a_cell_leaves_its_gpus_and_goes_on_under_another_lease() -> None:
     assert world.told() == [], "the same question is the same wish"
     world.scheduler(Waiting(name, 1, 300.0, "for GPUs of host a"))
     world.grant(name, ("g7",))
-    assert ask(world, cell, left()) == {"gpus": ["g7"]}
+    assert ask(world, cell, left()) == {"gpus": ["g7"], "lease": "lease-2"}
     assert [text for _, text in displays(world, cell)] == [
         "Paused for a shorter cell, goes on in about 60 s.",
         "Paused for a shorter cell, goes on in about 5 min; for GPUs of host a.",
@@ -145,7 +145,7 @@ def test_a_denial_is_the_answer() -> None:
 
 def test_a_cell_that_was_told_of_an_older_lease_goes_on_at_once() -> None:
     world, cell = computes()
-    assert ask(world, cell, left("lease-0")) == {"gpus": ["g0"]}
+    assert ask(world, cell, left("lease-0")) == {"gpus": ["g0"], "lease": "lease-1"}
     assert world.told() == []
 
 
@@ -184,6 +184,19 @@ def test_a_cell_that_takes_a_gpu_as_it_runs_may_be_paused_again_as_its_notebook_
     world.finish("r1", cell)
     world.leases.prefer(GpuRequest(1, preemptible=True, expected_s=60.0))
     assert world.leases.like_before(1) == GpuRequest(1, preemptible=True, expected_s=60.0)
+
+
+def test_a_lease_with_which_a_cell_cannot_go_on_goes_back_and_it_waits_for_another() -> None:
+    world, cell = computes()
+    world.scheduler(PAUSE)
+    ask(world, cell, left())
+    world.grant(f"{wish_of(cell)}:p1", ("g7",))
+    assert ask(world, cell, left())["lease"] == "lease-2"
+    world.told()
+    assert ask(world, cell, left("lease-2", 2)) == {}
+    back, wish = world.told()
+    assert (type(back), back.lease) == (LeaseBack, "lease-2")
+    assert (type(wish), wish.request) == (LeaseWish, f"{wish_of(cell)}:p2")
 
 
 def test_progress_tells_that_a_cell_is_paused_and_that_it_runs_again() -> None:
@@ -225,4 +238,4 @@ def test_the_router_after_this_one_asks_by_the_same_name_and_keeps_no_lease(writ
     assert told[-1] == LeaseWish(name, 1, (HOST,), "H100", preemptible=written, paused=far)
     assert len(told) == (1 if written else 2), "what the old one has given back is not given back again"
     world.grant(f"{wish_of(cell)}:p1", ("g7",))
-    assert ask(world, cell, left()) == {"gpus": ["g7"]}
+    assert ask(world, cell, left()) == {"gpus": ["g7"], "lease": "lease-1"}
