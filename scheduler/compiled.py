@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent / "replkernel_scheduler"
 MODULES = (
     "accounting", "asking", "backfilling", "bookings", "bounds", "cards", "choosing", "core", "demand",
     "granting", "history", "host_life", "hosts", "kernel_life", "kernels", "laws", "lease_life", "leases",
-    "ledger", "load_index", "looking", "migrations", "moving", "parts", "pauses", "pausing", "placing",
+    "ledger", "load_index", "looking", "migrations", "moving", "parts", "passing", "pauses", "pausing", "placing",
     "prewarm", "queue", "reservations", "scaling", "serving", "targets", "timers", "users", "warming",
     "wishes", "yielding",
 )  # fmt: skip

@@ -17,6 +17,7 @@ from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted,
 from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import FIRST
 from replkernel_scheduler.pausing import may_pause
 from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
@@ -70,12 +71,15 @@ class Granting:
             cost = count * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
         tag = parts.users.tag(user, cost)
         turn = Turn(user.quota.priority, tag, parts.asked, wish.gpus, wish.user, parts.now, wish.expected_s)
-        key = parts.policies.order.key(turn)
+        stood = wish.paused is not UNSET  # It stands where it ran: before everybody.
+        key = (FIRST, parts.asked) if stood else parts.policies.order.key(turn)
         parts.kernels.asked(wish.kernel_id, wish.request)
         hosts = self.choosing.hosts_for(wish, kernel)
-        choice = self.choosing.at_once(wish, kernel, hosts, key)
+        waits = stood and bool(parts.queue.by_request)  # Whoever passes it is to be looked at.
+        choice = None if waits else self.choosing.at_once(wish, kernel, hosts, key)
         if (
             choice is None
+            and not stood
             and self.backfilling.enabled
             and parts.queue.by_request
             and not parts.policies.reserve
@@ -95,7 +99,7 @@ class Granting:
         self.serving.wait(waiting)
         comes = self.serving.reclaim(waiting)
         self.serving.tell(waiting)
-        if not comes:
+        if not comes and not stood:
             self.moving.consider(waiting, kernel, asked_back=True)
 
     def serve(self, waiting: Waiting, choice: Choice) -> None:

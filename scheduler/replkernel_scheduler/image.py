@@ -85,6 +85,8 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     """Whether its cell may be paused."""
     pausing: RequestId | None = None
     """For whom it is being paused."""
+    told: bool = False
+    """Whether it was ever told to stand still, and may ask to go on."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):

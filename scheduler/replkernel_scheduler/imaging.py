@@ -120,6 +120,7 @@ def _lease(parts: Parts, record: LeaseRecord) -> LeaseImage:
         (record.paid, record.rated_at) if record.rate or record.paid else None,
         record.lease.lease in parts.pauses.pausable,
         record.pausing,
+        record.told,
     )
 
 

@@ -17,6 +17,7 @@ from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.looking import LINE_LOOKS
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import FIRST, Passing
 from replkernel_scheduler.wishes import QUEUE_MAX
 
 
@@ -234,9 +235,17 @@ def _queue(parts: Parts) -> None:
 def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
     choosing = Choosing(parts)
     heads = [line[0] for line in parts.queue.any_lines.values()]
+    leaving = Passing(parts).holds(host)
     for key, waiting in [*host.line, *heads]:
+        paused = waiting.wish.paused is not UNSET
         behind = bool(host.claims) and host.claims[0][0] < key
-        _require(behind or choosing.on(host, waiting.wish) is None, "somebody waits for nothing")
+        _require(
+            behind or (paused and leaving) or choosing.on(host, waiting.wish) is None,
+            "somebody waits for nothing",
+        )
+        _require(
+            paused == (key[0] == FIRST), "a paused cell stands behind one that waits, or one as if paused"
+        )
     backfilling = Backfilling(parts, choosing)
     if backfilling.enabled and host.claims and host.state == "up":
         _require(next(backfilling.on(host), None) is None, "somebody who may pass waits")

@@ -184,7 +184,7 @@ class LeaseLife:
 
     def _uncount(self, record: LeaseRecord) -> None:
         parts, card = self.parts, record.card
-        if record.lease.lease in parts.pauses.pausable:
+        if record.told or record.lease.lease in parts.pauses.pausable:
             self.serving.pausing.over(record)
         milli = 0 if card is None else counted(share_of(record), record.pool)
         parts.users.get(record.lease.user).hold(record.wish, -1, parts.now, milli)

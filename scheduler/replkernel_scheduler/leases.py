@@ -44,6 +44,7 @@ class LeaseRecord:
         "rate",
         "rated_at",
         "rested_at",
+        "told",
         "wanted_at",
         "warm",
         "wish",
@@ -65,6 +66,8 @@ class LeaseRecord:
         self.warm = False
         self.pausing: RequestId | None = None
         """For whom its cell is being paused."""
+        self.told = False
+        """Whether its cell was ever told to stand still, and may ask to go on."""
         self.kept = False
         """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
 

@@ -161,7 +161,7 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     record.asked_at, record.granted_at, record.estimate = image.asked_at, image.granted_at, image.estimate
     record.home, record.warm = image.home, image.warm
     record.rested_at, record.wanted_at, record.held_gb = image.rested
-    record.kept, record.pausing = image.kept, image.pausing
+    record.kept, record.pausing, record.told = image.kept, image.pausing, image.told
     if image.pausable:
         parts.pauses.pausable[image.lease.lease] = record
     if record.card is not None:

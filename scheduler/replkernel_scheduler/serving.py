@@ -21,6 +21,7 @@ from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.pausing import Pausing
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId
@@ -47,7 +48,8 @@ class Serving:
         self.parts, self.choosing = parts, choosing
         self.backfilling = Backfilling(parts, choosing)
         self.asking = Asking(parts)
-        self.pausing = Pausing(parts, choosing, self.asking, self.touch)
+        self.pausing = Pausing(parts, self.asking, self.touch)
+        self.passing = Passing(parts)
         self._touched: dict[str, Host] = {}
         self._any_shifted = False
 
@@ -111,14 +113,15 @@ class Serving:
 
     def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
         """Return who is served next on the host: the first that fits, not behind a claim that does not."""
+        if host.claims and host.claims[0][1].wish.paused is not UNSET:
+            return self.passing.next(host, self.choosing)
         bound = host.claims[0][0] if host.claims else (inf,)
         for key, waiting in host.line:
             if key > bound:
                 break
             choice = self.choosing.on(host, waiting.wish)
             if choice is not None:
-                passes = None if waiting.wish.paused is UNSET else self.pausing.passes(host, waiting)
-                return passes or self._better_any(host, key) or (waiting, choice)
+                return self._better_any(host, key) or (waiting, choice)
         return self._better_any(host, bound)
 
     def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:

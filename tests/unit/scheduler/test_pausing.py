@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
-from replkernel_scheduler.effects import DeferralAsked, Effect, LeaseGranted, LeaseRefused, PauseLease
+from replkernel_scheduler.effects import (
+    DeferralAsked,
+    Effect,
+    LeaseGranted,
+    LeaseRefused,
+    PauseLease,
+    ReclaimLease,
+)
 from replkernel_scheduler.events import (
     DeferralChosen,
     Event,
@@ -18,7 +25,7 @@ from replkernel_scheduler.events import (
     Resumed,
     TimeReached,
 )
-from replkernel_scheduler.pausing import PATIENCE_S
+from replkernel_scheduler.passing import PATIENCE_S
 from replkernel_scheduler.types import (
     HostName,
     KernelId,
@@ -273,3 +280,91 @@ def test_a_request_that_nobody_can_pause_is_as_it_was_byte_for_byte() -> None:
     request = wish("k").request
     assert b"preemptible" not in msgspec.json.encode(request)
     assert replace(request, hosts=(HostName("a"),)).paused is UNSET
+
+
+def going_on(kernel: str, gpus: int = 1, ran_s: float = 10.0, **more: float) -> LeaseAsked:
+    request = wish(kernel, gpus, 1000.0, name=f"{kernel}:again", preemptible=True, paused=Paused(ran_s))
+    return LeaseAsked(replace(request.request, **more))
+
+
+def test_who_left_its_gpu_goes_on_when_another_cannot_leave_though_the_shorter_one_waits() -> None:
+    made = cluster(2, "one", "two", "short")
+    one, two = [granted(made.feed(wish(name, 1, 1000.0, preemptible=True))) for name in ("one", "two")]
+    told = goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    assert {pause.lease.lease for pause in told} == {one.lease, two.lease}
+    made.feed(back(one))
+    assert not of(LeaseGranted, made.feed(going_on("one"))), "two may leave any moment"
+    assert granted(made.feed(PauseFailed(two.lease, two.fence, "it is in C code"))).request == "one:again"
+    assert made.waiting() == ["short:cell"]
+
+
+def test_who_left_its_gpu_goes_on_when_another_is_late() -> None:
+    made = cluster(2, "one", "two", "short")
+    one, _ = [granted(made.feed(wish(name, 1, 1000.0, preemptible=True))) for name in ("one", "two")]
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    made.feed(back(one))
+    made.feed(going_on("one"))
+    assert granted(made.feed(TimeReached(), after_s=31.0)).request == "one:again"
+
+
+def test_cells_that_leave_one_after_the_other_leave_for_the_shorter_one() -> None:
+    made = cluster(2, "one", "two", "short")
+    one, two = [granted(made.feed(wish(name, 1, 1000.0, preemptible=True))) for name in ("one", "two")]
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    made.feed(back(one))
+    made.feed(going_on("one"))
+    assert granted(made.feed(back(two))).request == "short:cell"
+
+
+def test_no_other_is_told_again_to_leave_for_one_that_cannot_be_served_after_all() -> None:
+    made = cluster(2, "one", "two", "short")
+    one, two = [granted(made.feed(wish(name, 1, 1000.0, preemptible=True))) for name in ("one", "two")]
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    made.feed(PauseFailed(two.lease, two.fence, "it is in C code"))
+    assert not of(PauseLease, made.feed(LeaseRenewed(one.lease, one.fence)))
+    made.feed(back(one))  # It was told, and has left already.
+    made.feed(QuotaSet(UserName("one"), UserQuota(gpu_quota=0)))
+    assert granted(made.feed(going_on("one"))).request == "one:again"
+
+
+def test_nobody_is_paused_where_the_hosts_cores_or_memory_do_not_suffice_even_then() -> None:
+    for more in ({"cpu": 6.0}, {"memory_gb": 60.0}):
+        made = Cluster()
+        made.host("a", 2, cpu=8.0, memory_gb=64.0)
+        for name in ("long", "other", "short"):
+            made.kernel(name, 1, 1, hosts="a", user=name)
+        size = {"cpu": 4.0, "memory_gb": 32.0}
+        made.feed(LeaseAsked(replace(wish("other", 1, 5000.0).request, **size)))
+        made.feed(wish("long", 1, 1000.0, preemptible=True))
+        assert not of(DeferralAsked, made.feed(LeaseAsked(replace(wish("short", 1, 60.0).request, **more))))
+
+
+def test_what_a_paused_cell_has_of_cores_serves_the_shorter_one() -> None:
+    made = Cluster()
+    made.host("a", 1, cpu=8.0)
+    for name in ("long", "short"):
+        made.kernel(name, 1, 1, hosts="a", user=name)
+    made.feed(LeaseAsked(replace(wish("long", 1, 1000.0, preemptible=True).request, cpu=6.0)))
+    assert of(DeferralAsked, made.feed(LeaseAsked(replace(wish("short", 1, 60.0).request, cpu=8.0))))
+
+
+def test_a_paused_cell_goes_on_before_longer_ones_that_were_in_line_when_it_was_paused() -> None:
+    made = cluster(2, "long", "short", "huge")
+    long = long_cell(made)
+    asked = made.feed(wish("short", 2, 60.0))
+    made.feed(wish("huge", 2, 36_000.0))
+    goes_at_once(made, asked)
+    short = granted(made.feed(back(long)))
+    made.feed(wish("long", 2, 1000.0, name="again", preemptible=True, paused=Paused(100.0)))
+    assert granted(made.release(short, after_s=60.0)).request == "again"
+
+
+def test_gpus_that_linger_are_asked_back_for_a_shorter_one_behind_a_larger_paused_cell() -> None:
+    made = cluster(2, "long", "short", "other", "third")
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    made.feed(back(long))
+    made.feed(wish("long", 2, 1000.0, name="again", preemptible=True, paused=Paused(100.0)))
+    other = granted(made.feed(wish("other", 1, 50.0)))
+    made.linger(other)
+    assert of(ReclaimLease, made.feed(wish("third", 1, 40.0)))
