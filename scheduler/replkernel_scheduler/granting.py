@@ -18,7 +18,7 @@ from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import FIRST
-from replkernel_scheduler.pausing import may_pause
+from replkernel_scheduler.pausing import may_pause, stood_still
 from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
@@ -156,6 +156,8 @@ class Granting:
         if kernel is not None and lease.gpus:
             kernel.last = lease.host
         parts.ledger.started(record)
+        if record.wish.paused is not UNSET:
+            record.wish = stood_still(record.wish, record.granted_at - record.asked_at)
         if lease.gpus and may_pause(record.wish):
             parts.pauses.pausable[lease.lease] = record
         if parts.policies.executor.anywhere:

@@ -39,6 +39,13 @@ def may_pause(wish: LeaseRequest) -> bool:
     return wish.paused is UNSET or wish.paused.paused_s < PATIENCE_S
 
 
+def stood_still(wish: LeaseRequest, waited_s: float) -> LeaseRequest:
+    """Return the request of a cell that goes on, with the time that it has just waited."""
+    if wish.paused is UNSET:
+        return wish
+    return replace(wish, paused=replace(wish.paused, paused_s=wish.paused.paused_s + max(0.0, waited_s)))
+
+
 class Pausing:
     """Decides for whom who is paused; `touch` has a host's lines looked at."""
 

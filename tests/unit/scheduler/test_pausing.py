@@ -179,8 +179,11 @@ def test_whoever_waits_shorter_than_a_paused_cell_goes_before_it_but_not_for_eve
     other = granted(made.release(short, after_s=60.0))
     assert other.kernel_id == "other", "the paused cell would be paused again at once"
     made.feed(wish("third", 2, 30.0, user="long"))
-    assert granted(made.release(other, after_s=PATIENCE_S)).request == "again"
-    assert not of(DeferralAsked, made.feed(LeaseWithdrawn(RequestId("nobody")))), "third waits now"
+    released = made.release(other, after_s=PATIENCE_S)
+    again = granted(released)
+    assert again.request == "again"
+    assert not of(DeferralAsked, released), "third waits now"
+    assert not of(DeferralAsked, made.feed(LeaseRenewed(again.lease, again.fence), after_s=100.0))
 
 
 def test_who_has_stood_still_for_long_enough_is_not_paused_again() -> None:
@@ -368,3 +371,15 @@ def test_gpus_that_linger_are_asked_back_for_a_shorter_one_behind_a_larger_pause
     other = granted(made.feed(wish("other", 1, 50.0)))
     made.linger(other)
     assert of(ReclaimLease, made.feed(wish("third", 1, 40.0)))
+
+
+def test_a_cell_goes_on_that_asks_before_its_lease_is_back_though_both_exceed_its_users_quota() -> None:
+    made = cluster(4)
+    made.feed(QuotaSet(UserName("long"), UserQuota(gpu_quota=2)))
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 3, 60.0)))
+    asked = made.feed(going_on("long", 2))
+    assert not of(LeaseRefused, asked)
+    assert granted([*asked, *made.feed(back(long))]).request in ("long:again", "short:cell")
+    lies = replace(going_on("long", 2).request, request=RequestId("lies"))
+    assert of(LeaseRefused, made.feed(LeaseAsked(lies)))
