@@ -97,6 +97,8 @@ class Granting:
                 self.serving.touch(choice.pool.host)
             return
         self.serving.wait(waiting)
+        for host in hosts or () if stood else ():
+            self.serving.touch(host)
         comes = self.serving.reclaim(waiting)
         self.serving.tell(waiting)
         if not comes and not stood:
@@ -187,6 +189,9 @@ class Granting:
         user.wait(waiting.wish, -1)
         self.serving.leave(waiting)
         parts.kernels.answered(waiting.wish.kernel_id, waiting.wish.request)
+        kernel = parts.kernels.by_id.get(waiting.wish.kernel_id)
+        if waiting.wish.paused is not UNSET and kernel is not None:
+            self.moving.go_on_draining(kernel)
 
     def _known(self, request: RequestId) -> bool:
         """Say how a request stands that was asked for before."""

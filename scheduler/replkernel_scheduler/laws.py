@@ -246,6 +246,8 @@ def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
         _require(
             paused == (key[0] == FIRST), "a paused cell stands behind one that waits, or one as if paused"
         )
+        stuck = paused and host.state == "draining" and host.pool_with(waiting.wish) is not None
+        _require(not stuck, "a paused cell keeps its host from being drained")
     backfilling = Backfilling(parts, choosing)
     if backfilling.enabled and host.claims and host.state == "up":
         _require(next(backfilling.on(host), None) is None, "somebody who may pass waits")

@@ -110,6 +110,7 @@ class LeaseLife:
         record = self._named(event)
         if record is None or record.phase != "active":
             return
+        record.told = False  # Its cell is over: it does not go on.
         if not record.lease.gpus or record.home is not None or record.host.state == "draining":
             self.end(record, "released", event.busy_s)
             return

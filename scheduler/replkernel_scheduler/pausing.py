@@ -99,10 +99,19 @@ class Pausing:
 
     def left(self, waiting: Waiting) -> None:
         """Take note that a request waits no more: nobody is to be paused for it."""
-        newcomer = self._parts.pauses.newcomers.pop(waiting.wish.request, None)
+        self._forget(waiting.wish.request)
+
+    def stops(self, host: Host) -> None:
+        """Pause nobody any more on a host that changes, or serves nobody new."""
+        newcomers = self._parts.pauses.newcomers
+        for request in [name for name, one in newcomers.items() if one.host == host.name]:
+            self._forget(request)
+
+    def _forget(self, request: RequestId) -> None:
+        newcomer = self._parts.pauses.newcomers.pop(request, None)
         if newcomer is not None:
-            self._parts.timers.cancel(("deferral", waiting.wish.request))
-            self._spare(newcomer, waiting.wish.request)
+            self._parts.timers.cancel(("deferral", request))
+            self._spare(newcomer, request)
 
     def _spare(self, newcomer: Newcomer, request: RequestId) -> None:
         """Insist no more that cells stand still for a request; who has begun to may do so all the same."""
@@ -203,9 +212,8 @@ class Pausing:
 
     def _give_up(self, record: LeaseRecord) -> None:
         pauses, request = self._parts.pauses, record.pausing
-        newcomer = None if request is None else pauses.newcomers.pop(request, None)
-        if newcomer is not None and request is not None:
-            self._spare(newcomer, request)
+        if request is not None:
+            self._forget(request)
         del pauses.pausable[record.lease.lease]
         self._touch(record.host)
 

@@ -68,8 +68,12 @@ class Serving:
                 self.moving.look_again(woken.pop(next(iter(woken))))
                 continue
             host = self._touched.pop(next(iter(self._touched)))
-            if self.parts.hosts.by_name.get(host.name) is host and host.state == "up":
+            if self.parts.hosts.by_name.get(host.name) is not host:
+                continue
+            if host.state == "up":
                 self._serve(host)
+            elif host.state == "draining":
+                self._finish(host)
         if self._any_shifted:
             self._any_shifted = False
             for place, (_, waiting) in enumerate(self.parts.queue.anybody[:TOLD_MAX], 1):
@@ -93,6 +97,13 @@ class Serving:
             self.moving.looking.freed(host)
         if self.parts.pauses.pausable:
             self.pausing.look(host)
+
+    def _finish(self, host: Host) -> None:
+        """Have cells go on that were paused on a host that is being drained: they end nowhere else."""
+        for _, waiting in [*host.line]:
+            pool = None if waiting.wish.paused is UNSET else host.pool_with(waiting.wish)
+            if pool is not None:
+                self.give(waiting, Choice(pool, None))
 
     def _let_pass(self, host: Host) -> None:
         """Serve those behind the first claim that are thought not to make it later."""

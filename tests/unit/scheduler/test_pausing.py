@@ -12,10 +12,12 @@ from replkernel_scheduler.effects import (
     LeaseRefused,
     PauseLease,
     ReclaimLease,
+    StartReplica,
 )
 from replkernel_scheduler.events import (
     DeferralChosen,
     Event,
+    HostDrained,
     LeaseAsked,
     LeaseReleased,
     LeaseRenewed,
@@ -285,9 +287,9 @@ def test_a_request_that_nobody_can_pause_is_as_it_was_byte_for_byte() -> None:
     assert replace(request, hosts=(HostName("a"),)).paused is UNSET
 
 
-def going_on(kernel: str, gpus: int = 1, ran_s: float = 10.0, **more: float) -> LeaseAsked:
+def going_on(kernel: str, gpus: int = 1, ran_s: float = 10.0, hosts: tuple[HostName, ...] = ()) -> LeaseAsked:
     request = wish(kernel, gpus, 1000.0, name=f"{kernel}:again", preemptible=True, paused=Paused(ran_s))
-    return LeaseAsked(replace(request.request, **more))
+    return LeaseAsked(replace(request.request, hosts=hosts))
 
 
 def test_who_left_its_gpu_goes_on_when_another_cannot_leave_though_the_shorter_one_waits() -> None:
@@ -383,3 +385,41 @@ def test_a_cell_goes_on_that_asks_before_its_lease_is_back_though_both_exceed_it
     assert granted([*asked, *made.feed(back(long))]).request in ("long:again", "short:cell")
     lies = replace(going_on("long", 2).request, request=RequestId("lies"))
     assert of(LeaseRefused, made.feed(LeaseAsked(lies)))
+
+
+def test_a_host_with_a_paused_cell_is_drained_once_that_is_over() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    short = granted(made.feed(back(long)))
+    made.host("b", 2)
+    drains = [made.feed(HostDrained(HostName("a")))]
+    made.feed(going_on("long", 2, hosts=(HostName("a"),)))
+    awaits = made.core.draining_awaits(HostName("a"))
+    assert awaits["replica: a paused cell goes on there"] == 1
+    drains.append(made.release(short, after_s=60.0))
+    again = granted(drains[-1])
+    assert (again.request, again.host) == ("long:again", "a")
+    moved = [start.kernel_id for effects in drains for start in of(StartReplica, effects)]
+    assert "long" not in moved
+    assert "long" in [start.kernel_id for start in of(StartReplica, made.release(again))]
+
+
+def test_a_host_is_drained_though_its_paused_cell_asks_no_more() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    made.feed(back(long))
+    made.host("b", 2)
+    made.feed(HostDrained(HostName("a")))
+    made.feed(going_on("long", 2, hosts=(HostName("a"),)))
+    withdrawn = made.feed(LeaseWithdrawn(RequestId("long:again")))
+    assert [start.kernel_id for start in of(StartReplica, withdrawn)] == ["long"]
+
+
+def test_nobody_has_to_leave_a_host_that_begins_to_be_drained() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    made.feed(HostDrained(HostName("a")))
+    assert not of(PauseLease, made.feed(LeaseRenewed(long.lease, long.fence)))
