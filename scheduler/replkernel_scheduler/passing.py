@@ -78,14 +78,19 @@ class Passing:
         return paused.paused_s + self._parts.now - waiting.asked_at < PATIENCE_S
 
     def passes(self, waiting: Waiting, paused: list[Waiting]) -> bool:
-        """Say whether a request passes all of these paused cells: it is shorter."""
+        """Say whether a request passes these paused cells: it is shorter, and its priority no lower."""
         if not paused:
             return True
         takes_s = self.left_s(waiting.wish)
-        if takes_s is None:
+        if takes_s is None or any(self.outranks(one.wish, waiting.wish) for one in paused):
             return False
         lefts = [self.left_s(one.wish) for one in paused]
         return all(left_s is not None and takes_s < left_s for left_s in lefts)
+
+    def outranks(self, one: LeaseRequest, other: LeaseRequest) -> bool:
+        """Say whether the user of `one` has a higher priority than that of `other`."""
+        users = self._parts.users
+        return users.get(one.user).quota.priority > users.get(other.user).quota.priority
 
     def takers(self, host: Host, waits: list[Waiting]) -> list[Waiting]:
         """Return who waits, without paused cells that a host cannot serve yet, and who waits for these."""

@@ -1,8 +1,9 @@
 """Running cells are paused for shorter ones, where their owners or groups allow it: Lazer's rule (spec 3).
 
-Laws: nobody is paused for whom GPUs come anyhow, nor for one that has not less left to compute; a request has
-others paused once, and again only where one of them could not be. How long it is deferred before that is an
-event, so a journal decides the same again. Who has stood still for PATIENCE_S is not paused again.
+Laws: nobody is paused for whom GPUs come anyhow, nor for one that has not less left to compute or a lower
+priority. A request has others paused once, and again only where one of them could not be. How long it is
+deferred before that is an event, so a journal decides the same again. Who has stood still for PATIENCE_S is not
+paused again.
 """
 
 from __future__ import annotations
@@ -253,6 +254,7 @@ class Pausing:
                 left_s = self._passing.running_s(record)
                 longer = left_s is not None and left_s > takes_s + pauses.pause_s
                 theirs = record.lease.kernel_id != waiting.wish.kernel_id
+                theirs = theirs and not self._passing.outranks(record.wish, waiting.wish)
                 if record.pool is pool and longer and theirs and lease not in locked and left_s is not None:
                     running.append((-left_s, record.lease.fence, record))
             running.sort(key=lambda entry: entry[:2])

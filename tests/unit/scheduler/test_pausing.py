@@ -423,3 +423,15 @@ def test_nobody_has_to_leave_a_host_that_begins_to_be_drained() -> None:
     goes_at_once(made, made.feed(wish("short", 1, 60.0)))
     made.feed(HostDrained(HostName("a")))
     assert not of(PauseLease, made.feed(LeaseRenewed(long.lease, long.fence)))
+
+
+def test_nobody_is_paused_for_a_lower_priority_nor_passed_by_one() -> None:
+    made = cluster(2)
+    made.feed(QuotaSet(UserName("long"), UserQuota(priority=10)))
+    long = long_cell(made)
+    assert not of(DeferralAsked, made.feed(wish("short", 1, 60.0))), "its priority is 0"
+    made.feed(QuotaSet(UserName("other"), UserQuota(priority=10)))
+    goes_at_once(made, made.feed(wish("other", 2, 60.0)))
+    other = granted(made.feed(back(long)))
+    made.feed(going_on("long", 2))
+    assert granted(made.release(other, after_s=60.0)).request == "long:again", "short waits with priority 0"
