@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.hosts import Host
@@ -18,6 +19,7 @@ from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseRequest
+from replkernel_scheduler.wishes import EXPECTED_S_MAX
 
 FIRST = -1e300
 """What the key of a paused cell's request begins with; no priority is as high."""
@@ -118,17 +120,28 @@ class Passing:
         return accounts.hold_s_of(wish.user)
 
     def left_s(self, wish: LeaseRequest, ran_s: float = 0.0) -> float | None:
-        """Return how much longer; who has outlasted what was thought takes as long again."""
-        if wish.paused is not UNSET:
-            ran_s += wish.paused.ran_s
+        """Return how much longer; who has outlasted what was thought takes as long again.
+
+        What a cell expected that goes on is what was left of it when it asked to (`what_is_left`).
+        """
         takes_s = self.takes_s(wish)
         if takes_s is None:
             return None
-        return takes_s - ran_s if takes_s > ran_s else ran_s
+        before_s = 0.0 if wish.paused is UNSET else wish.paused.ran_s
+        passed_s = ran_s if wish.expected_s else before_s + ran_s
+        return takes_s - passed_s if takes_s > passed_s else before_s + ran_s
 
     def running_s(self, record: LeaseRecord) -> float | None:
         """Return how much longer a cell that runs is thought to compute."""
         return self.left_s(record.wish, self._parts.now - record.granted_at)
+
+
+def what_is_left(wish: LeaseRequest) -> LeaseRequest:
+    """Return the request of a cell that goes on, which expects no more than it has left."""
+    if wish.paused is UNSET or not wish.expected_s:
+        return wish
+    ran_s, said_s = wish.paused.ran_s, wish.expected_s
+    return replace(wish, expected_s=said_s - ran_s if said_s > ran_s else min(ran_s, EXPECTED_S_MAX))
 
 
 def _comes(host: Host, wish: LeaseRequest) -> bool:

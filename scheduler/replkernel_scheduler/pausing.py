@@ -2,8 +2,8 @@
 
 Laws: nobody is paused for whom GPUs come anyhow, nor for one that has not less left to compute or a lower
 priority. A request has others paused once, and again only where one of them could not be. How long it is
-deferred before that is an event, so a journal decides the same again. Who has stood still for PATIENCE_S is not
-paused again.
+deferred before that is an event, so a journal decides the same again. Who has stood still for PATIENCE_S is
+not paused again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replkernel_scheduler.events import DeferralChosen, PauseFailed
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import MILLI, LeaseRecord
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.passing import LINE_LOOKS, PATIENCE_S, Passing
+from replkernel_scheduler.passing import LINE_LOOKS, PATIENCE_S, Passing, what_is_left
 from replkernel_scheduler.pauses import Newcomer
 from replkernel_scheduler.pool.arrivals import Watch
 from replkernel_scheduler.pool.types import Context, Deferral, PoolWanted
@@ -58,7 +58,7 @@ class Pausing:
     # -- requests come ------------------------------------------------------------------------------
 
     def goes_on(self, wish: LeaseRequest) -> LeaseRequest:
-        """Return a request without its claim that its cell was paused, where that is not so.
+        """Return what a cell has left that goes on, or its request without that claim if it was not paused.
 
         A cell that was told to stand still may ask to go on before its lease is known to be over.
         """
@@ -66,13 +66,13 @@ class Pausing:
         owed = kernel_id in parts.pauses.owed
         parts.pauses.owed.pop(kernel_id, None)
         if wish.paused is UNSET or owed:
-            return wish
+            return what_is_left(wish)
         of_request = parts.leases.of_request
         for request in parts.kernels.asks.get(kernel_id, ()):
             record = of_request.get(request)
             if record is not None and record.told:
                 record.told = False
-                return wish
+                return what_is_left(wish)
         return replace(wish, paused=UNSET)
 
     def came(self, wish: LeaseRequest) -> None:

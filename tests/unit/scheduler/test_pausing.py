@@ -435,3 +435,26 @@ def test_nobody_is_paused_for_a_lower_priority_nor_passed_by_one() -> None:
     other = granted(made.feed(back(long)))
     made.feed(going_on("long", 2))
     assert granted(made.release(other, after_s=60.0)).request == "long:again", "short waits with priority 0"
+
+
+def test_a_cell_that_goes_on_is_expected_to_take_what_it_has_left() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0), after_s=600.0))
+    short = granted(made.feed(back(long)))
+    made.feed(going_on("long", 2, ran_s=600.0))
+    again = granted(made.release(short, after_s=60.0))
+    wanted = made.core.wish_of(again.lease)
+    assert wanted is not None and wanted.expected_s == 400.0
+    assert of(DeferralAsked, made.feed(wish("other", 1, 150.0), after_s=200.0)), "200 s are left"
+    assert not of(DeferralAsked, made.feed(LeaseRenewed(again.lease, again.fence), after_s=100.0))
+
+
+def test_a_cell_that_goes_on_having_outlasted_its_word_is_thought_to_take_as_long_again() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    short = granted(made.feed(back(long)))
+    made.feed(going_on("long", 2, ran_s=5000.0))
+    wanted = made.core.wish_of(granted(made.release(short)).lease)
+    assert wanted is not None and wanted.expected_s == 5000.0
