@@ -103,6 +103,8 @@ class LeaseLife:
         """End a lease."""
         record = self._named(event)
         if record is not None:
+            if record.pausing is not None:
+                self.serving.pausing.given_back(record)
             self.end(record, "released", event.busy_s)
 
     def linger(self, event: LeaseLingered) -> None:

@@ -31,6 +31,10 @@ from replkernel_scheduler.types import LeaseId, LeaseRequest, RequestId
 AT_ONCE_S = 0.5
 """A shorter deferral is none (spec 3.2)."""
 PAUSE_WEIGHT = 0.2
+COMPUTES_S_MIN = 60.0
+"""A cell that was paused computes so long at least before it is paused again, and"""
+COMPUTES_PAUSES = 10.0
+"""so many times as long as it takes to leave GPUs: else pauses would be most of what it does."""
 
 
 def may_pause(wish: LeaseRequest) -> bool:
@@ -199,14 +203,17 @@ class Pausing:
         """Count on a cell no more that has not left its GPUs in time."""
         self._give_up(self._parts.pauses.pausable[lease])
 
+    def given_back(self, record: LeaseRecord) -> None:
+        """Learn how long it takes until a cell has left its GPUs: this one was told to, and has."""
+        pauses, took_s = self._parts.pauses, self._parts.now - record.wanted_at
+        pauses.pause_s += PAUSE_WEIGHT * (took_s - pauses.pause_s)
+
     def over(self, record: LeaseRecord) -> None:
         """Take note that the lease of a cell is over, be it by a pause, that may be paused or was told to."""
         parts, pauses, lease = self._parts, self._parts.pauses, record.lease
         pauses.pausable.pop(lease.lease, None)
         if record.pausing is not None:
             parts.timers.cancel(("pausing", lease.lease))
-            took_s = parts.now - record.wanted_at
-            pauses.pause_s += PAUSE_WEIGHT * (took_s - pauses.pause_s)
             record.pausing = None
         if record.told and lease.kernel_id in parts.kernels.by_id:
             pauses.owed[lease.kernel_id] = None
@@ -253,7 +260,7 @@ class Pausing:
             for lease, record in pauses.pausable.items():
                 left_s = self._passing.running_s(record)
                 longer = left_s is not None and left_s > takes_s + pauses.pause_s
-                theirs = record.lease.kernel_id != waiting.wish.kernel_id
+                theirs = record.lease.kernel_id != waiting.wish.kernel_id and not self._just_went_on(record)
                 theirs = theirs and not self._passing.outranks(record.wish, waiting.wish)
                 if record.pool is pool and longer and theirs and lease not in locked and left_s is not None:
                     running.append((-left_s, record.lease.fence, record))
@@ -263,6 +270,11 @@ class Pausing:
             if found and _suffices(host, waiting.wish, found):
                 return found
         return []
+
+    def _just_went_on(self, record: LeaseRecord) -> bool:
+        """Say whether a cell was paused, and has not computed for long since."""
+        least_s = max(COMPUTES_S_MIN, COMPUTES_PAUSES * self._parts.pauses.pause_s)
+        return record.wish.paused is not UNSET and self._parts.now - record.granted_at < least_s
 
     def _comes(self, waiting: Waiting) -> bool:
         """Say whether the host that a request claims has its GPUs soon without a pause."""

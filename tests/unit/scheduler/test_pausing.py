@@ -19,6 +19,7 @@ from replkernel_scheduler.events import (
     Event,
     HostDrained,
     LeaseAsked,
+    LeaseLingered,
     LeaseReleased,
     LeaseRenewed,
     LeaseWithdrawn,
@@ -458,3 +459,30 @@ def test_a_cell_that_goes_on_having_outlasted_its_word_is_thought_to_take_as_lon
     made.feed(going_on("long", 2, ran_s=5000.0))
     wanted = made.core.wish_of(granted(made.release(short)).lease)
     assert wanted is not None and wanted.expected_s == 5000.0
+
+
+def test_a_cell_that_was_paused_computes_for_a_while_before_it_is_paused_again() -> None:
+    made = cluster(2)
+    long = long_cell(made)
+    goes_at_once(made, made.feed(wish("short", 2, 60.0)))
+    short = granted(made.feed(back(long)))
+    made.feed(going_on("long", 2))
+    again = granted(made.release(short))
+    assert not of(DeferralAsked, made.feed(wish("other", 1, 1.0))), "it has just gone on"
+    renewed = made.feed(LeaseRenewed(again.lease, again.fence), after_s=120.0)
+    assert deferral(renewed).request == "other:cell"
+
+
+def test_how_long_pauses_take_is_learned_from_those_that_were_made_alone() -> None:
+    made = cluster(1, "long", "short", "other", "third")
+    long = long_cell(made, 1)
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    made.feed(LeaseLingered(long.lease, long.fence), after_s=25.0)  # Its cell was over before that.
+    made.release(granted(made.feed(back(long))))
+    other = granted(made.feed(wish("other", 1, 500.0, preemptible=True)))
+    asked = made.feed(wish("third", 1, 60.0))
+    assert deferral(asked).context.pause_s == 2.0
+    goes_at_once(made, asked)
+    made.release(granted(made.feed(back(other), after_s=12.0)))
+    made.feed(wish("long", 1, 500.0, name="next", preemptible=True))
+    assert deferral(made.feed(wish("short", 1, 60.0, name="more"))).context.pause_s == 4.0
