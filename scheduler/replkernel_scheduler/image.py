@@ -243,6 +243,7 @@ class PausesImage(Image, frozen=True, array_like=True, gc=False):
     judged: tuple[Deferral, ...]
     judged_count: int
     pause_s: float
+    outlasted: tuple[tuple[KernelId, int], ...] = ()
 
 
 class CoreImage(Image, frozen=True, array_like=True, gc=False):

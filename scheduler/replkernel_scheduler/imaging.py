@@ -147,6 +147,7 @@ def _pauses(pauses: Pauses) -> PausesImage | None:
         tuple(pauses.judged),
         pauses.judged_count,
         pauses.pause_s,
+        tuple(pauses.outlasted.items()),
     )
 
 

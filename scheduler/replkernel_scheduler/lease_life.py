@@ -174,6 +174,8 @@ class LeaseLife:
 
     def _account(self, record: LeaseRecord, busy_s: float | None) -> None:
         parts, wish = self.parts, record.wish
+        if wish.expected_s and not parts.pauses.unused:
+            self.serving.pausing.ended(record)
         cost, row = parts.ledger.closed(record), None
         if wish.holder != "job":
             row = parts.accounts.close(record, busy_s, parts.now, cost)

@@ -110,11 +110,17 @@ class Passing:
     # -- how long cells take ------------------------------------------------------------------------
 
     def takes_s(self, wish: LeaseRequest) -> float | None:
-        """Return how long a cell is thought to compute: as it says, else as its kernel's or user's did."""
-        if wish.expected_s:
-            return wish.expected_s
-        accounts = self._parts.accounts
+        """Return how long a cell is thought to compute: as it says, else as its kernel's or user's did.
+
+        Nobody is believed whose last cells all took longer than they said; then it is as long as these took.
+        """
+        parts, accounts = self._parts, self._parts.accounts
         sums = accounts.kernels.get(wish.kernel_id)
+        if wish.expected_s:
+            lies = sums is not None and parts.pauses.outlasted.get(wish.kernel_id, 0) >= CELLS_TELL
+            return (
+                max(wish.expected_s, sums.leased_s / max(1, sums.cells)) if sums and lies else wish.expected_s
+            )
         if sums is not None and sums.cells >= CELLS_TELL:
             return sums.leased_s / sums.cells
         return accounts.hold_s_of(wish.user)

@@ -31,6 +31,8 @@ from replkernel_scheduler.types import LeaseId, LeaseRequest, RequestId
 AT_ONCE_S = 0.5
 """A shorter deferral is none (spec 3.2)."""
 PAUSE_WEIGHT = 0.2
+OUTLASTS = 1.5
+"""Who takes so many times as long as it said has not kept its word."""
 COMPUTES_S_MIN = 60.0
 """A cell that was paused computes so long at least before it is paused again, and"""
 COMPUTES_PAUSES = 10.0
@@ -202,6 +204,16 @@ class Pausing:
     def late(self, lease: LeaseId) -> None:
         """Count on a cell no more that has not left its GPUs in time."""
         self._give_up(self._parts.pauses.pausable[lease])
+
+    def ended(self, record: LeaseRecord) -> None:
+        """Take note of whether a cell took as long as it said; of one that was told to leave nobody knows."""
+        outlasted, kernel_id = self._parts.pauses.outlasted, record.lease.kernel_id
+        if record.told or not record.wish.expected_s or kernel_id not in self._parts.kernels.by_id:
+            return
+        if self._parts.now - record.granted_at > OUTLASTS * record.wish.expected_s:
+            outlasted[kernel_id] = outlasted.get(kernel_id, 0) + 1
+        else:
+            outlasted.pop(kernel_id, None)
 
     def given_back(self, record: LeaseRecord) -> None:
         """Learn how long it takes until a cell has left its GPUs: this one was told to, and has."""

@@ -100,6 +100,7 @@ def _pauses(pauses: Pauses, image: PausesImage | None) -> None:
         newcomer.phase = entry.phase
         pauses.newcomers[entry.request] = newcomer
     pauses.owed.update(dict.fromkeys(image.owed))
+    pauses.outlasted.update(image.outlasted)
     pauses.arrivals.times.extend(image.arrived)
     for kept in image.watched:
         watch = Watch(kept.context, kept.gpus, kept.chosen_s, kept.taken_at)

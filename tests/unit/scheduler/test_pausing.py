@@ -486,3 +486,29 @@ def test_how_long_pauses_take_is_learned_from_those_that_were_made_alone() -> No
     made.release(granted(made.feed(back(other), after_s=12.0)))
     made.feed(wish("long", 1, 500.0, name="next", preemptible=True))
     assert deferral(made.feed(wish("short", 1, 60.0, name="more"))).context.pause_s == 4.0
+
+
+def says_a_second(*took_s: float) -> Cluster:
+    """Return a cluster where cells of a kernel have said that they take a second, and another one runs."""
+    made = cluster(2, "long", "short", "other")
+    long = long_cell(made, 1)
+    for number, seconds in enumerate(took_s):
+        made.release(granted(made.feed(wish("short", 1, 1.0, name=f"cell {number}"))), after_s=seconds)
+    made.release(long)
+    made.feed(wish("long", 2, 1000.0, preemptible=True, name="more"))
+    return made
+
+
+def test_nobody_is_paused_for_whoever_says_a_second_and_takes_most_of_an_hour_each_time() -> None:
+    made = says_a_second(3000.0, 3000.0, 3000.0)
+    assert not of(DeferralAsked, made.feed(wish("short", 1, 1.0)))
+    again = Cluster()
+    again.core.restore(made.core.image())
+    again.now = made.now
+    again.feed(LeaseWithdrawn(RequestId("short:cell")))
+    assert not of(DeferralAsked, again.feed(wish("short", 1, 1.0)))
+
+
+def test_whoever_keeps_his_word_again_is_believed_and_so_is_who_broke_it_once() -> None:
+    assert of(DeferralAsked, says_a_second(3000.0, 3000.0, 3000.0, 1.0).feed(wish("short", 1, 1.0)))
+    assert of(DeferralAsked, says_a_second(3000.0).feed(wish("short", 1, 1.0)))
