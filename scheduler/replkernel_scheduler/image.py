@@ -87,6 +87,8 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     """For whom it is being paused."""
     told: bool = False
     """Whether it was ever told to stand still, and may ask to go on."""
+    again_at: float = 0.0
+    """Before that it is not told to again, for it has refused."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):

@@ -121,6 +121,7 @@ def _lease(parts: Parts, record: LeaseRecord) -> LeaseImage:
         record.lease.lease in parts.pauses.pausable,
         record.pausing,
         record.told,
+        record.again_at,
     )
 
 

@@ -33,6 +33,10 @@ AT_ONCE_S = 0.5
 PAUSE_WEIGHT = 0.2
 OUTLASTS = 1.5
 """Who takes so many times as long as it said has not kept its word."""
+BEGINS_S = 5.0
+"""A cell that refuses so soon may not have begun in its process yet: it is asked once more,"""
+AGAIN_S = 60.0
+"""so long afterwards."""
 COMPUTES_S_MIN = 60.0
 """A cell that was paused computes so long at least before it is paused again, and"""
 COMPUTES_PAUSES = 10.0
@@ -196,10 +200,12 @@ class Pausing:
         parts.out.append(PauseLease(record.lease, until, for_s, record.pool.model))
 
     def failed(self, event: PauseFailed) -> None:
-        """Take note that a cell cannot be paused: it is not asked again, and others may be."""
-        record = self._parts.pauses.pausable.get(event.lease)
+        """Take note that a cell cannot be paused: others may be. It is asked again if it had only begun."""
+        record, now = self._parts.pauses.pausable.get(event.lease), self._parts.now
         if record is not None and record.lease.fence == event.fence:
-            self._give_up(record)
+            early = not record.again_at and now < record.granted_at + BEGINS_S
+            record.again_at = now + AGAIN_S
+            self._give_up(record, again=early)
 
     def late(self, lease: LeaseId) -> None:
         """Count on a cell no more that has not left its GPUs in time."""
@@ -230,11 +236,13 @@ class Pausing:
         if record.told and lease.kernel_id in parts.kernels.by_id:
             pauses.owed[lease.kernel_id] = None
 
-    def _give_up(self, record: LeaseRecord) -> None:
+    def _give_up(self, record: LeaseRecord, *, again: bool = False) -> None:
         pauses, request = self._parts.pauses, record.pausing
         if request is not None:
             self._forget(request)
-        del pauses.pausable[record.lease.lease]
+        record.pausing = None
+        if not again:
+            del pauses.pausable[record.lease.lease]
         self._touch(record.host)
 
     # -- for whom, and who ------------------------------------------------------------------------
@@ -272,7 +280,7 @@ class Pausing:
             for lease, record in pauses.pausable.items():
                 left_s = self._passing.running_s(record)
                 longer = left_s is not None and left_s > takes_s + pauses.pause_s
-                theirs = record.lease.kernel_id != waiting.wish.kernel_id and not self._just_went_on(record)
+                theirs = record.lease.kernel_id != waiting.wish.kernel_id and self._may_leave(record)
                 theirs = theirs and not self._passing.outranks(record.wish, waiting.wish)
                 if record.pool is pool and longer and theirs and lease not in locked and left_s is not None:
                     running.append((-left_s, record.lease.fence, record))
@@ -283,10 +291,12 @@ class Pausing:
                 return found
         return []
 
-    def _just_went_on(self, record: LeaseRecord) -> bool:
-        """Say whether a cell was paused, and has not computed for long since."""
+    def _may_leave(self, record: LeaseRecord) -> bool:
+        """Say whether a cell may be told to stand still now: not if it has just gone on, or refused."""
+        if self._parts.now < record.again_at:
+            return False
         least_s = max(COMPUTES_S_MIN, COMPUTES_PAUSES * self._parts.pauses.pause_s)
-        return record.wish.paused is not UNSET and self._parts.now - record.granted_at < least_s
+        return record.wish.paused is UNSET or self._parts.now - record.granted_at >= least_s
 
     def _comes(self, waiting: Waiting) -> bool:
         """Say whether the host that a request claims has its GPUs soon without a pause."""

@@ -163,6 +163,7 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     record.home, record.warm = image.home, image.warm
     record.rested_at, record.wanted_at, record.held_gb = image.rested
     record.kept, record.pausing, record.told = image.kept, image.pausing, image.told
+    record.again_at = image.again_at
     if image.pausable:
         parts.pauses.pausable[image.lease.lease] = record
     if record.card is not None:

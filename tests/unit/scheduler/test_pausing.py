@@ -512,3 +512,15 @@ def test_nobody_is_paused_for_whoever_says_a_second_and_takes_most_of_an_hour_ea
 def test_whoever_keeps_his_word_again_is_believed_and_so_is_who_broke_it_once() -> None:
     assert of(DeferralAsked, says_a_second(3000.0, 3000.0, 3000.0, 1.0).feed(wish("short", 1, 1.0)))
     assert of(DeferralAsked, says_a_second(3000.0).feed(wish("short", 1, 1.0)))
+
+
+def test_a_cell_that_had_not_begun_when_it_was_told_to_stand_still_is_told_once_more() -> None:
+    made = cluster(1)
+    long = long_cell(made, 1)
+    goes_at_once(made, made.feed(wish("short", 1, 60.0)))
+    refused = made.feed(PauseFailed(long.lease, long.fence, "the cell has not begun yet"))
+    assert not of(DeferralAsked, refused)
+    (pause,) = goes_at_once(made, made.feed(LeaseRenewed(long.lease, long.fence), after_s=100.0))
+    assert pause.lease.lease == long.lease
+    made.feed(PauseFailed(long.lease, long.fence, "the driver cannot"))
+    assert not of(DeferralAsked, made.feed(LeaseRenewed(long.lease, long.fence), after_s=100.0))
