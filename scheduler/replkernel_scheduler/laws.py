@@ -370,7 +370,7 @@ def _pauses(parts: Parts) -> None:
         if kind in timed:
             timed[kind].add(name)
     _require(timed["pausing"] == leaving, "a cell that is being paused has no timer, or another one has")
-    deferred = {request for request, one in pauses.newcomers.items() if one.phase == "deferred"}
+    deferred = {request for request, one in pauses.newcomers.items() if one.phase != "pausing"}
     _require(timed["deferral"] == deferred, "a deferral has no timer, or one too many")
     _require(set(pauses.newcomers) <= set(parts.queue.by_request), "others are paused for nobody who waits")
     locked = [lease for newcomer in pauses.newcomers.values() for lease in newcomer.victims if lease in by_id]

@@ -28,6 +28,8 @@ from replkernel_scheduler.pool.victims import whom_to_stop
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId, LeaseRequest, RequestId
 
+ANSWERS_S = 30.0
+"""A deferral that nobody has chosen by then is over."""
 AT_ONCE_S = 0.5
 """A shorter deferral is none (spec 3.2)."""
 PAUSE_WEIGHT = 0.2
@@ -106,6 +108,7 @@ class Pausing:
         context = self._context(waiting)
         names = tuple([record.lease.lease for record in victims])
         pauses.newcomers[waiting.wish.request] = Newcomer(host.name, names, context)
+        self._parts.timers.set(("deferral", waiting.wish.request), self._parts.now + ANSWERS_S)
         self._parts.out.append(DeferralAsked(waiting.wish.request, context))
 
     def left(self, waiting: Waiting) -> None:
@@ -150,7 +153,7 @@ class Pausing:
         parts.timers.set(("deferral", event.request), parts.now + defer_s)
 
     def deferred(self, request: RequestId) -> None:
-        """Pause others for a request that was deferred, if that is still to be."""
+        """Pause others for a request that was deferred, or never answered for, if that is still to be."""
         newcomer, waiting = self._parts.pauses.newcomers[request], self._parts.queue.by_request[request]
         self._pause(waiting, newcomer)
 
@@ -178,6 +181,7 @@ class Pausing:
         """Tell those who are to stand still now, which may be others than when it came."""
         parts, request = self._parts, waiting.wish.request
         del parts.pauses.newcomers[request]
+        parts.timers.cancel(("deferral", request))
         host = parts.hosts.by_name.get(newcomer.host)
         victims = [] if host is None or self._next(host) is not waiting else self._victims(host, waiting)
         if host is None or not victims:

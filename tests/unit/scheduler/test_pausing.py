@@ -524,3 +524,13 @@ def test_a_cell_that_had_not_begun_when_it_was_told_to_stand_still_is_told_once_
     assert pause.lease.lease == long.lease
     made.feed(PauseFailed(long.lease, long.fence, "the driver cannot"))
     assert not of(DeferralAsked, made.feed(LeaseRenewed(long.lease, long.fence), after_s=100.0))
+
+
+def test_a_deferral_that_nobody_ever_chooses_is_over_after_a_while() -> None:
+    made = cluster()
+    long = long_cell(made)
+    made.feed(wish("short", 1, 60.0))
+    assert not of(PauseLease, made.feed(TimeReached(), after_s=20.0))
+    (pause,) = of(PauseLease, made.feed(TimeReached(), after_s=20.0))
+    assert pause.lease.lease == long.lease
+    assert not of(PauseLease, made.feed(DeferralChosen(RequestId("short:cell"), 5.0)))
