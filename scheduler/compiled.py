@@ -21,9 +21,9 @@ PACKAGE = Path(__file__).parent / "replkernel_scheduler"
 MODULES = (
     "accounting", "asking", "backfilling", "bookings", "bounds", "cards", "choosing", "core", "demand",
     "granting", "history", "host_life", "hosts", "kernel_life", "kernels", "laws", "lease_life", "leases",
-    "ledger", "load_index", "looking", "migrations", "moving", "parts", "pauses", "pausing", "placing",
-    "prewarm", "queue", "reservations", "scaling", "serving", "targets", "timers", "users", "warming",
-    "wishes", "yielding",
+    "ledger", "load_index", "looking", "migrations", "moving", "parts", "passing", "pauses", "pausing",
+    "placing", "prewarm", "queue", "reservations", "scaling", "serving", "targets", "timers", "users",
+    "warming", "wishes", "yielding",
 )  # fmt: skip
 """All that a decision of the live core goes through, but what others subclass."""
 NEEDS = ("mypy>=1.18", "setuptools>=77", "msgspec>=0.20")

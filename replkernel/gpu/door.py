@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 ASKS, HIDDEN = "REPLKERNEL_CUDA_ASKS", "REPLKERNEL_CUDA_HIDDEN"
 """Where processes that the notebook has started ask; whether GPUs are hidden from them."""
+UUIDS = ("GPU-", "MIG-")
 UNSET = "*"
 GO, USE, NO = "go", "use", "no"
 OK, NO_DEVICE = 0, 100
@@ -51,7 +52,10 @@ def ruling(asked: Asked, leased: tuple[str, ...] | None) -> str:
         return GO
     if not leased:
         return ""
-    return f"{USE} {','.join(leased)}" if asked.hidden else GO
+    named = [word.strip() for word in asked.sees.split(",") if word.strip().startswith(UUIDS)]
+    # Its cell has had others, was paused, and has gone on with these. A UUID may be cut short.
+    gone = any(not any(gpu.startswith(word) for gpu in leased) for word in named)
+    return f"{USE} {','.join(leased)}" if asked.hidden or gone else GO
 
 
 class Door:

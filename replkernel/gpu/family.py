@@ -47,6 +47,13 @@ def that_hold(*, orphans: bool = True) -> tuple[Relative, ...]:
     return tuple(_relative(pid, holds) for pid, holds in found if holds is not None)
 
 
+def without_gpus() -> tuple[Relative, ...]:
+    """Return the descendants that hold no GPU, and may start CUDA at any moment."""
+    holding = {each.pid for each in that_hold(orphans=False)}
+    found = (_relative(pid, Holds("")) for pid in sorted(set(_descendants(os.getpid())) - holding))
+    return tuple(each for each in found if each.began)
+
+
 def lives(relative: Relative) -> bool:
     """Tell whether it is still there."""
     return start_time(relative.pid) == relative.began != 0

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from replkernel.gpu import family
 from replkernel.gpu.backend import CONTEXT_BYTES, Backend, Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.driver import DriverCheckpoint
-from replkernel.gpu.driver_only import DriverBackend, held_here
+from replkernel.gpu.driver_only import DriverBackend, held_by_itself, held_here
 
 BY_DRIVER = "only the CUDA driver takes off its GPUs what a running cell computes on"
 """Torch would leave its context there, and could go on nowhere else."""
@@ -159,6 +160,26 @@ class Occupancy:
         if isinstance(outcome, Moved):
             self._rest()
         return outcome
+
+    def leave(self, let_in: Callable[[], Iterable[int]] | None = None) -> Outcome:
+        """Move everything off the GPUs on which the running cell computes, which may go on with others.
+
+        Who starts CUDA later would compute on a GPU that is somebody else's by then. `let_in`: the processes
+        that a door has let in; it is shut now, and whoever comes waits there. None: there is no door.
+        """
+        why = self._may_start(let_in)
+        return Kept(why) if why else self.suspend(in_cell=True)
+
+    def _may_start(self, let_in: Callable[[], Iterable[int]] | None) -> str:
+        """Say who may start CUDA, or is about to, beside the main thread; nothing: nobody."""
+        names = self._busy_threads()
+        if names and held_by_itself() is None:
+            return f"thread {', '.join(names)} runs and may start CUDA"
+        free = family.without_gpus()
+        if let_in is not None:
+            entered = set(let_in())
+            free = tuple(each for each in free if each.pid in entered)
+        return f"{free[0]} may start CUDA at any moment" if free else ""
 
     def suspend(self, *, in_cell: bool = False) -> Outcome:
         """Move everything off the GPUs.

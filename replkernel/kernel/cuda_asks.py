@@ -14,10 +14,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 
+from replkernel.agent.io.death import start_time
 from replkernel.errors import NoLease, ReplkernelError
 from replkernel.gpu import door
 from replkernel.gpu.door import Asked, Door
@@ -68,7 +69,10 @@ class CudaAsks:
         """What the running cell has; None: no cell runs, or nothing is leased."""
         self._waiting: list[_Waiter] = []
         self._fetching = False
+        """Whether the main thread is at getting a lease, or waits for one off its GPUs."""
         self._path = ""
+        self._let_in: dict[int, int] = {}
+        """The processes that were let in to a GPU, and when each began."""
 
     # -- on the main thread ---------------------------------------------------------------------------
 
@@ -81,12 +85,24 @@ class CudaAsks:
             self._door = Door(self._asked_here)
         if self._door is None or not self._door.is_there:
             return False
+        self._fetching = False
         self._door.stand(open_=gpus != ())
         if gpus is not None and not self._path:
             self._listen(path)
         door.announce(self._path if gpus is not None else "")
         self._leased = gpus
         return True
+
+    def shut(self) -> Callable[[], Iterable[int]] | None:
+        """Have whoever comes wait until `cell` opens it again: the one that runs leaves its GPUs.
+
+        Return who is in; None: there is no door.
+        """
+        if self._door is None or not self._door.is_there:
+            return None
+        self._fetching, self._leased = True, ()
+        self._door.stand(open_=False)
+        return lambda: tuple(self._let_in)
 
     def over(self) -> None:
         """Take note that the cell has ended; who still waits does so for a cell that has a lease."""
@@ -165,9 +181,11 @@ class CudaAsks:
         self._waiting.append(waiter)
         try:
             while there():
+                self._let(asked)
                 said = door.ruling(asked, self._leased)
                 if said:
                     return said
+                self._let_in.pop(asked.pid, None)
                 if self._leased == () and waiter.fresh and not self._fetching:
                     signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
                 if waiter.answered.wait(look_s):
@@ -176,6 +194,16 @@ class CudaAsks:
             return ""
         finally:
             self._waiting.remove(waiter)
+
+    def _let(self, asked: Asked) -> None:
+        """Take note of a process before it is let in: who shuts the door after that knows of it."""
+        if asked.pid == os.getpid() or door.ruling(asked, None):
+            return
+        if len(self._let_in) >= WAITING_MAX:
+            for pid, began in list(self._let_in.items()):
+                if start_time(pid) != began:
+                    self._let_in.pop(pid, None)
+        self._let_in[asked.pid] = start_time(asked.pid)
 
     def _listen(self, path: str) -> None:
         """Hear processes at a socket in the kernel's own directory."""

@@ -425,6 +425,11 @@ class ReplicatedKernel(AuditingKernel):
             moved, why = (outcome.bytes, "") if isinstance(outcome, Moved) else (0, outcome.why)
             self.replica.link.gpus_freed(lease, moved, why)
 
+    def computes_on(self, lease: str, why: str) -> None:
+        """Say why the cell under a lease does not stand still for a shorter one; from any thread."""
+        if self.replica is not None and self.replica.link is not None:
+            self.replica.link.computes_on(lease, why)
+
     # -- the rest of Jupyter's protocol -------------------------------------------------------------
 
     async def connect_request(self, stream: Any, ident: Any, parent: Any) -> None:

@@ -14,6 +14,11 @@ from replkernel.leasing.notebook import GpuAnswer, GpuQuestion, PausedOn
 
 LOOK_S, LOOK_MAX_S = 0.01, 0.5
 """How soon the router is asked again: at first, and at last. It shows the place in the queue itself."""
+UNLEASED = "This cell uses a GPU and has no lease"
+UNPAUSED = (
+    "This cell was paused for a shorter one, and cannot go on. Its variables are as they were: do the rest "
+    "in a new cell with a GPU (`%%gpu` at its top)"
+)
 ELSEWHERE = (
     "This would start CUDA without a lease, in a thread of its own or between cells, where nobody can wait "
     "for one: begin with a cell that has a GPU (`%%gpu` at its top)."
@@ -34,7 +39,7 @@ def lease_in_cell(kernel: Any, gpus: int, paused: PausedOn | None = None) -> Gpu
             if answer.gpus:
                 return answer
             if answer.error and not answer.unheard:
-                raise NoLease(f"This cell uses a GPU and has no lease: {answer.error}")
+                raise NoLease(f"{UNLEASED if paused is None else UNPAUSED}: {answer.error}")
             time.sleep(look_s)
             look_s = min(look_s * 1.5, LOOK_MAX_S)
     except KeyboardInterrupt:

@@ -19,13 +19,13 @@ from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.gpu.vram import VramLimit
-from replkernel.kernel.cell_pause import CellPause
+from replkernel.kernel.cell_pause import HANDLED, PART, CellPause
 from replkernel.kernel.cuda_asks import CudaAsks
 from replkernel.kernel.hand_over import HandOver
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.shared_card import SharedCard
 from replkernel.kernel.visible_gpus import VisibleGpus
-from replkernel.leasing.notebook import PausedOn
+from replkernel.leasing.notebook import GpuAnswer, PausedOn
 from replkernel.settings import Settings
 from replkernel.state.analysis.cell import CellNames, analyse
 from replkernel.state.analysis.module_reach import GPU_ONLY, leads_to, uses_gpu_only
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 ELSEWHERE_S = 1.0
 """So long another thread of the kernel may take to answer before a suspension."""
 
+
+ELSEWHERE_MAX_S = 30.0
+"""So long a paused cell waits at most before it asks for other GPUs than those it cannot go on with."""
 
 BUSY = "a subshell or the debugger is at work here"
 """What keeps a process of which another thread does not answer."""
@@ -52,6 +55,7 @@ CUDA_NUMBER = 8
 """The last part of its socket's name; the channels' are the numbers below it."""
 
 NOT_RUN = "This cell was not run"
+PAUSED = "This cell was paused for a shorter one, and cannot go on"
 IN_CELL = "This cell has got a lease while it ran, and cannot use it"
 
 
@@ -89,9 +93,9 @@ class LeasedGpus:
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
         self._asks = CudaAsks(lambda: self._get_lease(1), self._first_use, lambda: self._occupancy.suspended)
         self.pause = CellPause(
-            lambda: self._occupancy.suspend(in_cell=True),
+            self._leaves,
             self._stands_still,
-            lambda lease, why: kernel.gpus_freed(lease, Kept(why)),
+            kernel.computes_on,
             self._interrupts_postponed,
         )
         self.hand_over = HandOver(
@@ -153,7 +157,7 @@ class LeasedGpus:
         self._occupancy.cell_runs(runs=True)
         if gpus:
             self.bind_s = time.monotonic() - began
-            self.pause.begins(whole=not part and self.hand_over.listens())
+            self.pause.begins(self._unpausable(part))
         self._unleased = gpus == ()
         if not gpus and not silent and self._leaves_gpus_alone(gpus, texts):
             self.hand_over.begins()
@@ -188,30 +192,74 @@ class LeasedGpus:
             refuse()
         self._get_lease(len(self._occupancy.gpus or ()) or 1)
 
+    def _unpausable(self, part: float) -> str:
+        """Say why the cell that begins cannot stand still; nothing: it can."""
+        return PART if part else "" if self.hand_over.listens() else HANDLED
+
+    def _leaves(self) -> Outcome:
+        """Have the running cell leave its GPUs: whoever starts CUDA meanwhile waits for the next ones."""
+        outcome: Outcome | None = None
+        try:
+            outcome = self._occupancy.leave(self._asks.shut())
+        finally:
+            if isinstance(outcome, Moved):
+                self._visible.lend(())
+            else:
+                self._asks.cell(self._kernel.leased_gpus(), self._asks_at())
+        return outcome
+
     def _stands_still(self, left: PausedOn) -> None:
         """Wait, off its GPUs, until the running cell has a lease again, and go on with that."""
         self._kernel.stands_still()
-        self._get_lease(len(self._kernel.leased_gpus()), left)
+        try:
+            self._goes_on(len(self._kernel.leased_gpus()), left)
+        except BaseException:  # It ends without a lease; what it does on its way out gets one.
+            self._unleased = True
+            first_use.watch(self._first_use, self._vram.keep)
+            self._asks.cell((), self._asks_at())
+            raise
+
+    def _goes_on(self, count: int, left: PausedOn) -> None:
+        """Get a lease that the state can come back to: no other process can take over in a cell."""
+        self.hand_over.over()
+        pause_s = ELSEWHERE_S
+        while True:
+            answer = lease_in_cell(self._kernel, count, left)
+            trouble = self._takes(answer, begins=False)
+            if trouble is None:
+                return
+            if self._occupancy.stuck or not answer.lease:
+                raise trouble
+            log.warning("A paused cell cannot go on on %s: %s", ", ".join(answer.gpus), trouble)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, ELSEWHERE_MAX_S)
+            left = self.pause.again(left, answer.lease)
 
     def _visited(self, frame: FrameType | None) -> None:
         """Do what others wait for, when the main thread comes by."""
         self._asks.visit(frame)
         self.pause.visit(frame)
 
-    def _get_lease(self, count: int, paused: PausedOn | None = None) -> None:
+    def _get_lease(self, count: int) -> None:
         self.hand_over.over()
-        answer, began = lease_in_cell(self._kernel, count, paused), time.monotonic()
-        gpus = answer.gpus
-        bound = _Bound(answer.part, answer.vram_gb)
-        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL, bound=bound)
+        trouble = self._takes(lease_in_cell(self._kernel, count), begins=True)
         if trouble is not None:
             raise trouble
+
+    def _takes(self, answer: GpuAnswer, *, begins: bool) -> StateKept | None:
+        """Have the running cell go on with a lease; say why it cannot."""
+        began, gpus = time.monotonic(), answer.gpus
+        bound = _Bound(answer.part, answer.vram_gb)
+        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL if begins else PAUSED, bound=bound)
+        if trouble is not None:
+            return trouble
         self._unleased, notice = False, self._shows(gpus, answer.part, answer.vram_gb)
-        if paused is None:
-            self.pause.begins(whole=not answer.part and self.hand_over.listens())
+        if begins:
+            self.pause.begins(self._unpausable(answer.part))
         self.bind_s = time.monotonic() - began
         self._kernel.leased_in_cell(answer, notice)
         self._asks.cell(gpus, self._asks_at())
+        return None
 
     def _shows(self, gpus: tuple[str, ...] | None, part: float, vram_gb: float) -> str:
         """Have the cell see its GPUs, held to its part of one; return what its user must know."""
@@ -252,7 +300,10 @@ class LeasedGpus:
             show(f"Resuming: {size} of the notebook's state go back to {', '.join(gpus)} …")
         outcome = occupancy.lend(gpus, bound.bytes if bound.part else 0)
         if isinstance(outcome, Kept):
-            show.end()
+            if said == NOT_RUN:
+                show.end()
+            elif suspended:  # To clear that line would take the output of the cell along.
+                show(f"The state is not back on {', '.join(gpus)}: {outcome.why}.")
             return StateKept((_lost if occupancy.stuck else _refusal)(said, outcome.why, keeps))
         self.resumed = outcome
         if locked:

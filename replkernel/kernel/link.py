@@ -255,8 +255,15 @@ class AgentLink:
 
     def gpus_freed(self, lease: str, moved_bytes: int, why: str) -> None:
         """Say that no state is left on the GPUs of a lease, or (`why`) that it has to stay."""
+        self._tell_freed(GpusFreed(lease, moved_bytes, why))
+
+    def computes_on(self, lease: str, why: str) -> None:
+        """Say why the cell under a lease does not stand still."""
+        self._tell_freed(GpusFreed(lease, 0, why, computes_on=True))
+
+    def _tell_freed(self, said: GpusFreed) -> None:
         with self._lock:
-            self._enqueue(GpusFreed(lease, moved_bytes, why))
+            self._enqueue(said)
             self._wake()
 
     def want_hibernation(self) -> None:

@@ -16,16 +16,20 @@ ANSWER_LIMIT_S = 10.0
 """So long the kernel process waits for its router's answer."""
 
 
+SECONDS_MAX = 1e6
+"""What is longer, a cell of weeks, is told as this long."""
+
+
 class PausedOn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which lease a cell has left for a shorter one, for the how manieth time, and how far it had come.
+    """Which lease a cell has left for a shorter one, how often it has been paused, and how far it had come.
 
     It goes on with GPUs of `gpu_model`.
     """
 
     lease: Annotated[str, msgspec.Meta(max_length=200)]
     times: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
-    ran_s: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
-    paused_s: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
+    ran_s: Annotated[float, msgspec.Meta(ge=0.0, le=SECONDS_MAX)] = 0.0
+    paused_s: Annotated[float, msgspec.Meta(ge=0.0, le=SECONDS_MAX)] = 0.0
     gpu_model: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
@@ -59,7 +63,8 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in
     time, and may when it is asked again. The lease costs `price_hour` of `currency`; 0: nothing is charged.
-    It may be of a `part` of the one GPU, with `vram_gb` GiB of its memory.
+    It may be of a `part` of the one GPU, with `vram_gb` GiB of its memory. A cell that was paused is told its
+    name, `lease`: one that it cannot go on with it leaves as the one before.
     """
 
     text: str = ""
@@ -70,3 +75,4 @@ class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     currency: str = ""
     part: float = 0.0
     vram_gb: float = 0.0
+    lease: str = ""

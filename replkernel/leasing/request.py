@@ -82,7 +82,7 @@ def in_words(wanted: GpuRequest) -> str:
     cores = f"{wanted.cpu:g} core{'' if wanted.cpu == 1 else 's'}" if wanted.cpu else ""
     memory = f"{wanted.memory_gib:g} GiB of memory" if wanted.memory_gib else ""
     beside = " and ".join(part for part in (cores, memory) if part)
-    pause = ", to be paused for shorter cells" if wanted.preemptible else ""
+    pause = ", and may be paused for shorter cells" if wanted.preemptible else ""
     return f"{gpus_in_words(number_of(wanted), wanted.model)}{of}{f', {beside}' if beside else ''}{pause}"
 
 

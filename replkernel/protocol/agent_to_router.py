@@ -229,12 +229,16 @@ class KernelTakenOver(Message):
 
 
 class LeaseFreed(Message):
-    """Nothing of a replica's process lies on the GPUs of a lease any more; or `why` it has to stay there."""
+    """Nothing of a replica's process lies on the GPUs of a lease any more; or `why` it has to stay there.
+
+    With `computes_on` it answers `PauseCell`, not `FreeLease`: the cell does not stand still for that.
+    """
 
     replica: ReplicaId
     lease: str
     moved_bytes: int = 0
     why: str = ""
+    computes_on: bool = False
 
 
 class GpusUsed(Message):

@@ -89,12 +89,13 @@ class ProcessNotice(Message):
 class GpusFreed(Message):
     """The answer to `FreeGpus`: the state is off the GPUs; or `why` it has to stay, in one clause.
 
-    Of a cell that cannot stand still it says why.
+    With `computes_on` it answers `StandStill` instead: the cell cannot, and that is why.
     """
 
     lease: str
     moved_bytes: int = 0
     why: str = ""
+    computes_on: bool = False
 
 
 class NotebookStatusQuery(Message):

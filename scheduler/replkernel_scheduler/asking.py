@@ -14,6 +14,7 @@ from replkernel_scheduler.cards import Room, holds
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.queue import Waiting
 
 WAITING_MAX = 64
@@ -29,7 +30,7 @@ class Asking:
 
     def __init__(self, parts: Parts) -> None:
         """Look at `parts`."""
-        self._parts = parts
+        self._parts, self._passing = parts, Passing(parts)
 
     def waiting_for(self, host: Host) -> list[Waiting]:
         """Return who is to be served on a host, first ones first; for any host: all of the shape."""
@@ -46,6 +47,8 @@ class Asking:
         found: dict[Pool, list[Waiting]] = {}
         pools = host.pools
         waits = self.waiting_for(host)
+        if waits and waits[0].wish.paused is not UNSET:
+            waits = self._passing.takers(host, waits)
         if (self._parts.hosts.open or self._parts.queue.shares) and self._has_shares(host, waits):
             return self._takers_of_shares(host, waits)
         if len(pools) == 1:

@@ -19,6 +19,7 @@ from msgspec import UNSET
 from replkernel_scheduler.choosing import Choice, Choosing, claimed
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.policies.protocol import Ahead, Rank
 from replkernel_scheduler.queue import Line, Shape, Waiting
 from replkernel_scheduler.types import LeaseRequest
@@ -46,7 +47,7 @@ class Backfilling:
 
     def __init__(self, parts: Parts, choosing: Choosing) -> None:
         """Ask the policy of `parts`."""
-        self._parts, self._choosing = parts, choosing
+        self._parts, self._choosing, self._passing = parts, choosing, Passing(parts)
         self.enabled = parts.policies.backfill.enabled
 
     def at_once(self, wish: LeaseRequest, hosts: list[Host] | None, key: Rank) -> Choice | None:
@@ -110,6 +111,8 @@ class Backfilling:
         first = host.claims[0][1].wish
         if first.share is not UNSET:
             return None  # Nobody knows when shares end.
+        if self._parts.pauses.newcomers and self._passing.holds(host):
+            return None  # What is being left is for whom it is left.
         look = ahead(host, first, self._parts.now)
         return look._replace(spare=0, room=0) if look and (first.cpu or first.memory_gb) else look
 

@@ -17,7 +17,8 @@ from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted,
 from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.pausing import may_pause
+from replkernel_scheduler.passing import FIRST
+from replkernel_scheduler.pausing import may_pause, stood_still
 from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
@@ -70,12 +71,15 @@ class Granting:
             cost = count * (parts.accounts.hold_s_of(wish.user) or HOLD_S_GUESS)
         tag = parts.users.tag(user, cost)
         turn = Turn(user.quota.priority, tag, parts.asked, wish.gpus, wish.user, parts.now, wish.expected_s)
-        key = parts.policies.order.key(turn)
+        stood = wish.paused is not UNSET  # It stands where it ran: before everybody.
+        key = (FIRST, parts.asked) if stood else parts.policies.order.key(turn)
         parts.kernels.asked(wish.kernel_id, wish.request)
         hosts = self.choosing.hosts_for(wish, kernel)
-        choice = self.choosing.at_once(wish, kernel, hosts, key)
+        waits = stood and bool(parts.queue.by_request)  # Whoever passes it is to be looked at.
+        choice = None if waits else self.choosing.at_once(wish, kernel, hosts, key)
         if (
             choice is None
+            and not stood
             and self.backfilling.enabled
             and parts.queue.by_request
             and not parts.policies.reserve
@@ -93,9 +97,11 @@ class Granting:
                 self.serving.touch(choice.pool.host)
             return
         self.serving.wait(waiting)
+        for host in hosts or () if stood else ():
+            self.serving.touch(host)
         comes = self.serving.reclaim(waiting)
         self.serving.tell(waiting)
-        if not comes:
+        if not comes and not stood:
             self.moving.consider(waiting, kernel, asked_back=True)
 
     def serve(self, waiting: Waiting, choice: Choice) -> None:
@@ -152,6 +158,8 @@ class Granting:
         if kernel is not None and lease.gpus:
             kernel.last = lease.host
         parts.ledger.started(record)
+        if record.wish.paused is not UNSET:
+            record.wish = stood_still(record.wish, record.granted_at - record.asked_at)
         if lease.gpus and may_pause(record.wish):
             parts.pauses.pausable[lease.lease] = record
         if parts.policies.executor.anywhere:
@@ -181,6 +189,9 @@ class Granting:
         user.wait(waiting.wish, -1)
         self.serving.leave(waiting)
         parts.kernels.answered(waiting.wish.kernel_id, waiting.wish.request)
+        kernel = parts.kernels.by_id.get(waiting.wish.kernel_id)
+        if waiting.wish.paused is not UNSET and kernel is not None:
+            self.moving.go_on_draining(kernel)
 
     def _known(self, request: RequestId) -> bool:
         """Say how a request stands that was asked for before."""

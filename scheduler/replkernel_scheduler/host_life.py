@@ -300,6 +300,7 @@ class HostLife:
     def _reconsider(self, host: Host) -> None:
         """Let those who waited for a host that changed or went wait elsewhere, or refuse them."""
         choosing, serving, parts = self.granting.choosing, self.granting.serving, self.parts
+        serving.pausing.stops(host)
         for waiting in [waiting for _, waiting in [*host.line]]:
             kernel = parts.kernels.by_id.get(waiting.wish.kernel_id)
             if not self._hopeless(waiting):

@@ -85,6 +85,10 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     """Whether its cell may be paused."""
     pausing: RequestId | None = None
     """For whom it is being paused."""
+    told: bool = False
+    """Whether it was ever told to stand still, and may ask to go on."""
+    again_at: float = 0.0
+    """Before that it is not told to again, for it has refused."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):
@@ -241,6 +245,7 @@ class PausesImage(Image, frozen=True, array_like=True, gc=False):
     judged: tuple[Deferral, ...]
     judged_count: int
     pause_s: float
+    outlasted: tuple[tuple[KernelId, int], ...] = ()
 
 
 class CoreImage(Image, frozen=True, array_like=True, gc=False):

@@ -120,6 +120,8 @@ def _lease(parts: Parts, record: LeaseRecord) -> LeaseImage:
         (record.paid, record.rated_at) if record.rate or record.paid else None,
         record.lease.lease in parts.pauses.pausable,
         record.pausing,
+        record.told,
+        record.again_at,
     )
 
 
@@ -146,6 +148,7 @@ def _pauses(pauses: Pauses) -> PausesImage | None:
         tuple(pauses.judged),
         pauses.judged_count,
         pauses.pause_s,
+        tuple(pauses.outlasted.items()),
     )
 
 

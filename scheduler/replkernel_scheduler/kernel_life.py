@@ -144,6 +144,7 @@ class KernelLife:
             self.lease_life.end(record, "kernel ended")
         parts.accounts.ended(kernel_id, parts.now)
         parts.pauses.owed.pop(kernel_id, None)
+        parts.pauses.outlasted.pop(kernel_id, None)
         for host in hosts:
             self.placing.emptied(host)
         if kernel is not None:

@@ -17,6 +17,7 @@ from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.looking import LINE_LOOKS
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import FIRST, Passing
 from replkernel_scheduler.wishes import QUEUE_MAX
 
 
@@ -234,9 +235,19 @@ def _queue(parts: Parts) -> None:
 def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
     choosing = Choosing(parts)
     heads = [line[0] for line in parts.queue.any_lines.values()]
+    leaving = Passing(parts).holds(host)
     for key, waiting in [*host.line, *heads]:
+        paused = waiting.wish.paused is not UNSET
         behind = bool(host.claims) and host.claims[0][0] < key
-        _require(behind or choosing.on(host, waiting.wish) is None, "somebody waits for nothing")
+        _require(
+            behind or (paused and leaving) or choosing.on(host, waiting.wish) is None,
+            "somebody waits for nothing",
+        )
+        _require(
+            paused == (key[0] == FIRST), "a paused cell stands behind one that waits, or one as if paused"
+        )
+        stuck = paused and host.state == "draining" and host.pool_with(waiting.wish) is not None
+        _require(not stuck, "a paused cell keeps its host from being drained")
     backfilling = Backfilling(parts, choosing)
     if backfilling.enabled and host.claims and host.state == "up":
         _require(next(backfilling.on(host), None) is None, "somebody who may pass waits")
@@ -359,7 +370,7 @@ def _pauses(parts: Parts) -> None:
         if kind in timed:
             timed[kind].add(name)
     _require(timed["pausing"] == leaving, "a cell that is being paused has no timer, or another one has")
-    deferred = {request for request, one in pauses.newcomers.items() if one.phase == "deferred"}
+    deferred = {request for request, one in pauses.newcomers.items() if one.phase != "pausing"}
     _require(timed["deferral"] == deferred, "a deferral has no timer, or one too many")
     _require(set(pauses.newcomers) <= set(parts.queue.by_request), "others are paused for nobody who waits")
     locked = [lease for newcomer in pauses.newcomers.values() for lease in newcomer.victims if lease in by_id]

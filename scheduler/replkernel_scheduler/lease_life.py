@@ -103,6 +103,8 @@ class LeaseLife:
         """End a lease."""
         record = self._named(event)
         if record is not None:
+            if record.pausing is not None:
+                self.serving.pausing.given_back(record)
             self.end(record, "released", event.busy_s)
 
     def linger(self, event: LeaseLingered) -> None:
@@ -110,6 +112,7 @@ class LeaseLife:
         record = self._named(event)
         if record is None or record.phase != "active":
             return
+        record.told = False  # Its cell is over: it does not go on.
         if not record.lease.gpus or record.home is not None or record.host.state == "draining":
             self.end(record, "released", event.busy_s)
             return
@@ -171,6 +174,8 @@ class LeaseLife:
 
     def _account(self, record: LeaseRecord, busy_s: float | None) -> None:
         parts, wish = self.parts, record.wish
+        if wish.expected_s and not parts.pauses.unused:
+            self.serving.pausing.ended(record)
         cost, row = parts.ledger.closed(record), None
         if wish.holder != "job":
             row = parts.accounts.close(record, busy_s, parts.now, cost)
@@ -184,7 +189,7 @@ class LeaseLife:
 
     def _uncount(self, record: LeaseRecord) -> None:
         parts, card = self.parts, record.card
-        if record.lease.lease in parts.pauses.pausable:
+        if record.told or record.lease.lease in parts.pauses.pausable:
             self.serving.pausing.over(record)
         milli = 0 if card is None else counted(share_of(record), record.pool)
         parts.users.get(record.lease.user).hold(record.wish, -1, parts.now, milli)

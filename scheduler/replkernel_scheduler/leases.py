@@ -28,6 +28,7 @@ class LeaseRecord:
     """One lease with what only the scheduler needs to know of it."""
 
     __slots__ = (
+        "again_at",
         "asked_at",
         "card",
         "estimate",
@@ -44,6 +45,7 @@ class LeaseRecord:
         "rate",
         "rated_at",
         "rested_at",
+        "told",
         "wanted_at",
         "warm",
         "wish",
@@ -65,6 +67,10 @@ class LeaseRecord:
         self.warm = False
         self.pausing: RequestId | None = None
         """For whom its cell is being paused."""
+        self.told = False
+        """Whether its cell was ever told to stand still, and may ask to go on."""
+        self.again_at = 0.0
+        """Before that its cell is not told to stand still; 0 where it has not refused to."""
         self.kept = False
         """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
 

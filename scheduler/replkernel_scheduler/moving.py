@@ -87,7 +87,7 @@ class Moving:
 
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
-        busy = any(record.host is source for record in self.targets.active(kernel))
+        busy = source.name in self.targets.busy(kernel)
         if self.parts.policies.reserve or (kernel.reported and not self._can_leave(kernel)):
             return  # What holds its GPUs to its end, or stays where it is, stays until it goes.
         if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
@@ -115,6 +115,8 @@ class Moving:
             return "another host is looked for" if target is None else f"on its way to {target.name}"
         if any(record.host is source for record in self.targets.active(kernel)):
             return "a cell runs on its GPUs"
+        if source.name in self.targets.stand_still(kernel):
+            return "a paused cell goes on there"
         if self.parts.policies.reserve or not self.parts.policies.migration.enabled:
             return "the policy moves no replicas: until its kernel ends"
         if kernel.reported and not kernel.movable:

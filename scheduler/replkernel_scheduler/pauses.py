@@ -35,7 +35,16 @@ class Newcomer:
 class Pauses:
     """All of both."""
 
-    __slots__ = ("arrivals", "judged", "judged_count", "newcomers", "owed", "pausable", "pause_s")
+    __slots__ = (
+        "arrivals",
+        "judged",
+        "judged_count",
+        "newcomers",
+        "outlasted",
+        "owed",
+        "pausable",
+        "pause_s",
+    )
 
     def __init__(self) -> None:
         """Start with none."""
@@ -43,6 +52,8 @@ class Pauses:
         self.newcomers: dict[RequestId, Newcomer] = {}
         self.owed: dict[KernelId, None] = {}
         """Kernels whose cell was paused, and has not asked to go on yet."""
+        self.outlasted: dict[KernelId, int] = {}
+        """How many of a kernel's last cells, one after the other, took far longer than they said."""
         self.arrivals = Arrivals()
         self.judged: deque[Deferral] = deque(maxlen=JUDGED_KEPT)
         self.judged_count = 0
@@ -51,7 +62,7 @@ class Pauses:
     @property
     def unused(self) -> bool:
         """Whether nothing here differs from the beginning, but leases."""
-        return not (self.newcomers or self.owed or self.arrivals.times or self.judged_count)
+        return not (self.newcomers or self.owed or self.outlasted or self.arrivals.times or self.judged_count)
 
     def locked(self) -> set[LeaseId]:
         """Return the leases that a deferral has claimed, or that are being left."""

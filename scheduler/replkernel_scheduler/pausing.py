@@ -1,8 +1,9 @@
 """Running cells are paused for shorter ones, where their owners or groups allow it: Lazer's rule (spec 3).
 
-Laws: nobody is paused for whom GPUs come anyhow, nor for one that has not less left to compute; a request has
-others paused once. How long it is deferred before that is an event, so a journal decides the same again. Who
-was paused is passed by shorter ones alone, and not beyond PATIENCE_S; then it is not paused again either.
+Laws: nobody is paused for whom GPUs come anyhow, nor for one that has not less left to compute or a lower
+priority. A request has others paused once, and again only where one of them could not be. How long it is
+deferred before that is an event, so a journal decides the same again. Who has stood still for PATIENCE_S is
+not paused again.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from replkernel_scheduler.asking import Asking
-from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import DeferralAsked, PauseLease
 from replkernel_scheduler.events import DeferralChosen, PauseFailed
 from replkernel_scheduler.hosts import Host, Pool
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.leases import MILLI, LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import LINE_LOOKS, PATIENCE_S, Passing, what_is_left
 from replkernel_scheduler.pauses import Newcomer
 from replkernel_scheduler.pool.arrivals import Watch
 from replkernel_scheduler.pool.types import Context, Deferral, PoolWanted
@@ -27,14 +28,21 @@ from replkernel_scheduler.pool.victims import whom_to_stop
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId, LeaseRequest, RequestId
 
-PATIENCE_S = 1800.0
-"""So long a cell stands still in all, at most, before nobody passes it or pauses it any more."""
+ANSWERS_S = 30.0
+"""A deferral that nobody has chosen by then is over."""
 AT_ONCE_S = 0.5
 """A shorter deferral is none (spec 3.2)."""
-CELLS_TELL = 3
-"""From so many cells on a kernel's own mean says how long the next one takes; before, its user's does."""
-LINE_LOOKS = 64
 PAUSE_WEIGHT = 0.2
+OUTLASTS = 1.5
+"""Who takes so many times as long as it said has not kept its word."""
+BEGINS_S = 5.0
+"""A cell that refuses so soon may not have begun in its process yet: it is asked once more,"""
+AGAIN_S = 60.0
+"""so long afterwards."""
+COMPUTES_S_MIN = 60.0
+"""A cell that was paused computes so long at least before it is paused again, and"""
+COMPUTES_PAUSES = 10.0
+"""so many times as long as it takes to leave GPUs: else pauses would be most of what it does."""
 
 
 def may_pause(wish: LeaseRequest) -> bool:
@@ -44,26 +52,44 @@ def may_pause(wish: LeaseRequest) -> bool:
     return wish.paused is UNSET or wish.paused.paused_s < PATIENCE_S
 
 
+def stood_still(wish: LeaseRequest, waited_s: float) -> LeaseRequest:
+    """Return the request of a cell that goes on, with the time that it has just waited."""
+    if wish.paused is UNSET:
+        return wish
+    return replace(wish, paused=replace(wish.paused, paused_s=wish.paused.paused_s + max(0.0, waited_s)))
+
+
 class Pausing:
     """Decides for whom who is paused; `touch` has a host's lines looked at."""
 
-    def __init__(
-        self, parts: Parts, choosing: Choosing, asking: Asking, touch: Callable[[Host], None]
-    ) -> None:
+    def __init__(self, parts: Parts, asking: Asking, touch: Callable[[Host], None]) -> None:
         """Decide about `parts`."""
-        self._parts, self._choosing, self._asking, self._touch = parts, choosing, asking, touch
+        self._parts, self._asking, self._touch = parts, asking, touch
+        self._passing = Passing(parts)
 
     # -- requests come ------------------------------------------------------------------------------
 
     def goes_on(self, wish: LeaseRequest) -> LeaseRequest:
-        """Return a request without its claim that its cell was paused, where that is not so."""
-        owed = wish.kernel_id in self._parts.pauses.owed
-        self._parts.pauses.owed.pop(wish.kernel_id, None)
-        return wish if wish.paused is UNSET or owed else replace(wish, paused=UNSET)
+        """Return what a cell has left that goes on, or its request without that claim if it was not paused.
+
+        A cell that was told to stand still may ask to go on before its lease is known to be over.
+        """
+        parts, kernel_id = self._parts, wish.kernel_id
+        owed = kernel_id in parts.pauses.owed
+        parts.pauses.owed.pop(kernel_id, None)
+        if wish.paused is UNSET or owed:
+            return what_is_left(wish)
+        of_request = parts.leases.of_request
+        for request in parts.kernels.asks.get(kernel_id, ()):
+            record = of_request.get(request)
+            if record is not None and record.told:
+                record.told = False
+                return what_is_left(wish)
+        return replace(wish, paused=UNSET)
 
     def came(self, wish: LeaseRequest) -> None:
         """Take note of an arrival, by which earlier deferrals are judged."""
-        takes_s = self._takes_s(wish)
+        takes_s = self._passing.takes_s(wish)
         if wish.gpus and wish.holder is UNSET and wish.paused is UNSET and takes_s is not None:
             pause_s = self._parts.pauses.pause_s
             wanted = PoolWanted(wish.request, wish.gpus, takes_s, pause_s, pause_s)
@@ -82,12 +108,32 @@ class Pausing:
         context = self._context(waiting)
         names = tuple([record.lease.lease for record in victims])
         pauses.newcomers[waiting.wish.request] = Newcomer(host.name, names, context)
+        self._parts.timers.set(("deferral", waiting.wish.request), self._parts.now + ANSWERS_S)
         self._parts.out.append(DeferralAsked(waiting.wish.request, context))
 
     def left(self, waiting: Waiting) -> None:
         """Take note that a request waits no more: nobody is to be paused for it."""
-        if self._parts.pauses.newcomers.pop(waiting.wish.request, None) is not None:
-            self._parts.timers.cancel(("deferral", waiting.wish.request))
+        self._forget(waiting.wish.request)
+
+    def stops(self, host: Host) -> None:
+        """Pause nobody any more on a host that changes, or serves nobody new."""
+        newcomers = self._parts.pauses.newcomers
+        for request in [name for name, one in newcomers.items() if one.host == host.name]:
+            self._forget(request)
+
+    def _forget(self, request: RequestId) -> None:
+        newcomer = self._parts.pauses.newcomers.pop(request, None)
+        if newcomer is not None:
+            self._parts.timers.cancel(("deferral", request))
+            self._spare(newcomer, request)
+
+    def _spare(self, newcomer: Newcomer, request: RequestId) -> None:
+        """Insist no more that cells stand still for a request; who has begun to may do so all the same."""
+        for lease in newcomer.victims:
+            record = self._parts.pauses.pausable.get(lease)
+            if record is not None and record.pausing == request:
+                self._parts.timers.cancel(("pausing", lease))
+                record.pausing = None
 
     # -- deferrals ----------------------------------------------------------------------------------
 
@@ -107,7 +153,7 @@ class Pausing:
         parts.timers.set(("deferral", event.request), parts.now + defer_s)
 
     def deferred(self, request: RequestId) -> None:
-        """Pause others for a request that was deferred, if that is still to be."""
+        """Pause others for a request that was deferred, or never answered for, if that is still to be."""
         newcomer, waiting = self._parts.pauses.newcomers[request], self._parts.queue.by_request[request]
         self._pause(waiting, newcomer)
 
@@ -135,6 +181,7 @@ class Pausing:
         """Tell those who are to stand still now, which may be others than when it came."""
         parts, request = self._parts, waiting.wish.request
         del parts.pauses.newcomers[request]
+        parts.timers.cancel(("deferral", request))
         host = parts.hosts.by_name.get(newcomer.host)
         victims = [] if host is None or self._next(host) is not waiting else self._victims(host, waiting)
         if host is None or not victims:
@@ -144,7 +191,7 @@ class Pausing:
         parts.pauses.newcomers[request] = newcomer
         until = parts.now + parts.settings.reclaim_s
         for record in victims:
-            record.pausing, record.wanted_at = request, parts.now
+            record.pausing, record.wanted_at, record.told = request, parts.now, True
             parts.timers.set(("pausing", record.lease.lease), until)
             self.tell(record)
 
@@ -157,65 +204,66 @@ class Pausing:
         parts.out.append(PauseLease(record.lease, until, for_s, record.pool.model))
 
     def failed(self, event: PauseFailed) -> None:
-        """Take note that a cell cannot be paused: it is not asked again, and others may be."""
-        record = self._parts.pauses.pausable.get(event.lease)
+        """Take note that a cell cannot be paused: others may be. It is asked again if it had only begun."""
+        record, now = self._parts.pauses.pausable.get(event.lease), self._parts.now
         if record is not None and record.lease.fence == event.fence:
-            self._give_up(record)
+            early = not record.again_at and now < record.granted_at + BEGINS_S
+            record.again_at = now + AGAIN_S
+            self._give_up(record, again=early)
 
     def late(self, lease: LeaseId) -> None:
         """Count on a cell no more that has not left its GPUs in time."""
         self._give_up(self._parts.pauses.pausable[lease])
 
-    def over(self, record: LeaseRecord) -> None:
-        """Take note that the lease of a cell that may be paused is over, be it by a pause."""
-        parts, pauses = self._parts, self._parts.pauses
-        del pauses.pausable[record.lease.lease]
-        if record.pausing is None:
+    def ended(self, record: LeaseRecord) -> None:
+        """Take note of whether a cell took as long as it said; of one that was told to leave nobody knows."""
+        outlasted, kernel_id = self._parts.pauses.outlasted, record.lease.kernel_id
+        if record.told or not record.wish.expected_s or kernel_id not in self._parts.kernels.by_id:
             return
-        parts.timers.cancel(("pausing", record.lease.lease))
-        took_s = parts.now - record.wanted_at
+        if self._parts.now - record.granted_at > OUTLASTS * record.wish.expected_s:
+            outlasted[kernel_id] = outlasted.get(kernel_id, 0) + 1
+        else:
+            outlasted.pop(kernel_id, None)
+
+    def given_back(self, record: LeaseRecord) -> None:
+        """Learn how long it takes until a cell has left its GPUs: this one was told to, and has."""
+        pauses, took_s = self._parts.pauses, self._parts.now - record.wanted_at
         pauses.pause_s += PAUSE_WEIGHT * (took_s - pauses.pause_s)
-        if record.lease.kernel_id in parts.kernels.by_id:
-            pauses.owed[record.lease.kernel_id] = None
-        record.pausing = None
 
-    def _give_up(self, record: LeaseRecord) -> None:
-        parts, request = self._parts, record.pausing
-        del parts.pauses.pausable[record.lease.lease]
-        if request is not None:
-            parts.timers.cancel(("pausing", record.lease.lease))
-            parts.pauses.newcomers.pop(request, None)
+    def over(self, record: LeaseRecord) -> None:
+        """Take note that the lease of a cell is over, be it by a pause, that may be paused or was told to."""
+        parts, pauses, lease = self._parts, self._parts.pauses, record.lease
+        pauses.pausable.pop(lease.lease, None)
+        if record.pausing is not None:
+            parts.timers.cancel(("pausing", lease.lease))
             record.pausing = None
-            self._touch(record.host)
+        if record.told and lease.kernel_id in parts.kernels.by_id:
+            pauses.owed[lease.kernel_id] = None
 
-    # -- who goes first -----------------------------------------------------------------------------
+    def _give_up(self, record: LeaseRecord, *, again: bool = False) -> None:
+        pauses, request = self._parts.pauses, record.pausing
+        if request is not None:
+            self._forget(request)
+        record.pausing = None
+        if not again:
+            del pauses.pausable[record.lease.lease]
+        self._touch(record.host)
 
-    def passes(self, host: Host, paused: Waiting) -> tuple[Waiting, Choice] | None:
-        """Return who is served before a cell that was paused and could go on: the next that is shorter."""
-        left_s = self._left_s(paused.wish)
-        if left_s is None or not self._waits_for_shorter(paused):
-            return None
-        bound = self._bound(host)
-        for key, waiting in islice(host.line, LINE_LOOKS):
-            if bound is not None and key > bound:
-                break
-            takes_s = None if waiting.wish.paused is not UNSET else self._takes_s(waiting.wish)
-            if takes_s is not None and takes_s < left_s:
-                choice = self._choosing.on(host, waiting.wish)
-                if choice is not None:
-                    return waiting, choice
-        return None
+    # -- for whom, and who ------------------------------------------------------------------------
 
     def _next(self, host: Host) -> Waiting | None:
-        """Return who is next on a host, behind those who were paused, if others may be paused for it.
+        """Return who is next on a host, before those who were paused, if others may be paused for it.
 
         That is a kernel's cell on whole GPUs; one on several hosts may have to wait for the others anyhow.
         """
-        bound = self._bound(host)
+        bound, before = self._passing.bound(host), list[Waiting]()
         for key, waiting in islice(host.line, LINE_LOOKS):
             if bound is not None and key > bound:
                 return None
-            if self._waits_for_shorter(waiting):
+            if self._passing.gives_way(waiting):
+                before.append(waiting)
+                continue
+            if not self._passing.passes(waiting, before):
                 continue
             wish = waiting.wish
             whole = wish.gpus and wish.share is UNSET and wish.paused is UNSET
@@ -223,20 +271,9 @@ class Pausing:
             return waiting if whole and cell else None
         return None
 
-    def _bound(self, host: Host) -> tuple[object, ...] | None:
-        """Return the first claim that nobody passes."""
-        claims = islice(host.claims, LINE_LOOKS)
-        return next((key for key, waiting in claims if not self._waits_for_shorter(waiting)), None)
-
-    def _waits_for_shorter(self, waiting: Waiting) -> bool:
-        paused = waiting.wish.paused
-        if paused is UNSET:
-            return False
-        return paused.paused_s + self._parts.now - waiting.asked_at < PATIENCE_S
-
     def _victims(self, host: Host, waiting: Waiting) -> list[LeaseRecord]:
         """Return whose cells are to be paused on a host; none where GPUs come anyhow, or too few would."""
-        takes_s = self._takes_s(waiting.wish)
+        takes_s = self._passing.takes_s(waiting.wish)
         if takes_s is None or host.state != "up" or self._comes(waiting):
             return []
         pauses, locked = self._parts.pauses, self._parts.pauses.locked()
@@ -245,17 +282,25 @@ class Pausing:
                 continue
             running: list[tuple[float, int, LeaseRecord]] = []
             for lease, record in pauses.pausable.items():
-                left_s = self._running_s(record)
+                left_s = self._passing.running_s(record)
                 longer = left_s is not None and left_s > takes_s + pauses.pause_s
-                theirs = record.lease.kernel_id != waiting.wish.kernel_id
+                theirs = record.lease.kernel_id != waiting.wish.kernel_id and self._may_leave(record)
+                theirs = theirs and not self._passing.outranks(record.wish, waiting.wish)
                 if record.pool is pool and longer and theirs and lease not in locked and left_s is not None:
                     running.append((-left_s, record.lease.fence, record))
             running.sort(key=lambda entry: entry[:2])
             longest = ((len(record.lease.gpus), record) for _, _, record in running)
             found = whom_to_stop(longest, self._soon(pool), waiting.wish.gpus)
-            if found:
+            if found and _suffices(host, waiting.wish, found):
                 return found
         return []
+
+    def _may_leave(self, record: LeaseRecord) -> bool:
+        """Say whether a cell may be told to stand still now: not if it has just gone on, or refused."""
+        if self._parts.now < record.again_at:
+            return False
+        least_s = max(COMPUTES_S_MIN, COMPUTES_PAUSES * self._parts.pauses.pause_s)
+        return record.wish.paused is UNSET or self._parts.now - record.granted_at >= least_s
 
     def _comes(self, waiting: Waiting) -> bool:
         """Say whether the host that a request claims has its GPUs soon without a pause."""
@@ -268,31 +313,14 @@ class Pausing:
         late = self._asking.late(pool) if pool.reclaiming else 0
         return len(pool.idle) + pool.lingering + pool.reclaiming - late
 
-    # -- how long cells take ------------------------------------------------------------------------
-
     def _context(self, waiting: Waiting) -> Context:
         pauses = self._parts.pauses
         between_s = pauses.arrivals.between_s(self._parts.now)
-        return Context(between_s, self._takes_s(waiting.wish) or 0.0, pauses.pause_s, pauses.pause_s)
+        return Context(between_s, self._passing.takes_s(waiting.wish) or 0.0, pauses.pause_s, pauses.pause_s)
 
-    def _takes_s(self, wish: LeaseRequest) -> float | None:
-        """Return how long a cell is thought to compute: as it says, else as its kernel's or user's did."""
-        if wish.expected_s:
-            return wish.expected_s
-        accounts = self._parts.accounts
-        sums = accounts.kernels.get(wish.kernel_id)
-        if sums is not None and sums.cells >= CELLS_TELL:
-            return sums.leased_s / sums.cells
-        return accounts.hold_s_of(wish.user)
 
-    def _left_s(self, wish: LeaseRequest, ran_s: float = 0.0) -> float | None:
-        """Return how much longer; who has outlasted what was thought takes as long again."""
-        if wish.paused is not UNSET:
-            ran_s += wish.paused.ran_s
-        takes_s = self._takes_s(wish)
-        if takes_s is None:
-            return None
-        return takes_s - ran_s if takes_s > ran_s else ran_s
-
-    def _running_s(self, record: LeaseRecord) -> float | None:
-        return self._left_s(record.wish, self._parts.now - record.granted_at)
+def _suffices(host: Host, wish: LeaseRequest, victims: list[LeaseRecord]) -> bool:
+    """Say whether a host's cores and memory suffice for a request once these stand still."""
+    cpu = host.cpu_free + sum([round(record.wish.cpu * MILLI) for record in victims])
+    memory = host.memory_free + sum([round(record.wish.memory_gb * MILLI) for record in victims])
+    return cpu >= round(wish.cpu * MILLI) and memory >= round(wish.memory_gb * MILLI)

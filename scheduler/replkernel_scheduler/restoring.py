@@ -100,6 +100,7 @@ def _pauses(pauses: Pauses, image: PausesImage | None) -> None:
         newcomer.phase = entry.phase
         pauses.newcomers[entry.request] = newcomer
     pauses.owed.update(dict.fromkeys(image.owed))
+    pauses.outlasted.update(image.outlasted)
     pauses.arrivals.times.extend(image.arrived)
     for kept in image.watched:
         watch = Watch(kept.context, kept.gpus, kept.chosen_s, kept.taken_at)
@@ -161,7 +162,8 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     record.asked_at, record.granted_at, record.estimate = image.asked_at, image.granted_at, image.estimate
     record.home, record.warm = image.home, image.warm
     record.rested_at, record.wanted_at, record.held_gb = image.rested
-    record.kept, record.pausing = image.kept, image.pausing
+    record.kept, record.pausing, record.told = image.kept, image.pausing, image.told
+    record.again_at = image.again_at
     if image.pausable:
         parts.pauses.pausable[image.lease.lease] = record
     if record.card is not None:

@@ -21,6 +21,7 @@ from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.pausing import Pausing
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId
@@ -47,7 +48,8 @@ class Serving:
         self.parts, self.choosing = parts, choosing
         self.backfilling = Backfilling(parts, choosing)
         self.asking = Asking(parts)
-        self.pausing = Pausing(parts, choosing, self.asking, self.touch)
+        self.pausing = Pausing(parts, self.asking, self.touch)
+        self.passing = Passing(parts)
         self._touched: dict[str, Host] = {}
         self._any_shifted = False
 
@@ -66,8 +68,12 @@ class Serving:
                 self.moving.look_again(woken.pop(next(iter(woken))))
                 continue
             host = self._touched.pop(next(iter(self._touched)))
-            if self.parts.hosts.by_name.get(host.name) is host and host.state == "up":
+            if self.parts.hosts.by_name.get(host.name) is not host:
+                continue
+            if host.state == "up":
                 self._serve(host)
+            elif host.state == "draining":
+                self._finish(host)
         if self._any_shifted:
             self._any_shifted = False
             for place, (_, waiting) in enumerate(self.parts.queue.anybody[:TOLD_MAX], 1):
@@ -92,6 +98,13 @@ class Serving:
         if self.parts.pauses.pausable:
             self.pausing.look(host)
 
+    def _finish(self, host: Host) -> None:
+        """Have cells go on that were paused on a host that is being drained: they end nowhere else."""
+        for _, waiting in [*host.line]:
+            pool = None if waiting.wish.paused is UNSET else host.pool_with(waiting.wish)
+            if pool is not None:
+                self.give(waiting, Choice(pool, None))
+
     def _let_pass(self, host: Host) -> None:
         """Serve those behind the first claim that are thought not to make it later."""
         for waiting, pool in self.backfilling.on(host):
@@ -111,14 +124,15 @@ class Serving:
 
     def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
         """Return who is served next on the host: the first that fits, not behind a claim that does not."""
+        if host.claims and host.claims[0][1].wish.paused is not UNSET:
+            return self.passing.next(host, self.choosing)
         bound = host.claims[0][0] if host.claims else (inf,)
         for key, waiting in host.line:
             if key > bound:
                 break
             choice = self.choosing.on(host, waiting.wish)
             if choice is not None:
-                passes = None if waiting.wish.paused is UNSET else self.pausing.passes(host, waiting)
-                return passes or self._better_any(host, key) or (waiting, choice)
+                return self._better_any(host, key) or (waiting, choice)
         return self._better_any(host, bound)
 
     def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:

@@ -1,6 +1,7 @@
 """Which replica of a kernel goes, and where to: looked up for a migration, nothing is changed.
 
-Law: a pinned replica, or one that runs a cell, is not chosen; no host gets two of a kernel. (Spec 1.5.)
+Law: a pinned replica, or one with a cell (be it paused), is not chosen. No host gets two of a kernel.
+(Spec 1.5.)
 """
 
 from __future__ import annotations
@@ -110,8 +111,22 @@ class Targets:
 
     def leavable(self, kernel: Kernel) -> list[Host]:
         """Return the hosts whose replica may leave: not pinned, and no cell runs there."""
-        busy = {record.host.name for record in self.active(kernel)}
+        busy = self.busy(kernel)
         return [host for host in kernel.hosts if host.name != kernel.pinned and host.name not in busy]
+
+    def busy(self, kernel: Kernel) -> set[HostName]:
+        """Return the hosts where the kernel's cells run, are about to, or stand still."""
+        return {record.host.name for record in self.active(kernel)} | self.stand_still(kernel)
+
+    def stand_still(self, kernel: Kernel) -> set[HostName]:
+        """Return the hosts whose process holds a cell of the kernel that is paused."""
+        last = set() if kernel.last is None else {kernel.last}
+        by_request, name = self.parts.queue.by_request, kernel.spec.kernel_id
+        for request in self.parts.kernels.asks_of(name):
+            waiting = by_request.get(request)
+            if waiting is not None and waiting.wish.paused is not UNSET:
+                return set(waiting.wish.hosts) or last
+        return last if name in self.parts.pauses.owed else set()
 
     def active(self, kernel: Kernel) -> list[LeaseRecord]:
         """Return the leases of the kernel's cells that run or are about to."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 from pathlib import Path
 
 import pytest
+from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.events import DeferralChosen, HostUp, KernelStarted, LeaseAsked, LeaseReleased
+from replkernel_scheduler.policies.installed import OWN
 from replkernel_scheduler.policies.preempt_deferred import Deferred
 from replkernel_scheduler.policies.preempt_shortest import Shortest
 from replkernel_scheduler.pool.types import Context, Deferral
@@ -81,6 +85,41 @@ def test_a_choice_is_in_the_journal_and_a_replay_asks_no_predictor(tmp_path: Pat
     assert len(chosen) == 1
     assert asyncio.run(play(database, second)) == ["long"]
     assert second.asked == []
+
+
+@pytest.mark.parametrize("answer", [ValueError("singular matrix"), math.nan], ids=["it fails", "nonsense"])
+def test_a_policy_that_fails_defers_nothing_and_no_cell_waits_for_its_answer(
+    tmp_path: Path, answer: Exception | float, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Remembering):
+        def defer_s(self, context: Context, dice: object) -> float:
+            self.asked.append(context)
+            assert threading.current_thread() is not threading.main_thread(), "routers are heard meanwhile"
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    policy = Failing(0.0)
+    up = HostUp(HOST, (Gpu(GpuUuid("g0")),))
+    kernels = [KernelStarted(KernelSpec(KernelId(name), replicas=1), (HOST,)) for name in ("long", "short")]
+    begin = [up, *kernels, asked("long", 1000.0, preemptible=True), asked("short", 5.0)]
+    asyncio.run(play(tmp_path / "journal.sqlite", policy, *begin))
+    journal = Journal(JournalPlace(f"sqlite:///{tmp_path / 'journal.sqlite'}"))
+    chosen = [entry.event for entry in journal.entries() if "DeferralChosen" in entry.event]
+    journal.close()
+    assert (len(policy.asked), len(chosen)) == (1, 1)
+    assert ("singular matrix" in caplog.text) == isinstance(answer, Exception)
+
+
+def test_a_policy_of_ones_own_that_cannot_be_made_is_refused_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mine() -> object:
+        raise SchedulerError("It needs a table that is not there.")
+
+    monkeypatch.setitem(OWN, ("preempt", "mine"), mine)
+    with pytest.raises(ServiceSettingError, match="It needs a table that is not there"):
+        preempting("mine")
 
 
 def test_an_unanswered_question_is_asked_again_by_the_next_service(tmp_path: Path) -> None:

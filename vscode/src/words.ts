@@ -52,9 +52,17 @@ function stateOf(run: Execution): string {
   }
 }
 
+/** Write roughly how long something takes, as the kernel's own line does. */
+function roughly(seconds: number): string {
+  if (seconds < 90) {
+    return `${Math.max(1, Math.round(seconds))} s`;
+  }
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
 function waitingInWords(run: Execution): string {
   if (run.paused === true) {
-    const left = run.estimate_s === null ? '' : `, goes on in about ${Math.max(1, Math.round(run.estimate_s))} s`;
+    const left = run.estimate_s === null ? '' : `, goes on in about ${roughly(run.estimate_s)}`;
     return `Paused for a shorter cell${left}`;
   }
   const what = `Waiting for ${run.wanted === 1 ? '1 GPU' : `${run.wanted} GPUs`}`;
@@ -70,7 +78,7 @@ function waitingInWords(run: Execution): string {
       : run.position === 1
         ? 'next in line'
         : `number ${run.position} in line`;
-  const rest = run.estimate_s === null ? '' : `, about ${Math.max(1, Math.round(run.estimate_s))} s`;
+  const rest = run.estimate_s === null ? '' : `, about ${roughly(run.estimate_s)}`;
   return `${what}, ${place}${rest}`;
 }
 

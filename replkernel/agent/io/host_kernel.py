@@ -246,7 +246,7 @@ class HostKernel:
         """Note what is about to be told to the router; return it unless it was told already."""
         if isinstance(message, Committed):
             self._around.kernel_store.changed()
-        if isinstance(message, LeaseFreed) and self.router is None:
+        if isinstance(message, LeaseFreed) and self.router is None and not message.computes_on:
             if message.why:
                 log.warning("kernel %s keeps its GPUs: %s", self.spec.kernel_id, message.why)
             self._on_freed()

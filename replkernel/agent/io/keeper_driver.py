@@ -177,7 +177,8 @@ class KeeperDriver:
 
     def lease_freed(self, said: GpusFreed) -> None:
         """Tell the router what became of the state on a lease's GPUs."""
-        self._around.post.to_router(LeaseFreed(self.core.replica, said.lease, said.moved_bytes, said.why))
+        freed = LeaseFreed(self.core.replica, said.lease, said.moved_bytes, said.why, said.computes_on)
+        self._around.post.to_router(freed)
 
     def tell_gpus(self, gpus: tuple[tuple[str, int], ...]) -> None:
         """Tell the router what the process has on GPUs."""

@@ -123,6 +123,7 @@ class Resumed(Happening, frozen=True):
     count: int = 0
     lease: GrantedLease | None = None
     idle: bool = False
+    had: GpuRequest | None = None
 
 
 class Answered(Happening, frozen=True):
@@ -312,7 +313,10 @@ class Accepted(Happening, frozen=True):
 
 
 class Given(Happening, frozen=True):
-    """Keep in the journal, before it is done, that an execution is sent to a replica's process."""
+    """Keep in the journal, before it is done, that an execution is sent to a replica's process.
+
+    `had` is what it asked for under the lease that it has left for a shorter cell.
+    """
 
     msg_id: str
     replica: ReplicaId
@@ -320,6 +324,7 @@ class Given(Happening, frozen=True):
     seq: int = 0
     fence: int = 0
     lease: GrantedLease | None = None
+    had: GpuRequest | None = None
 
 
 class TakenBack(Happening, frozen=True):

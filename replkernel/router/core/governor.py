@@ -85,6 +85,8 @@ class Governor:
 
     def _freed(self, said: LeaseFreed) -> list[Effect]:
         """Take what became of the state on a lease's GPUs; one that has to stay there is told to the user."""
+        if said.computes_on:
+            return self._leases.computes_on(said.lease, said.why)
         if said.why and not self._leases.is_kept(said.lease) and not self._leases.computes(said.lease):
             self._parts.notices.add(gpu_answers.kept(said.why, self._leases.somebody_waits(said.lease)))
         return self._leases.freed(said)

@@ -44,6 +44,8 @@ class Held:
     """Whether an agent sees state there though the lease is to be given back."""
     pausing: bool = False
     """Whether its cell was told to stand still for a shorter one, and has not yet."""
+    pause_s: float = 0.0
+    """So long a shorter cell is thought to take for which it was told to; 0: nobody knows."""
     kept: bool = False
     """Whether state that could not be moved off lies on its GPUs: it is tried again with each renewal."""
 

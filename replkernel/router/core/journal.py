@@ -118,7 +118,8 @@ class Journal:
         """Take note that a replica is about to be sent an execution; `at` is the wall clock's time."""
         kept = self._kept.get(msg_id)
         if kept is not None and not kept.over:
-            self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at, to.lease))
+            place = (kept.number, to.replica, to.process, to.seq, to.fence, at)
+            self._write(notes.Given(*place, to.lease, to.had))
 
     def take_back(self, msg_id: str, *, begun: bool = False, ends: bool = False) -> None:
         """Take note that whom an execution was given to never began it; `begun`: clients have seen `busy`.

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from replkernel.errors import UNREADABLE
+from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import GrantedLease
 
 _LENGTH = struct.Struct(">I")
@@ -64,6 +65,7 @@ class Given(Note, frozen=True):
     fence: int
     at: float
     lease: GrantedLease | None = None
+    had: GpuRequest | None = None
 
 
 class TakenBack(Note, frozen=True):

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import GrantedLease
 from replkernel.router.core import journal_notes as notes
 from replkernel.router.core.journal_notes import AnyNote
@@ -21,7 +22,7 @@ State: TypeAlias = Literal["waiting", "running"] | Outcome
 class Receiver(msgspec.Struct, frozen=True):
     """Who is sent an execution: a replica, the address of its process, and what goes along.
 
-    That is the execution's number and fence, and the lease on its GPUs.
+    That is the execution's number and fence, and the lease on its GPUs, or what it `had` as it was paused.
     """
 
     replica: str
@@ -29,6 +30,7 @@ class Receiver(msgspec.Struct, frozen=True):
     seq: int
     fence: int
     lease: GrantedLease | None = None
+    had: GpuRequest | None = None
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ class Kept:
         """Let a note on the execution take effect."""
         match note:
             case notes.Given():
-                self.given = Receiver(note.replica, note.process, note.seq, note.fence, note.lease)
+                self.given = Receiver(note.replica, note.process, note.seq, note.fence, note.lease, note.had)
                 self.state, self.started = "running", note.at
             case notes.TakenBack():
                 self.given, self.state, self.started = None, "waiting", None
@@ -138,7 +140,7 @@ class Kept:
         ]
         if self.given is not None:
             to, at = self.given, self.started or 0.0
-            found.append(notes.Given(number, to.replica, to.process, to.seq, to.fence, at, to.lease))
+            found.append(notes.Given(number, to.replica, to.process, to.seq, to.fence, at, to.lease, to.had))
         elif self.begun:
             found.append(notes.TakenBack(number, self.begun, self.ends))
         if self.execution_count is not None:

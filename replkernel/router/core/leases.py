@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from replkernel.leasing.notebook import PausedOn
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
@@ -117,6 +119,8 @@ class Leases:
         self._last: GpuRequest | None = None
         """What the last cell that was granted GPUs had asked for."""
         self.held_leases = HeldLeases()
+        self._pause_s = 0.0
+        """How long the cell that has left its GPUs last is thought to stand still."""
         self._opened = False
         self._hosts: tuple[HostName, ...] = ()
         self._executor = self._told_executor = ""
@@ -153,8 +157,9 @@ class Leases:
         if self.wish is not None and self.wish.cell == cell:
             return []
         before = [] if self.wish is None else self.leave(self.wish.cell)
-        far = PausedCell(paused.ran_s, paused.paused_s)
-        self.wish = Wish(cell, self._names.going_on(cell, paused.times), wanted, hosts, paused=far)
+        far, pause_s = PausedCell(paused.ran_s, paused.paused_s), self._pause_s
+        name, self._pause_s = self._names.going_on(cell, paused.times), 0.0
+        self.wish = Wish(cell, name, wanted, hosts, paused=far, pause_s=pause_s)
         return [*before, *(self.tell(self.wish.message()) if self.up else self._needed())]
 
     def stands_still(self, cell: str, busy_s: float) -> list[Effect]:
@@ -162,6 +167,7 @@ class Leases:
         held = self.held_leases.of_cell(cell)
         if held is None:
             return []
+        self._pause_s = held.pause_s
         if held.replica is not None:
             self._on.pop(held.replica, None)
         return [*self._unlimited(cell), *self._back([held], busy_s)]
@@ -288,12 +294,13 @@ class Leases:
 
     def like_before(self, gpus: int) -> GpuRequest:
         """Return what a cell asks for that reaches state on so many GPUs, and has not asked itself."""
-        last = self._last
-        if last is None and self.default is not None:
-            return GpuRequest(min(gpus, GPUS_OF_LEASE_MAX), preemptible=self.default.preemptible)
-        if gpus > 1 or last is None or not last.part:
-            return GpuRequest(min(gpus, GPUS_OF_LEASE_MAX))
-        return GpuRequest(1, last.vram_gb, last.model, part=last.part, shared=last.shared)
+        last, wanted = self._last, GpuRequest(min(gpus, GPUS_OF_LEASE_MAX))
+        if gpus <= 1 and last is not None and last.part:
+            wanted = GpuRequest(1, last.vram_gb, last.model, part=last.part, shared=last.shared)
+        said = self.default
+        if said is None:
+            return wanted
+        return replace(wanted, preemptible=said.preemptible, expected_s=said.expected_s)
 
     # -- what is given back -----------------------------------------------------------------------------
 
@@ -360,8 +367,6 @@ class Leases:
     def freed(self, said: LeaseFreed) -> list[Effect]:
         """Take note that nothing lies on a lease's GPUs any more, or that it has to stay there."""
         held = self.held_leases.by_id.get(said.lease)
-        if held is not None and held.pausing:
-            return self._computes_on(held, said.why)
         if held is None or held.cell or said.replica not in held.leaving:
             return []
         if not said.why:
@@ -375,6 +380,11 @@ class Leases:
             *(self._renew(held) if first and self.up else ()),
             Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning"),
         ]
+
+    def computes_on(self, lease: str, why: str) -> list[Effect]:
+        """Take note that the cell under a lease does not stand still; nothing, if it is over."""
+        held = self.held_leases.by_id.get(lease)
+        return [] if held is None or not held.pausing else self._computes_on(held, why)
 
     def _computes_on(self, held: Held, why: str) -> list[Effect]:
         """Tell that a cell does not stand still, and why; once it does it says so itself."""
@@ -529,7 +539,7 @@ class Leases:
             return self._wanted(LeaseWanted(message.lease, message.fence, message.within_s))
         if held.replica is None:
             return self._computes_on(held, NOT_BEGUN)
-        held.pausing = True
+        held.pausing, held.pause_s = True, message.for_s
         order = PauseCell(self._kernel_id, held.replica, message.lease, message.within_s, message.gpu_model)
         return [ToAgent(HostName(held.lease.host), order)]
 

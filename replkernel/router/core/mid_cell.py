@@ -42,7 +42,7 @@ class MidCell:
             return GpuAnswer(error=OVER), []
         left = question.paused
         if running.lease is not None and (left is None or running.lease.lease != left.lease):
-            return _of(running.lease), []
+            return _of(running.lease, left), []
         if left is not None and running.lease is not None:
             before = self._stands_still(running, now)
             answer, effects = self._goes_on(running, question, left)
@@ -51,7 +51,7 @@ class MidCell:
             return GpuAnswer(), self.over(running)
         held = self._leases.held_leases.of_cell(cell)
         if held is not None:
-            return _of(held.lease), self._begins(running, held, left, now)
+            return _of(held.lease, left), self._begins(running, held, left, now)
         if left is not None:
             return self._goes_on(running, question, left)
         if declines_gpus(running.request.frames[4], running.options.code):
@@ -76,18 +76,21 @@ class MidCell:
         """Have the lease go back that the cell has left, which the router after this one must know first."""
         assert running.lease is not None
         busy_s, gpus = now - max(running.started_at, running.leased_at), running.lease.gpus
-        running.lease = None
         cell, envelope = running.request.header.msg_id, running.envelope
-        given = Given(cell, running.replica, running.process, envelope.seq, envelope.fence)
+        held = self._leases.held_leases.of_cell(cell)
+        running.lease, running.had = None, None if held is None else held.asked
+        place = (cell, running.replica, running.process, envelope.seq, envelope.fence)
+        given = Given(*place, had=running.had)
         told = Log(f"execution {envelope.seq} stands still for a shorter one: it has left {', '.join(gpus)}")
         return [given, told, *self._leases.stands_still(cell, busy_s)]
 
     def _goes_on(
         self, running: Execution, question: GpuQuestion, left: PausedOn
     ) -> tuple[GpuAnswer, list[Effect]]:
-        """Wish for what the cell has left, on its host."""
+        """Wish for what the cell has left, on its host: what the notebook asks for may have changed since."""
         known = self._parts.fleet.replicas.get(running.replica)
-        asked = self._leased.asked_by(running.request) or self._leases.like_before(question.gpus)
+        asked = running.had or self._leased.asked_by(running.request)
+        asked = asked or self._leases.like_before(question.gpus)
         gpus = max(1, question.gpus)
         wanted = replace(asked, gpus=gpus, model=left.gpu_model or asked.model)
         cell, hosts = running.request.header.msg_id, () if known is None else (known.host,)
@@ -105,6 +108,7 @@ class MidCell:
         running.lease, running.leased_at = held.lease, now
         cell, envelope = running.request.header.msg_id, running.envelope
         limited = self._leases.begins(cell, running.replica)
+        running.had = None
         given = Given(cell, running.replica, running.process, envelope.seq, envelope.fence, held.lease)
         told = Log(f"execution {envelope.seq} has got {', '.join(held.lease.gpus)} while it runs")
         gone = f"This cell has got {', '.join(held.lease.gpus)}, at its first use of a GPU."
@@ -118,8 +122,8 @@ class MidCell:
         return [*self._leased.settle(running.request, "This cell does not wait for a GPU any more."), *left]
 
 
-def _of(lease: GrantedLease) -> GpuAnswer:
-    answer = GpuAnswer(gpus=lease.gpus)
+def _of(lease: GrantedLease, left: PausedOn | None) -> GpuAnswer:
+    answer = GpuAnswer(gpus=lease.gpus, lease="" if left is None else lease.lease)
     if lease.price_hour:
         answer = replace(answer, price_hour=lease.price_hour, currency=lease.currency)
     return replace(answer, part=lease.part, vram_gb=lease.vram_gb) if lease.part else answer

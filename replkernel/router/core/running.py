@@ -39,6 +39,8 @@ class Execution:
     asks: GpuRequest | Literal[False] | None = None
     renewed: frozenset[ReplicaId] = frozenset()
     """The replicas whose processes have ended for its sake."""
+    had: GpuRequest | None = None
+    """What it asked for under the lease that it has left for a shorter cell."""
     leased_at: float = 0.0
     """When it got its lease, if it was running by then."""
     expecting: ReplicaId | None = None

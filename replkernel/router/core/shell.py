@@ -216,6 +216,7 @@ class Shell:
             process=told.process,
             lease=told.lease,
             lost_at=now + RESUMED_LIMIT_S,
+            had=told.had,
         )
         if told.lease is None:
             return []

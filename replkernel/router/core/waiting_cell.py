@@ -46,10 +46,11 @@ def _paused(wish: Wish, trouble: str) -> str:
     if trouble:
         return f"{PAUSED}: {trouble}"
     place = wish.place
-    if place is None or place.estimate_s is None:
+    estimate_s = place.estimate_s if place is not None else wish.pause_s or None
+    if estimate_s is None:
         return f"{PAUSED}."
-    why = f"; {place.why[:WHY_CHARS_MAX]}" if place.why else ""
-    return f"{PAUSED}, goes on in about {seconds_in_words(place.estimate_s)}{why}."
+    why = f"; {place.why[:WHY_CHARS_MAX]}" if place is not None and place.why else ""
+    return f"{PAUSED}, goes on in about {seconds_in_words(estimate_s)}{why}."
 
 
 def display_of(msg_id: str) -> str:

@@ -29,6 +29,8 @@ class Wish:
     fault: Fault | None = None
     paused: PausedCell | None = None
     """How far a cell is that was paused, and goes on with this."""
+    pause_s: float = 0.0
+    """So long the shorter cell is thought to take for which it was paused; 0: nobody knows."""
 
     def message(self) -> LeaseWish:
         """Return the wish as the scheduler is told it."""

@@ -130,7 +130,7 @@ class ClientOutput:
 
     def give(self, effect: events.Given) -> None:
         """Keep that an execution is about to be sent to a replica: written before it is."""
-        to = Receiver(effect.replica, effect.process, effect.seq, effect.fence, effect.lease)
+        to = Receiver(effect.replica, effect.process, effect.seq, effect.fence, effect.lease, effect.had)
         self._journal.give(effect.msg_id, to, time.time())
         self._disk.write(self._journal)
 

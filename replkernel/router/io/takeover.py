@@ -84,7 +84,7 @@ class Takeover:
             count = kept.execution_count or 0
             return [
                 events.Resumed(
-                    request, replica, to.process, seq, fence, shown, count, to.lease, idle=kept.idle
+                    request, replica, to.process, seq, fence, shown, count, to.lease, kept.idle, to.had
                 )
             ]
         if kept.frames:

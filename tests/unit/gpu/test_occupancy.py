@@ -193,3 +193,16 @@ def test_a_tensor_made_on_a_gpu_that_was_left_is_a_first_use(
     assert asked == ["lease", "lease"]
     occupancy.lend(HERE)
     assert x.item() == 1
+
+
+def test_a_cell_whose_threads_may_start_cuda_does_not_leave_its_gpus(occupancy: Occupancy) -> None:
+    """It holds nothing yet: its thread would start on GPUs that are somebody else's by then."""
+    ends = threading.Event()
+    thread = threading.Thread(target=ends.wait, name="loader")
+    thread.start()
+    try:
+        assert occupancy.leave() == Kept("thread loader runs and may start CUDA")
+    finally:
+        ends.set()
+        thread.join()
+    assert occupancy.leave() == Moved()
