@@ -316,9 +316,6 @@ class _Cell:
     def _say(self, message: wire.FromClient) -> bool:
         return self._channel is not None and self._channel.send(message)
 
-    def _say(self, message: wire.FromClient) -> bool:
-        return self._channel is not None and self._channel.send(message)
-
     def _welcomed(self) -> None:
         self._was_up = True
         if self._closing:
