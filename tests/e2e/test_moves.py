@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -80,8 +81,11 @@ def live(tmp_path: Path, service: Service, agents: Agents) -> Iterator[Live]:
 
 def peers() -> set[frozenset[str]]:
     """Return the group's members as each replica has noted them on its disk."""
-    found = Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/*/r*/replica.json")
-    return {frozenset(json.loads(path.read_bytes())["peers"]) for path in found}
+    found = set()
+    for path in Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/*/r*/replica.json"):
+        with contextlib.suppress(FileNotFoundError):  # One that leaves takes its directory along.
+            found.add(frozenset(json.loads(path.read_bytes())["peers"]))
+    return found
 
 
 class Cell:
