@@ -239,18 +239,12 @@ class Course:
         first = leased.hosts.index(host) * leased.gpus
         return all(rank in self._ended for rank in range(first, first + leased.gpus))
 
-    def _wants_nothing_of(self, host: str) -> bool:
-        """Tell whether a host may go: its processes have ended, and given back what they had to."""
-        leased = self._leased
-        owes = self._gives_back and self._data is None and leased is not None and host == leased.hosts[0]
-        return self._has_ended(host) and not owes
-
     def _emptied(self, peer: bytes, now: float) -> list[Effect]:
         host = self._host_at(peer)
         if host is None:
             return []
         self._unsure.discard(host)
-        if self.phase == "ending" or self._wants_nothing_of(host):
+        if self.phase == "ending" or self._has_ended(host):
             return []
         return self._end(
             f"Host {host} has ended its processes: its agent ends, or was told that its GPUs are not this "
@@ -265,7 +259,7 @@ class Course:
         del self._here[host]
         if self.phase == "ending":
             return [] if self._here else self._finish()
-        if self._wants_nothing_of(host):
+        if self._has_ended(host):
             return []
         return self._end(
             f"Host {host} is gone, or its processes were killed with all that belongs to them.", now
