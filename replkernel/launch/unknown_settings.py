@@ -34,6 +34,7 @@ _OTHERS = (
     "MCP_KERNELS",
     "MCP_TOKEN",
     "MCP_URL",
+    "RANKS_DIR",
     "SCHEDULER_AWAY_S",
     "SCHEDULER_DB",
     "SCHEDULER_GPU_SHARING",
