@@ -223,7 +223,8 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     assert not waits["kernel_id"].startswith("gang."), "people see the notebook that waits"
     lease = held["lease"]
     service.rest.call("DELETE", f"leases/{lease['lease']}?fence={lease['fence']}")
-    assert live.reply(asked, 60)["content"]["status"] == "ok"
+    told = live.reply(asked, 60)["content"]
+    assert told["status"] == "ok", told
 
 
 @pytest.mark.one_machine
@@ -243,7 +244,8 @@ def test_a_scheduler_that_is_restarted_loses_no_cell(
     try:
         eventually(lambda: leased(again) == 2, "that the new scheduler knows its leases")
         (tmp_path / "go").touch()
-        assert live.reply(asked, 60)["content"]["status"] == "ok"
+        told = live.reply(asked, 60)["content"]
+        assert told["status"] == "ok", told
         eventually(lambda: leased(again) == 0, "that all GPUs are back")
     finally:
         again.kill()
