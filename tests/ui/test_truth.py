@@ -113,11 +113,17 @@ def seconds(text: str) -> float:
 
 
 def dashboard_and_line_agree_on_the_wait(browser: Browser) -> None:
-    browser.wait("c", lambda: "The last 2 cells that got GPUs" in said(browser, "c", DASHBOARD))
+    """Cells of other tests on the same server count there too."""
     waited = re.search(r"waited ([\d.]+ s) for 1 GPU", browser.line("b"))
-    longest = re.search(r"95 % at most ([\d.]+ m?s)", said(browser, "c", DASHBOARD))
-    assert waited and longest, (browser.line("b"), said(browser, "c", DASHBOARD))
-    assert seconds(longest[1]) >= MOST * seconds(waited[1]), (waited[0], longest[0])
+    assert waited, browser.line("b")
+
+    def agrees() -> bool:
+        told = said(browser, "c", DASHBOARD)
+        longest = re.search(r"95 % at most ([\d.]+ m?s)", told)
+        counted = re.search(r"The last \d+ cells that got GPUs", told)
+        return bool(counted and longest) and seconds(longest[1]) >= MOST * seconds(waited[1])
+
+    browser.wait("c", agrees)
 
 
 def test_every_place_says_the_same_while_gpus_are_held_waited_for_and_kept(desk: tuple[Lab, Browser]) -> None:
