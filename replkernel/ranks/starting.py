@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from replkernel.agent.io.start import is_locked
 from replkernel.errors import ReplkernelError
 from replkernel.jobs.words import key_of
 from replkernel.launch.module_command import module_command
@@ -165,14 +166,4 @@ def _clear(place: Path) -> None:
 
 def _is_free(place: Path) -> bool:
     """Tell whether no launcher holds the lock in this directory."""
-    try:
-        lock = os.open(place / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
-    return True
+    return not is_locked(str(place / LOCK))

@@ -174,9 +174,9 @@ def agent_holds_lock(host: str, env: Mapping[str, str]) -> bool:
 
 
 def is_locked(path: str) -> bool:
-    """Tell whether a living process holds the lock on a file; one that is absent is held by nobody."""
+    """Tell whether a living process holds the lock on a file (no link); nobody holds an absent one."""
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:
