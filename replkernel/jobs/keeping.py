@@ -186,8 +186,9 @@ class JobKeeping:
                 self._try_again(name, place)
                 continue
             await self._supervise(name, place)
+            live = is_live(place)  # Asked before: what ends while news are told is told at the next look.
             self._tell(name, place)
-            if not is_live(place):
+            if not live:
                 self._live.discard(name)
                 self._tidy()
                 self._changed()

@@ -118,13 +118,15 @@ class World:
 
     def close(self) -> None:
         """End all that there is, whatever a test has left running."""
-        for told in json.loads(self.said("list", "--json"))["jobs"]:
-            self.said("stop", told["job"])
-            until(lambda name=told["job"]: self.job(name)["state"] in OVER)
-        stop_agent(HOST, os.environ)
-        self.agent.terminate()
-        self.agent.wait()
-        self.service.kill()
+        try:
+            for told in json.loads(self.said("list", "--json"))["jobs"]:
+                self.said("stop", told["job"])
+                until(lambda name=told["job"]: self.job(name)["state"] in OVER)
+        finally:  # What stays open otherwise fails tests that come long after this one.
+            stop_agent(HOST, os.environ)
+            self.agent.terminate()
+            self.agent.wait()
+            self.service.kill()
 
 
 @pytest.fixture

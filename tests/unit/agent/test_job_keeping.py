@@ -145,6 +145,33 @@ def test_a_stop_that_cannot_be_written_down_is_kept_and_ends_the_job_in_time(
     with_agent(tmp_path, holds)
 
 
+@pytest.mark.parametrize("end", ["stopped", "done", "failed"])
+def test_an_end_that_comes_while_news_are_told_is_told_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: words.State
+) -> None:
+    async def holds(agent: Agent) -> None:
+        agent.starts()
+        agent.keeping._take(StopJob("j", 1, 60.0, True))
+        place = agent.place()
+        order = place.order()
+        assert order is not None
+        place.write(Record(order.number, 1, "stopping"))
+        read = JobPlace.progress
+
+        def reads_while_it_ends(read_in: JobPlace) -> Progress | None:
+            place.write(Record(order.number, 1, end))
+            return read(read_in)
+
+        with monkeypatch.context() as ends:
+            ends.setattr(JobPlace, "progress", reads_while_it_ends)
+            await agent.keeping._look()
+        await agent.keeping._look()
+        assert agent.heard()[-1] == end
+        assert not agent.keeping.runs_any()
+
+    with_agent(tmp_path, holds)
+
+
 def test_progress_is_told_once_a_second_and_the_last_one_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
