@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { LiveStore } from '../lib/models/live.js';
-import { AWAY_CALM_S, LOSS_CALM_S, News } from '../lib/models/news.js';
+import { LOSS_CALM_S, News } from '../lib/models/news.js';
 
 const trans = (message, ...values) =>
   values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
@@ -161,17 +161,9 @@ test('a kernel that is resumed is told when a replica is well', () => {
   ]);
 });
 
-test('a scheduler that is away for a moment is not told, one that stays away is, and its return', () => {
-  const { tell, news } = page();
-  const away = { scheduler: { url: 'u', trouble: 'it does not answer' } };
-  tell(0, away);
-  assert.deepEqual(
-    tell(1, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null, booked: [] } }),
-    []
-  );
-  tell(10, away);
-  assert.equal(news.deadline(), 10 + AWAY_CALM_S);
-  const [[kind, message]] = tell(10 + AWAY_CALM_S);
+test('a scheduler that is away is told once, and its return', () => {
+  const { tell } = page();
+  const [[kind, message]] = tell(10, { scheduler: { url: 'u', trouble: 'it does not answer' } });
   assert.equal(kind, 'schedulerUnreachable');
   assert.match(message, /Cells without GPUs run, and you keep the GPUs you have/);
   assert.ok(message.length <= 140);

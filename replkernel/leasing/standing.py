@@ -13,7 +13,7 @@ import msgspec
 from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.advice import Patience
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
-from replkernel.leasing.finding import find_scheduler
+from replkernel.leasing.finding import find_scheduler, last_url
 from replkernel.protocol.status import (
     BookingStatus,
     ComingStatus,
@@ -28,6 +28,8 @@ from replkernel.protocol.status import (
 
 BOUNDS = Bounds(silent_s=3.0, within_s=30.0, bytes_max=64 * 1024 * 1024)
 GIB = 2**30
+CALM_S = 8.0
+"""A scheduler that has gone is told as it was for so long: the next one needs a moment, as a server does."""
 WAITING = "waiting for GPUs"
 """The state of a kernel of which a cell waits for GPUs."""
 
@@ -84,7 +86,7 @@ def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Stand
 class Asker:
     """Asks the scheduler time and again; while it refuses the token, less and less often.
 
-    One caller at a time.
+    That it has gone is told once it has not come back within CALM_S. One caller at a time.
     """
 
     def __init__(self, env: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
@@ -93,21 +95,37 @@ class Asker:
         self._refused_at: tuple[str, str] | None = None
         self._again_at = 0.0
         self._said: tuple[SchedulerStatus | None, Standing] = (None, UNTOLD)
+        self._well: tuple[SchedulerStatus | None, Standing] = (None, UNTOLD)
+        self._well_at, self._gone_at = float("-inf"), float("inf")
 
     def ask(self) -> tuple[SchedulerStatus | None, Standing]:
-        """Return what `ask_scheduler` does, or what it did when the token was refused."""
+        """Return what `ask_scheduler` does, or what it did when the token was refused, or before it went."""
         where = find_scheduler(self._env)
         if where == self._refused_at and self._clock() < self._again_at:
             return self._said
         if where != self._refused_at:
             self.forget()
-        self._said = ask_scheduler(self._env)
-        if self._said[0] is None or not self._said[0].refused:
-            self.forget()
-        else:
+        self._said = scheduler, _ = ask_scheduler(self._env)
+        if scheduler is not None and scheduler.refused:
             self._refused_at = where
             self._again_at = self._clock() + self._patience.pause_s()
-        return self._said
+            return self._said
+        self.forget()
+        return self._calmed(self._clock())
+
+    def _calmed(self, now: float) -> tuple[SchedulerStatus | None, Standing]:
+        scheduler, _ = self._said
+        if scheduler is not None and not scheduler.trouble:
+            self._well, self._well_at, self._gone_at = self._said, now, float("inf")
+            return self._said
+        self._gone_at = min(self._gone_at, now)
+        if now >= self._gone_at + CALM_S:
+            return self._said
+        if self._well_at >= self._gone_at - CALM_S:
+            return self._well
+        # Who asks has only begun, as a restarted server has: of the leases it knows nothing yet.
+        url = shown(last_url(self._env)) if scheduler is None else scheduler.url
+        return (SchedulerStatus(url), UNTOLD) if url else self._said
 
     def forget(self) -> None:
         """Ask anew: somebody else wants to know."""

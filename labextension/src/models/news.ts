@@ -19,8 +19,6 @@ export interface INotice {
 
 /** So long a loss waits for what may explain it: a restart, a move, hibernation. */
 export const LOSS_CALM_S = 1.5;
-/** So long a scheduler may be away before that is told: a server that starts again takes a few seconds. */
-export const AWAY_CALM_S = 8;
 /** The error of a cell whose process died. */
 export const LOST = 'ExecutorLost';
 /** The error of a cell that was refused GPUs, by a quota or because no host has so many. */
@@ -54,7 +52,6 @@ export class News {
   private readonly _seen = new Map<string, ISeen>();
   private readonly _losses = new Map<string, ILoss>();
   private readonly _resuming = new Set<string>();
-  private _awaySince: number | null = null;
   private _awayTold = false;
   private _full: string | null = null;
   /** Executions that were refused GPUs, by kernel, of which nothing more is to be told. */
@@ -83,7 +80,7 @@ export class News {
         this._refused.delete(known);
       }
     }
-    this._lookAtScheduler(store.scheduler.trouble, now, notices);
+    this._lookAtScheduler(store.scheduler.trouble, notices);
     this._lookAtQuota(store.account, notices);
     return notices;
   }
@@ -91,9 +88,6 @@ export class News {
   /** When `look` may have something to say that nothing announces; null: not before something changes. */
   deadline(): number | null {
     const waits = [...this._losses.values()].map(loss => loss.at + LOSS_CALM_S);
-    if (this._awaySince !== null && !this._awayTold) {
-      waits.push(this._awaySince + AWAY_CALM_S);
-    }
     return waits.length === 0 ? null : Math.min(...waits);
   }
 
@@ -180,7 +174,7 @@ export class News {
     }
   }
 
-  private _lookAtScheduler(trouble: string, now: number, notices: INotice[]): void {
+  private _lookAtScheduler(trouble: string, notices: INotice[]): void {
     const trans = this._trans;
     if (trouble === '') {
       if (this._awayTold) {
@@ -189,12 +183,10 @@ export class News {
         );
         notices.push({ kind: 'schedulerUnreachable', type: 'success', message, again: '' });
       }
-      this._awaySince = null;
       this._awayTold = false;
       return;
     }
-    this._awaySince ??= now;
-    if (!this._awayTold && now >= this._awaySince + AWAY_CALM_S) {
+    if (!this._awayTold) {
       this._awayTold = true;
       const message = trans(
         'The GPU scheduler is out of reach. Cells without GPUs run, and you keep the GPUs you have; new requests wait.'
