@@ -65,7 +65,8 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "pinned: s" in browser.line("a", 2))
     browser.wait("a", lambda: browser.line("a", 2).endswith("durable, but for what is pinned"))
-    assert "durable, but for what is pinned (1)" in browser.do("text", "a", query=".jp-replkernel-status")[0]
+    bar = ".jp-replkernel-status"
+    browser.wait("a", lambda: "durable, but for what is pinned (1)" in browser.do("text", "a", query=bar)[0])
     (lab.directory / "told").touch()
     browser.do("run", "a", cell=3)
     browser.do("run", "a", cell=4)
