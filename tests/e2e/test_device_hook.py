@@ -40,7 +40,8 @@ def test_a_cell_runs_once_its_gpu_is_open_and_says_why_where_it_is_not(
             eventually(lambda: HOST in str(service.rest.get("status")[1]), "the host's GPUs", 60)
             settings = {"REPLKERNEL_SCHEDULER_URL": service.url, "REPLKERNEL_HOSTS": HOST}
             with kernel(tmp_path, REPLKERNEL_REPLICAS="1", **settings) as live:
-                ran = live.run("%%gpu 1\nimport os; x = os.getpid(); print(x)", 60)
+                assert live.run("import os", 60).error == "", "its process is there before it gets a GPU"
+                ran = live.run("%%gpu 1\nx = os.getpid(); print(x)", 60)
                 assert (ran.error, ran.said["gpus"]) == ("", [f"GPU-fake-{HOST}-0"])
                 [call] = asked()
                 assert call["action"] == "bind" and call["gpus"] == ran.said["gpus"]
