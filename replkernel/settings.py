@@ -157,13 +157,13 @@ SETTING_DOCS = (
         "REPLKERNEL_REQUEST",
         "request",
         "none",
-        "What a new kernel asks for where its notebook's metadata do not say it, as `1 --vram 20 --cpu 4 --memory 32` (GPUs, their GiB, cores, GiB): it counts where the scheduler chooses hosts, and no cell is leased anything by it.",
+        "What a new kernel asks for where its notebook's metadata do not say it, as `1 --vram 20 --cpu 4 --memory 32` (GPUs, their GiB, cores, GiB). It counts where the scheduler chooses hosts; it leases no cell anything.",
     ),
     SettingDoc(
         "REPLKERNEL_PLACE_WAIT_S",
         "place_wait_s",
         "40",
-        "Seconds that a new kernel waits for hosts that are on their way to it, before it begins on those there are (0 to 86400); clients may wait no longer than a minute for a kernel to answer.",
+        "Seconds that a new kernel waits for hosts that are on their way to it, before it begins on those there are (0 to 86400). Clients may wait no longer than a minute for a kernel to answer.",
     ),
     SettingDoc(
         "REPLKERNEL_ORPHAN_GRACE_S",
@@ -229,7 +229,7 @@ SETTING_DOCS = (
         "REPLKERNEL_UNLEASED_GPUS",
         "unleased_gpus",
         "auto",
-        "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`: none where `REPLKERNEL_SCHEDULER_URL` names one that others use too, all where it is one's own.",
+        "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`. `auto` is none if `REPLKERNEL_SCHEDULER_URL` names a scheduler that others use too, all if it is your own.",
     ),
     SettingDoc(
         "REPLKERNEL_CUDA_DOOR",
@@ -277,19 +277,19 @@ SETTING_DOCS = (
         "REPLKERNEL_CACHE_GIB",
         "cache_gib",
         "20",
-        "How many GiB of an agent's disk its cache of large state may take, for all of its replicas together (1 to 100000); what the store does not have yet is kept beside that.",
+        "How many GiB of an agent's disk its cache of large state may take, for all of its replicas together (1 to 100000). What the store does not have yet is kept beside that.",
     ),
     SettingDoc(
         "REPLKERNEL_SHIP_PERCENT",
         "ship_percent",
         "10",
-        "How many percent of the time capturing and storing large state may take while cells that change it follow each other (1 to 100): a crash takes along the cells since then.",
+        "How many percent of the time capturing and storing large state may take while cells that change it follow each other (1 to 100). A crash loses the cells since the last capture.",
     ),
     SettingDoc(
         "REPLKERNEL_DISK_PERCENT",
         "disk_percent",
         "80",
-        "How many percent of the room on its disk, with what it takes already, large state of all kernels may take in store and cache (1 to 100); beyond that newer versions of large variables wait in their process, and you are told.",
+        "How many percent of the room on its disk, with what it takes already, large state of all kernels may take in store and cache (1 to 100). Beyond that, newer versions of large variables wait in their process, and you are told.",
     ),
     SettingDoc(
         "REPLKERNEL_HISTORY_POINTS",
