@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replkernel.agent.io.death import STARTED, start_time, stat_fields
-from replkernel.agent.io.start import JOB
+from replkernel.agent.io.start import JOB, NOT_FOR_PROGRAMS
 from replkernel.hosts.places import this_machine
 from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of, make_jobs_dir
 from replkernel.launch.module_command import module_command
@@ -30,7 +30,6 @@ TORCHRUN_WITHIN = 6
 """It is one of so many words, those of `env` aside: in `nice -n 9 python -m` it is the sixth."""
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
-NOT_FOR_PROGRAMS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
 
 class First(NamedTuple):

@@ -91,13 +91,7 @@ class JobMagics(Magics):
 
     def _check(self, cell: str) -> None:
         """Raise UsageError for a cell that is no program, or uses what only this notebook has."""
-        try:
-            compile(cell, "<job>", "exec", dont_inherit=True)
-        except SyntaxError as error:
-            raise UsageError(
-                f"%%job: line {(error.lineno or 0) + 1} of the cell is no plain Python ({error.msg}). A job "
-                "is a program of its own: leave out magics, `!` and `await` outside of functions."
-            ) from None
+        check_plain(cell, "%%job", "A job is a program of its own")
         shell: Any = self.shell
         missing = sorted(names_from_outside(cell, shell.user_ns))
         if missing:
@@ -203,6 +197,17 @@ def _runs(program: list[str], directory: str) -> tuple[str, ...]:
         raise ReplkernelError(f"There is no program {program[0]!r} here: name one that can be run.")
     paths = [directory, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return (env, f"PYTHONPATH={os.pathsep.join(paths)}", os.path.abspath(found), *program[1:])
+
+
+def check_plain(source: str, magic: str, own: str) -> None:
+    """Raise UsageError, in the words of a magic, for a cell that is no plain Python."""
+    try:
+        compile(source, "<cell>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UsageError(
+            f"{magic}: line {(error.lineno or 0) + 1} of the cell is no plain Python ({error.msg}). "
+            f"{own}: leave out magics, `!` and `await` outside of functions."
+        ) from None
 
 
 def names_from_outside(source: str, known: Collection[str]) -> set[str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from replkernel.agent.io.start import outside_jobs
+from replkernel.agent.io.start import NOT_FOR_PROGRAMS, outside_jobs
 from replkernel.errors import ReplkernelError
 from replkernel.launch.module_command import module_command
 from replkernel.leasing.finding import URL, find_scheduler, scheduler_place
@@ -25,7 +25,6 @@ LOOK_S = 0.05
 IDLE_S = 300
 """One that was started so ends after so many seconds without an agent or a router."""
 SAID_BYTES_MAX = 2000
-_NOT_FOR_IT = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 
 
 class SchedulerNotStarted(ReplkernelError):
@@ -65,7 +64,7 @@ def _spawn(env: Mapping[str, str], log: Path) -> int:
         return os.posix_spawn(
             sys.executable,
             command,
-            {name: value for name, value in outside_jobs(env).items() if name not in _NOT_FOR_IT},
+            {name: value for name, value in outside_jobs(env).items() if name not in NOT_FOR_PROGRAMS},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, said, 1),

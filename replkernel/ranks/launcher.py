@@ -24,6 +24,7 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from replkernel.agent.io.start import NOT_FOR_PROGRAMS
 from replkernel.hosts.far_sockets import connect
 from replkernel.hosts.places import FAR
 from replkernel.jobs import processes
@@ -306,7 +307,7 @@ def environment(
     base: Mapping[str, str], begin: Begin, local: int, address: str, gpus: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the environment of a process: what torchrun would set, and the GPUs of this host's lease."""
-    plain = {name: value for name, value in base.items() if name not in processes.NOT_FOR_PROGRAMS}
+    plain = {name: value for name, value in base.items() if name not in NOT_FOR_PROGRAMS}
     interface = interface_of(address)
     if interface:
         plain.setdefault("GLOO_SOCKET_IFNAME", interface)

@@ -16,7 +16,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from replkernel.kernel.job_magics import NOTEBOOKS_ALONE
+from replkernel.kernel.job_magics import NOTEBOOKS_ALONE, check_plain
 from replkernel.ranks.words import DATA_BYTES_MAX, Program
 
 READS = frozenset(("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "DELETE_NAME", "DELETE_GLOBAL"))
@@ -79,17 +79,10 @@ def _from_notebook(
 
 def names_read(source: str) -> set[str]:
     """Return the global names that a text may read before it has bound them; raises UsageError."""
-    try:
-        statements = ast.parse(source, "<cell>").body
-        compile(source, "<cell>", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise UsageError(
-            f"%%gpu --hosts: line {(error.lineno or 0) + 1} of the cell is no plain Python ({error.msg}). It "
-            "runs in processes of its own: leave out magics, `!` and `await` outside of functions."
-        ) from None
+    check_plain(source, "%%gpu --hosts", "It runs in processes of its own")
     read: set[str] = set()
     bound: set[str] = set()
-    for statement in statements:
+    for statement in ast.parse(source, "<cell>").body:
         code = compile(ast.Module([statement], []), "<cell>", "exec", dont_inherit=True)
         read |= set(_read_by(code)) - bound
         if isinstance(statement, ast.Delete):

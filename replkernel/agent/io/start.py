@@ -23,6 +23,9 @@ LOG_BYTES_MAX = 1024 * 1024
 JOB = "REPLKERNEL_JOB"
 """What the environment of a job's processes has, alone and as the beginning of names."""
 
+NOT_FOR_PROGRAMS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
+"""What tells a kernel who started it: no program that it starts is told so."""
+
 LOCK_HELD = 75
 """The exit code of an agent that finds another one's lock."""
 

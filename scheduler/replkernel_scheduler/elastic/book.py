@@ -179,7 +179,8 @@ class Book:
     def outlook(self, now: float) -> Outlook:
         """Return what choices of this moment are compared by."""
         if self._outlook is None or self._outlook.now != now:
-            self._outlook = Outlook(self.ends(now), now)
+            ends = {job: self.end(training, now) for job, training in self.trainings.items()}
+            self._outlook = Outlook(ends, now)
         return self._outlook
 
     def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
@@ -203,15 +204,3 @@ class Book:
         pause_s = self.costs.down_s if gpus < training.gpus else self.costs.up_s
         run_s = training.type.run_s(training.samples_left(now), gpus)
         return now + pause_s + run_s + self.costs.finish_s
-
-    def ends(self, now: float) -> dict[str, float]:
-        """Return when each job is thought to be over: `end` of all, at once."""
-        finish_s, ends = self._finish_s, {}
-        for job, training in self.trainings.items():
-            if training.state == "running":
-                left = training.left - (now - training.since) * training.rate - ROUNDING
-                run_s = ceil(left / training.at_once) * training.iteration_s if left > 0.0 else 0.0
-                ends[job] = now + run_s + finish_s
-            else:
-                ends[job] = self.end(training, now)
-        return ends
