@@ -69,7 +69,7 @@ class Governor:
                 effects, fallen = leases.hear(event.message, now)
                 return effects if fallen is None else [*effects, *self._interrupt(fallen, now)]
             case events.SchedulerUp():
-                leases.hosts_are(self._parts.fleet.homes(), self._executor())
+                leases.scheduler.hosts_are(self._parts.fleet.homes(), self._executor())
                 return [*leases.came_up(now), *self._answer_all(now)]
             case events.SchedulerDown():
                 log = events.Log(f"no scheduler for now: {event.why}")
@@ -140,11 +140,11 @@ class Governor:
     def advance(self, now: float) -> list[Effect]:
         """Keep the scheduler's picture of the kernel true, and its leases alive."""
         leases, fleet = self._leases, self._parts.fleet
-        if fleet.asleep != leases.rests:
-            return leases.kernel_rests() if fleet.asleep else leases.kernel_wakes()
-        if not leases.up:
+        if fleet.asleep != leases.scheduler.rests:
+            return leases.kernel_rests() if fleet.asleep else leases.scheduler.kernel_wakes()
+        if not leases.scheduler.up:
             return []
-        return [*leases.hosts_are(fleet.homes(), self._executor()), *leases.advance(now)]
+        return [*leases.scheduler.hosts_are(fleet.homes(), self._executor()), *leases.advance(now)]
 
     def _executor(self) -> str:
         """Return the host whose replica ran the last cell."""
@@ -168,8 +168,8 @@ class Governor:
             return [_answer(message, GpuAnswer(error="Too many questions wait for the scheduler."))]
         self._asked.append((message, question))
         leases = self._leases
-        effects = [] if leases.up else leases.open()
-        known = leases.up or bool(leases.why_down)
+        effects = [] if leases.scheduler.up else leases.scheduler.open()
+        known = leases.scheduler.up or bool(leases.scheduler.why_down)
         return [*effects, *(self._answer_all(now) if known else [])]
 
     def _answer_all(self, now: float) -> list[Effect]:
@@ -189,15 +189,15 @@ class Governor:
                 text = gpu_answers.released(leases.held_leases.lingering(), leases.held_leases.of_cell(cell))
                 effects = leases.release()
             case "migrate":
-                if not leases.up:
-                    return [_answer(message, GpuAnswer(error=leases.why_down))]
+                if not leases.scheduler.up:
+                    return [_answer(message, GpuAnswer(error=leases.scheduler.why_down))]
                 text, effects = self._relocation.wish(HostName(question.host))
             case "off":
                 text = gpu_answers.preferred(None, "")
-                effects = [*leases.prefer(None), *leases.release(), events.Remember(None)]
+                effects = [*leases.scheduler.prefer(None), *leases.release(), events.Remember(None)]
             case "default":
-                if not leases.governed and question.gpus:
-                    return [_answer(message, GpuAnswer(error=leases.why_down))]
+                if not leases.scheduler.governed and question.gpus:
+                    return [_answer(message, GpuAnswer(error=leases.scheduler.why_down))]
                 wanted = GpuRequest(
                     question.gpus,
                     question.vram_gb,
@@ -210,10 +210,10 @@ class Governor:
                     expected_s=question.expected_s,
                 )
                 if isinstance(message, ClientRequest):  # A form has no field for it.
-                    wanted = told_as(wanted, leases.default)
+                    wanted = told_as(wanted, leases.scheduler.default)
                 preferred = wanted if question.gpus else None
-                text = gpu_answers.preferred(preferred, leases.why_down)
-                effects = [*leases.prefer(preferred), events.Remember(preferred)]
+                text = gpu_answers.preferred(preferred, leases.scheduler.why_down)
+                effects = [*leases.scheduler.prefer(preferred), events.Remember(preferred)]
         return [*effects, _answer(message, GpuAnswer(text))]
 
     def _mid_cell(self, message: Asker, question: GpuQuestion, now: float) -> list[Effect]:

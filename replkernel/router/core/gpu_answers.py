@@ -14,14 +14,18 @@ from replkernel.router.core.leases import Leases
 
 def status(leases: Leases, cell: str, now: float) -> str:
     """Return how it stands, in lines; `cell` is the one that asks."""
-    lines = [standing(leases.default)]
+    lines = [standing(leases.scheduler.default)]
     for held in leases.held_leases.by_id.values():
         if held.cell:
             whose = "This cell" if held.cell == cell else "A cell"
             lines.append(f"{whose} has {_lease(held)}, for {now - held.since:.1f} s so far.")
         else:
             lines.append(f"Kept between cells, until somebody wants them: {_lease(held)}.")
-    lines.append("The scheduler listens." if leases.up else f"No scheduler listens: {leases.why_down}")
+    lines.append(
+        "The scheduler listens."
+        if leases.scheduler.up
+        else f"No scheduler listens: {leases.scheduler.why_down}"
+    )
     return "\n".join(lines)
 
 

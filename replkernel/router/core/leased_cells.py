@@ -51,7 +51,11 @@ class LeasedCells:
         """Take the next step with the execution whose turn it is."""
         if head.asks is None:
             frames = head.request.frames
-            if self._leases.default is None and METADATA_NAME not in frames[4] and _LINE not in frames[5]:
+            if (
+                self._leases.scheduler.default is None
+                and METADATA_NAME not in frames[4]
+                and _LINE not in frames[5]
+            ):
                 head.asks = False
                 return GOES
             fault = self._read(head)
@@ -64,7 +68,7 @@ class LeasedCells:
         head.asks = False
         request = head.request
         options = read(ExecuteOptions, request.content)
-        default = None if options.silent else self._leases.default
+        default = None if options.silent else self._leases.scheduler.default
         try:
             wanted = request_of(request.frames[4], options.code, default)
         except ReplkernelError as error:
@@ -76,7 +80,7 @@ class LeasedCells:
         """Return what a cell that runs already has asked for; None: nothing, or nobody knows."""
         options = read(ExecuteOptions, request.content)
         try:
-            return request_of(request.frames[4], options.code, self._leases.default)
+            return request_of(request.frames[4], options.code, self._leases.scheduler.default)
         except (ReplkernelError, IndexError):
             return None
 
@@ -107,7 +111,7 @@ class LeasedCells:
 
     def show(self, request: ClientRequest, wish: Wish, *, begun: bool) -> list[Effect]:
         """Bring the line under a cell that waits up to date."""
-        return self._line.show(request, wish, self._leases.why_down, self._leases.move, begun=begun)
+        return self._line.show(request, wish, self._leases.scheduler.why_down, self._leases.move, begun=begun)
 
     def settle(self, request: ClientRequest, text: str) -> list[Effect]:
         """Have the line of a cell that waited while it ran, if it has shown one, say how that ended."""

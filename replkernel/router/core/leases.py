@@ -22,12 +22,9 @@ from replkernel.leasing.wire import (
     SCHEDULER_ENDS,
     WHY_MAX,
     Denied,
-    FromClient,
     FromScheduler,
     Granted,
     GrantedLease,
-    KernelGone,
-    KernelHere,
     LeaseBack,
     LeaseKept,
     LeaseLingers,
@@ -40,18 +37,16 @@ from replkernel.leasing.wire import (
     Refused,
     Waiting,
     WishOver,
-    told_path,
 )
 from replkernel.protocol.agent_to_router import LeaseFreed
 from replkernel.protocol.router_to_agent import FreeLease, LimitReplica, PauseCell
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.core.answers import Fault
-from replkernel.router.core.events import Effect, Log, OpenScheduler, ToAgent, ToScheduler
+from replkernel.router.core.events import Effect, Log, ToAgent, ToScheduler
 from replkernel.router.core.held_leases import Held, HeldLeases
+from replkernel.router.core.registration import Registration
 from replkernel.router.core.wishes import Names, Wish
 
-OWED_MAX = 64
-"""So many leases that are given back wait for the scheduler's return; what is beyond runs out by itself."""
 DENIED, NO_SCHEDULER = "GpusDenied", "NoScheduler"
 NOT_BEGUN = "the cell has not begun yet"
 
@@ -77,7 +72,7 @@ class Fallen:
 
 
 class Leases:
-    """All leases of one kernel. `governed` tells whether there is a scheduler, as far as is known."""
+    """All leases of one kernel. `scheduler` is what the kernel has with the scheduler."""
 
     def __init__(
         self,
@@ -93,48 +88,35 @@ class Leases:
         request: GpuRequest | None = None,
         tells: bool = False,
     ) -> None:
-        """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may.
-
-        `request` is what the kernel subscribes to while its cells ask for nothing of their own; with `tells`
-        the scheduler hears of it from the beginning.
+        """`hides`: where there is a scheduler, a cell without a lease sees no GPU.
 
         `limits_vram`: a cell cannot take more of a GPU's memory than it asked for.
         """
+        self.held_leases = HeldLeases()
+        self.scheduler = Registration(
+            self.held_leases.told,
+            default,
+            governed=governed,
+            moves=moves,
+            notebook=notebook,
+            request=request,
+            tells=tells,
+        )
         self._linger, self._limits_vram = linger, limits_vram
-        self._notebook = told_path(notebook)
         self._kernel_id = KernelId(kernel_id)
         self._names = Names(kernel_id)
         self._hides = hides
-        self._moves = moves
         self.move: tuple[HostName, str] | None = None
         """The host that a replica is moved to, and why that came to nothing (empty: it is under way)."""
-        self._tells = tells
-        self.default, self._request = default, request
-        """What cells ask for that do not say it themselves."""
-        self.governed = governed
-        self.up = False
-        """Whether the scheduler listens."""
-        self.why_down = ""
         self.wish: Wish | None = None
         self._last: GpuRequest | None = None
         """What the last cell that was granted GPUs had asked for."""
-        self.held_leases = HeldLeases()
         self._pause_s = 0.0
         """How long the cell that has left its GPUs last is thought to stand still."""
-        self._opened = False
-        self._hosts: tuple[HostName, ...] = ()
-        self._executor = self._told_executor = ""
-        self.rests = False
-        """Whether the scheduler has been told that no process is left."""
-        self._owed: list[LeaseBack] = []
         self._limit: tuple[str, HostName, ReplicaId] | None = None
         """The cell whose process has limits, and where that is."""
         self._on: dict[ReplicaId, frozenset[str]] = {}
         """The GPUs on which each replica's process had its state last: also one that has not run since."""
-
-    def begin(self) -> list[Effect]:
-        """Have the scheduler told of the kernel, if it subscribes to something before any cell asks."""
-        return self.open() if self._tells else []
 
     # -- what a cell asks -----------------------------------------------------------------------------
 
@@ -144,11 +126,10 @@ class Leases:
             return []
         before = [] if self.wish is None else self.leave(self.wish.cell)
         self.wish = Wish(cell, self._names.next(cell), wanted, hosts)
-        if self.up:
-            moved = self._executor != self._told_executor and len(self._hosts) > 1
-            where = [self._here()] if moved else []
-            return [*before, *where, *self.tell(self.wish.message())]
-        return [*before, *self._needed()]
+        if self.scheduler.up:
+            where = self.scheduler.executor_news()
+            return [*before, *where, *self.scheduler.tell(self.wish.message())]
+        return [*before, *self.scheduler.needed()]
 
     def goes_on(
         self, cell: str, wanted: GpuRequest, hosts: tuple[HostName, ...], paused: PausedOn
@@ -160,7 +141,8 @@ class Leases:
         far, pause_s = PausedCell(paused.ran_s, paused.paused_s), self._pause_s
         name, self._pause_s = self._names.going_on(cell, paused.times), 0.0
         self.wish = Wish(cell, name, wanted, hosts, paused=far, pause_s=pause_s)
-        return [*before, *(self.tell(self.wish.message()) if self.up else self._needed())]
+        told = self.scheduler.tell(self.wish.message())
+        return [*before, *(told if self.scheduler.up else self.scheduler.needed())]
 
     def stands_still(self, cell: str, busy_s: float) -> list[Effect]:
         """Take note that a cell has left its GPUs for a shorter one: its lease goes back."""
@@ -171,17 +153,6 @@ class Leases:
         if held.replica is not None:
             self._on.pop(held.replica, None)
         return [*self._unlimited(cell), *self._back([held], busy_s)]
-
-    def open(self) -> list[Effect]:
-        """Have the scheduler looked for, unless that is under way."""
-        if self._opened:
-            return []
-        self._opened, self.why_down = True, ""
-        return [OpenScheduler()]
-
-    def _needed(self) -> list[Effect]:
-        """Have the scheduler looked for, or one that went away waited for no longer than need be."""
-        return self.open() or [OpenScheduler()]
 
     def fault_of(self, cell: str) -> Fault | None:
         """Return why a cell's wish will never come true."""
@@ -202,7 +173,7 @@ class Leases:
         if replica is None:
             return self._unlimited(cell)
         self._on[replica] = frozenset(held.lease.gpus)
-        self._told_executor = held.lease.host  # The scheduler knows: it has chosen it.
+        self.scheduler.chose(held.lease.host)
         return self._limited(cell, held, replica)
 
     def _limited(self, cell: str, held: Held, replica: ReplicaId) -> list[Effect]:
@@ -252,7 +223,7 @@ class Leases:
         if gpu_bytes > self._linger.bytes_max:
             held.stays, held.wanted = False, False
         held.held_gb, held.empty = min(round(gpu_bytes / 2**30, 3), AMOUNT_MAX), not gpu_bytes
-        lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s, held.held_gb))
+        lingers = self.scheduler.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s, held.held_gb))
         return lingers if held.stays else [*lingers, *self._free([held])]
 
     def leave(self, cell: str) -> list[Effect]:
@@ -260,7 +231,7 @@ class Leases:
         effects: list[Effect] = []
         if self.wish is not None and self.wish.cell == cell:
             wish, self.wish, self.move = self.wish, None, None
-            effects += [] if wish.fault is not None else self.tell(WishOver(wish.request))
+            effects += [] if wish.fault is not None else self.scheduler.tell(WishOver(wish.request))
         held = self.held_leases.of_cell(cell)
         return effects if held is None else [*effects, *self._back([held])]
 
@@ -279,13 +250,13 @@ class Leases:
         held.rested_at, held.asked = (math.inf if cell else now), asked
         self._last = asked or _part_of(lease) or self._last
         self._limited(cell, held, replica)  # By the router before this one; it is over with the cell.
-        return self.open()
+        return self.scheduler.open()
 
     def visible(self, lease: GrantedLease | None) -> tuple[str, ...] | None:
         """Return the GPUs that a cell with this lease is to see; None: whatever there is."""
         if lease is not None:
             return lease.gpus
-        return () if self.governed and self._hides else None
+        return () if self.scheduler.governed and self._hides else None
 
     def vram_limit(self, cell: str) -> float:
         """Return how many GiB of each GPU a cell may take; 0: all of it. Who shares one is always limited."""
@@ -297,7 +268,7 @@ class Leases:
         last, wanted = self._last, GpuRequest(min(gpus, GPUS_OF_LEASE_MAX))
         if gpus <= 1 and last is not None and last.part:
             wanted = GpuRequest(1, last.vram_gb, last.model, part=last.part, shared=last.shared)
-        said = self.default
+        said = self.scheduler.default
         if said is None:
             return wanted
         return replace(wanted, preemptible=said.preemptible, expected_s=said.expected_s)
@@ -321,24 +292,12 @@ class Leases:
             effects += self._free([held]) if concerns and not held.leaving else []
         return effects
 
-    def prefer(self, wanted: GpuRequest | None) -> list[Effect]:
-        """Have cells ask for this from now on, unless they say otherwise; the scheduler is told."""
-        self.default = wanted
-        return [self._here()] if self.up else self.open()
-
     def kernel_rests(self) -> list[Effect]:
         """Take note that no process is left: everything goes back."""
-        self.held_leases = HeldLeases()
-        self._owed.clear()
+        self.held_leases.by_id.clear()
         if self.wish is not None and self.wish.fault is None:
             self.wish = None
-        self.rests = True
-        return self.tell(KernelGone())
-
-    def kernel_wakes(self) -> list[Effect]:
-        """Take note that there are processes again."""
-        rested, self.rests = self.rests, False
-        return [self._here()] if rested and self.up else []
+        return self.scheduler.kernel_rests()
 
     def _free(self, wanted: Iterable[Held]) -> list[Effect]:
         """Have the state of lingering leases moved off their GPUs; only then they are given back."""
@@ -377,7 +336,7 @@ class Leases:
         held.rested_at = math.inf
         first, held.kept = not held.kept, True
         return [
-            *(self._renew(held) if first and self.up else ()),
+            *(self._renew(held) if first and self.scheduler.up else ()),
             Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning"),
         ]
 
@@ -390,7 +349,9 @@ class Leases:
         """Tell that a cell does not stand still, and why; once it does it says so itself."""
         held.pausing = False
         lease = held.lease
-        refused = self.tell(PauseRefused(lease.lease, lease.fence, why[:WHY_MAX])) if held.cell else []
+        refused = (
+            self.scheduler.tell(PauseRefused(lease.lease, lease.fence, why[:WHY_MAX])) if held.cell else []
+        )
         return [*refused, Log(f"the cell on {', '.join(lease.gpus)} is not paused: {why}")]
 
     def computes(self, lease: str) -> bool:
@@ -405,7 +366,7 @@ class Leases:
             if replica not in held.leaving:
                 continue
             before, held.seen = held.seen, bool(there & set(held.lease.gpus))
-            effects += self._renew(held) if held.seen and not before and self.up else []
+            effects += self._renew(held) if held.seen and not before and self.scheduler.up else []
         return effects
 
     def _back(self, given: Iterable[Held], busy_s: float | None = None) -> list[Effect]:
@@ -416,11 +377,7 @@ class Leases:
         return effects
 
     def _give_back(self, lease: str, fence: int, busy_s: float | None = None) -> list[Effect]:
-        message = LeaseBack(lease, fence, busy_s)
-        if not self.up:
-            self._owed.append(message)
-            del self._owed[:-OWED_MAX]
-        return self.tell(message)
+        return self.scheduler.give_back(LeaseBack(lease, fence, busy_s))
 
     # -- what the scheduler says --------------------------------------------------------------------------
 
@@ -428,22 +385,11 @@ class Leases:
         """Take note that a replica moves to a host, why it does not, or (None) that it is there."""
         self.move = None if host is None else (host, why)
 
-    def hosts_are(self, hosts: tuple[HostName, ...], executor: str = "") -> list[Effect]:
-        """Take note of where the kernel's replicas are, and who ran last; that is told with the next wish."""
-        self._executor = executor
-        if hosts == self._hosts:
-            return []
-        self._hosts = hosts
-        return [self._here()] if self.up and not self.rests else []
-
     def came_up(self, now: float) -> list[Effect]:
         """Say to a scheduler that listens (again) what it must know; each lease is renewed by that."""
-        self.up, self.governed, self.why_down = True, True, ""
         for held in self.held_leases.by_id.values():
             self.held_leases.renewed(held, now)
-        owed, self._owed = self._owed, []
-        effects: list[Effect] = [] if self.rests else [self._here()]
-        effects += [ToScheduler(message) for message in owed]
+        effects = self.scheduler.came_up()
         for held in self.held_leases.lingering():
             lingers = LeaseLingers(held.lease.lease, held.lease.fence, held_gb=held.held_gb)
             effects.append(ToScheduler(lingers))
@@ -454,13 +400,12 @@ class Leases:
 
     def went_down(self, why: str) -> list[Effect]:
         """Take note that the scheduler does not listen: what is held stays so, and wishes wait."""
-        self.up, self.governed, self.why_down = False, True, why
-        return self._needed() if self.wish is not None and self.wish.fault is None else []
+        self.scheduler.went_down(why)
+        return self.scheduler.needed() if self.wish is not None and self.wish.fault is None else []
 
     def is_missing(self, why: str) -> None:
         """Take note that there is no scheduler: who wishes is told so; the next one has it looked for."""
-        self.up = self.governed = self._opened = False
-        self.why_down = why
+        self.scheduler.is_missing(why)
         if self.wish is not None:
             self.wish.fault = Fault(NO_SCHEDULER, why)
 
@@ -555,7 +500,7 @@ class Leases:
     def advance(self, now: float) -> list[Effect]:
         """Renew what is due, and give back what has lingered long enough."""
         effects = self._rested(now)
-        for held in self.held_leases.due(now) if self.up else ():
+        for held in self.held_leases.due(now) if self.scheduler.up else ():
             self.held_leases.renewed(held, now)
             effects += self._renew(held)
             if held.kept and not held.cell and not held.freeing:
@@ -566,7 +511,7 @@ class Leases:
         """Have a lease's time begin anew; one whose state cannot leave is nobody else's, wanted or not."""
         stays = held.kept and not held.cell
         leaves = held.seen and held.freeing and not stays
-        return self.tell(LeaseKept(held.lease.lease, held.lease.fence, stays, leaves))
+        return self.scheduler.tell(LeaseKept(held.lease.lease, held.lease.fence, stays, leaves))
 
     def is_kept(self, lease: str) -> bool:
         """Tell whether it is known of a lease that its state cannot leave the GPUs."""
@@ -578,44 +523,21 @@ class Leases:
         rested = [held.rested_at + self._linger.seconds for held in self.held_leases.resting()]
         deadlines = (self.held_leases.deadline(), *rested)
         due = [when for when in deadlines if when is not None and when < math.inf]
-        return min(due, default=None) if self.up else None
+        return min(due, default=None) if self.scheduler.up else None
 
     def somebody_waits(self, lease: str) -> bool:
         """Tell whether a lease that is to be given back is wanted by somebody."""
         held = self.held_leases.by_id.get(lease)
         return held is None or held.wanted
 
-    # -- words --------------------------------------------------------------------------------------------
-
-    def _here(self) -> Effect:
-        wanted = self.default or self._request or GpuRequest(0)
-        gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.held_leases.told()
-        self._told_executor = self._executor
-        here = KernelHere(
-            self._hosts,
-            gpus,
-            wanted.model,
-            wanted.vram_gb,
-            leases,
-            self._moves,
-            self._executor,
-            self._notebook,
-            wanted.cpu,
-            wanted.memory_gib,
-        )
-        return ToScheduler(here)
-
-    def tell(self, message: FromClient) -> list[Effect]:
-        """Say something to the scheduler, if it listens."""
-        return [ToScheduler(message)] if self.up else []
-
     def check_invariants(self) -> None:
         """Assert that no cell wishes for what it has, and the bounds."""
         self.held_leases.check_invariants()
         may_wish = self.wish is None or self.held_leases.of_cell(self.wish.cell) is None
         assert may_wish, "it has what it wishes for"
-        assert len(self._owed) <= OWED_MAX
-        assert self.up or self._opened or self.wish is None or self.wish.fault, "a wish that nobody hears"
+        self.scheduler.check_invariants()
+        heard = self.scheduler.up or self.scheduler.opened
+        assert heard or self.wish is None or self.wish.fault, "a wish that nobody hears"
 
 
 def _part_of(lease: GrantedLease) -> GpuRequest | None:

@@ -235,7 +235,7 @@ class Progress:
             return
         place = wish.place
         shown = (None, None, "") if place is None else (place.position, place.estimate_s, place.why)
-        trouble = "" if leases.up else leases.why_down
+        trouble = "" if leases.scheduler.up else leases.scheduler.why_down
         now_is = (known.state, known.position, known.estimate_s, known.awaits, known.trouble)
         if now_is != ("waiting", *shown, trouble):
             known.state, known.trouble, known.told_at = "waiting", trouble, now
@@ -335,12 +335,12 @@ class Progress:
             executions=tuple(changed),
             kept=tuple(self._known),
             holdings=held_leases,
-            default_gpus=number_of(leases.default),
-            default_vram_gb=0.0 if leases.default is None else leases.default.vram_gb,
+            default_gpus=number_of(leases.scheduler.default),
+            default_vram_gb=0.0 if leases.scheduler.default is None else leases.scheduler.default.vram_gb,
             move=move,
             rest=rest,
             executor=self._parts.placement.executor or "",
-            scheduler="" if leases.up else leases.why_down,
+            scheduler="" if leases.scheduler.up else leases.scheduler.why_down,
         )
 
     def check_invariants(self) -> None:

@@ -90,7 +90,7 @@ class Relocation:
         """Have the scheduler asked for a replica on a host; return what to say to that."""
         self._by_hand, self._failed = host, None
         text = f"The scheduler is asked to move a replica of this notebook to {host}; the next cells tell."
-        return text, self._parts.leases.tell(MoveWish(host))
+        return text, self._parts.leases.scheduler.tell(MoveWish(host))
 
     def denied(self, why: str) -> list[Effect]:
         """Tell why the scheduler moves nothing."""
@@ -120,7 +120,7 @@ class Relocation:
         """Take an order; one that is known is answered again, another one ends what is not settled yet."""
         move = self._move
         if order.order in self._answers:
-            return self._parts.leases.tell(self._answers[order.order])
+            return self._parts.leases.scheduler.tell(self._answers[order.order])
         if move is not None and move.order == order.order:
             return []
         self._wanted = order
@@ -142,7 +142,7 @@ class Relocation:
         self._answers[order] = answer
         while len(self._answers) > ANSWERS_MAX:
             del self._answers[next(iter(self._answers))]
-        return self._parts.leases.tell(answer)
+        return self._parts.leases.scheduler.tell(answer)
 
     # -- the beginning ---------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Router:
 
     def start(self, now: float) -> list[Effect]:
         """Announce the kernel and look for its agents."""
-        told = self._parts.leases.begin()
+        told = self._parts.leases.scheduler.begin()
         return [
             events.Publish("status", b"{}", answers.STARTING),
             *self._parts.fleet.agents.search(now),
@@ -166,7 +166,7 @@ class Router:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
         leases = self._parts.leases
-        if leases.up or self._parts.fleet.asleep is not leases.rests:
+        if leases.scheduler.up or self._parts.fleet.asleep is not leases.scheduler.rests:
             effects += self._governor.advance(now)
         if self._hibernation.holds:
             return effects

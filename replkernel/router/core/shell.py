@@ -294,7 +294,7 @@ class Shell:
             counted=self._ends.counts.at_least,
             gpus=leases.visible(lease),
             stays=None if lease is None else self._stays(head, choice.replica),
-            leases=leases.governed,
+            leases=leases.scheduler.governed,
             vram_gb=leases.vram_limit(request.header.msg_id),
             part=0.0 if lease is None else lease.part,
             interrupts=self.interrupts.next_is_free(),

@@ -27,7 +27,7 @@ class Usage:
 
     def heard(self, said: GpusUsed, host: str) -> list[str]:
         """Take what a replica's processes use; return what the user must be told."""
-        used = dict(said.gpus) if self._leases.governed else {}
+        used = dict(said.gpus) if self._leases.scheduler.governed else {}
         for key in [key for key in self._looks if key[0] == said.replica and key[1] not in used]:
             del self._looks[key]
         self._told &= self._leases.held_leases.by_id.keys()

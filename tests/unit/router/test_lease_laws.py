@@ -143,7 +143,7 @@ class LeasePlay(Play):
         self.hear()
         if self.model.up != (kind == "up"):
             self.model.up = kind == "up"
-            self.world.leases.open()
+            self.world.leases.scheduler.open()
             self.world.feed(events.SchedulerUp() if self.model.up else events.SchedulerDown("away"))
 
     def say(self, message: Any) -> None:

@@ -42,7 +42,7 @@ ON_ITS_WAY = "their host is getting ready."
 def governed(**options: Any) -> World:
     """Return a world with a scheduler that listens and all replicas ready."""
     world = World(**options).up()
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     return world
 
@@ -481,7 +481,7 @@ def test_a_notebook_that_is_bound_after_it_asked_gives_back_what_it_cannot_use()
 
 def test_gpus_of_a_host_that_has_no_replica_for_long_are_changed_for_those_of_one_that_has() -> None:
     world = World(hosts=(HOST, OTHER)).up("r1", "r3")
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     cell = world.needs(1)
     world.grant(wish_of(cell), host=OTHER)
@@ -655,7 +655,7 @@ def test_questions_pass_no_client(verb: str) -> None:
 
 def test_a_wait_that_is_over_does_not_wake_a_router_whose_cell_waits_for_gpus() -> None:
     world = World(policy="rotate").up("r1")
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     world.run("r1")
     world.execute()

@@ -34,7 +34,8 @@ from replkernel.protocol.agent_to_router import LeaseFreed
 from replkernel.protocol.router_to_agent import FreeLease, LimitReplica
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.core.events import Effect, OpenScheduler, ToAgent, ToScheduler
-from replkernel.router.core.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases
+from replkernel.router.core.leases import DENIED, NO_SCHEDULER, Leases
+from replkernel.router.core.registration import OWED_MAX
 
 HOSTS = (HostName("a"), HostName("b"))
 R1 = ReplicaId("r1")
@@ -59,8 +60,8 @@ def lease(
 def leases() -> Leases:
     """Leases of a kernel whose scheduler listens."""
     found = Leases("k")
-    found.hosts_are(HOSTS)
-    found.open()
+    found.scheduler.hosts_are(HOSTS)
+    found.scheduler.open()
     found.came_up(0.0)
     return found
 
@@ -76,7 +77,7 @@ def computes(leases: Leases, cell: str = "m1", name: str = "l1") -> None:
 
 def test_a_scheduler_is_looked_for_when_the_first_cell_asks_and_told_who_asks_then_what() -> None:
     leases = Leases("k")
-    assert leases.hosts_are(HOSTS) == []
+    assert leases.scheduler.hosts_are(HOSTS) == []
     assert leases.ask("m1", GpuRequest(2, 20.0, "H100"), (HOSTS[1],)) == [OpenScheduler()]
     assert leases.ask("m1", GpuRequest(2, 20.0, "H100")) == []
     assert told(leases.came_up(0.0)) == [
@@ -331,7 +332,7 @@ def test_without_a_scheduler_a_wish_fails_and_the_next_one_looks_again() -> None
     leases.is_missing("start one")
     fault = leases.fault_of("m1")
     assert fault is not None and (fault.ename, fault.evalue) == (NO_SCHEDULER, "start one")
-    assert not leases.governed
+    assert not leases.scheduler.governed
     leases.leave("m1")
     assert leases.ask("m2", TWO) == [OpenScheduler()]
 
@@ -340,8 +341,8 @@ def test_a_kernel_that_rests_has_nothing_and_says_so_when_it_wakes(leases: Lease
     computes(leases)
     assert told(leases.kernel_rests()) == [KernelGone()]
     assert told(leases.came_up(1.0)) == []
-    assert leases.hosts_are((HOSTS[0],)) == []
-    assert told(leases.kernel_wakes()) == [KernelHere((HOSTS[0],))]
+    assert leases.scheduler.hosts_are((HOSTS[0],)) == []
+    assert told(leases.scheduler.kernel_wakes()) == [KernelHere((HOSTS[0],))]
     assert leases.held_leases.by_id == {}
 
 
@@ -352,28 +353,28 @@ def test_the_notebooks_path_is_told_printable_and_of_a_long_one_the_end() -> Non
         ("/very" * 100 + "/a.ipynb", "…" + ("/very" * 100 + "/a.ipynb")[-199:]),
     ):
         leases = Leases("k", notebook=path)
-        leases.hosts_are(HOSTS)
-        leases.open()
+        leases.scheduler.hosts_are(HOSTS)
+        leases.scheduler.open()
         assert told(leases.came_up(0.0)) == [KernelHere(HOSTS, notebook=shown)]
         decode_from_client(encode(KernelHere(HOSTS, notebook=shown)))
 
 
 def test_a_default_is_told_within_what_one_lease_can_have(leases: Leases) -> None:
-    assert told(leases.prefer(GpuRequest(2, 20.0, "H100"))) == [KernelHere(HOSTS, 2, "H100", 20.0)]
-    assert told(leases.prefer(GpuRequest(100))) == [KernelHere(HOSTS, GPUS_OF_LEASE_MAX)]
-    assert told(leases.prefer(None)) == [KernelHere(HOSTS)]
-    assert told(leases.hosts_are(HOSTS)) == []
-    assert told(leases.hosts_are((HOSTS[1],))) == [KernelHere((HOSTS[1],))]
+    assert told(leases.scheduler.prefer(GpuRequest(2, 20.0, "H100"))) == [KernelHere(HOSTS, 2, "H100", 20.0)]
+    assert told(leases.scheduler.prefer(GpuRequest(100))) == [KernelHere(HOSTS, GPUS_OF_LEASE_MAX)]
+    assert told(leases.scheduler.prefer(None)) == [KernelHere(HOSTS)]
+    assert told(leases.scheduler.hosts_are(HOSTS)) == []
+    assert told(leases.scheduler.hosts_are((HOSTS[1],))) == [KernelHere((HOSTS[1],))]
 
 
 def test_a_kernel_subscribes_to_its_request_from_the_beginning_until_its_notebook_asks_for_more() -> None:
     leases = Leases("k", request=GpuRequest(1, cpu=2.0, memory_gib=16.0), tells=True)
-    leases.hosts_are(HOSTS)
-    assert leases.begin() == [OpenScheduler()]
+    leases.scheduler.hosts_are(HOSTS)
+    assert leases.scheduler.begin() == [OpenScheduler()]
     assert told(leases.came_up(0.0)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=16.0)]
-    assert told(leases.prefer(GpuRequest(2))) == [KernelHere(HOSTS, 2)]
-    assert told(leases.prefer(None)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=16.0)]
-    assert Leases("k", request=GpuRequest(1)).begin() == []
+    assert told(leases.scheduler.prefer(GpuRequest(2))) == [KernelHere(HOSTS, 2)]
+    assert told(leases.scheduler.prefer(None)) == [KernelHere(HOSTS, 1, cpu=2.0, memory_gb=16.0)]
+    assert Leases("k", request=GpuRequest(1)).scheduler.begin() == []
 
 
 def test_a_cell_s_process_is_held_to_its_cores_and_memory_and_has_all_again_however_it_ends(

@@ -91,7 +91,7 @@ def test_state_that_cannot_leave_is_told_once_and_not_as_if_somebody_waited() ->
 def test_every_process_with_state_on_the_gpus_leaves_them_before_they_go_back() -> None:
     """Cells ran in turn on replicas of one host, each of which keeps its own copy there."""
     world = World(policy="rotate").up()
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     ran = []
     for number in range(2):

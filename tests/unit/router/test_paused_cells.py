@@ -165,12 +165,12 @@ def test_what_the_notebook_asks_for_meanwhile_is_not_what_a_paused_cell_goes_on_
     world = governed()
     whole = GpuRequest(1, preemptible=True, expected_s=7200.0)
     world.feed(events.SchedulerUp())
-    world.leases.prefer(whole)
+    world.leases.scheduler.prefer(whole)
     cell = world.execute("pass")
     world.grant(wish_of(cell), ("g0",), HOST)
     world.begin("r1", cell)
     world.scheduler(PAUSE)
-    world.leases.prefer(GpuRequest(1, part=0.25, vram_gb=20.0))
+    world.leases.scheduler.prefer(GpuRequest(1, part=0.25, vram_gb=20.0))
     world.told()
     ask(world, cell, left())
     (wish,) = [each for each in world.told() if isinstance(each, LeaseWish)]
@@ -182,7 +182,7 @@ def test_what_the_notebook_asks_for_meanwhile_is_not_what_a_paused_cell_goes_on_
 def test_a_cell_that_takes_a_gpu_as_it_runs_may_be_paused_again_as_its_notebook_says() -> None:
     world, cell = computes()
     world.finish("r1", cell)
-    world.leases.prefer(GpuRequest(1, preemptible=True, expected_s=60.0))
+    world.leases.scheduler.prefer(GpuRequest(1, preemptible=True, expected_s=60.0))
     assert world.leases.like_before(1) == GpuRequest(1, preemptible=True, expected_s=60.0)
 
 
@@ -229,7 +229,7 @@ def test_the_router_after_this_one_asks_by_the_same_name_and_keeps_no_lease(writ
     had = GpuRequest(1, preemptible=True) if written else None
     place = (ReplicaId("r1"), process, Seq(1), Fence(1))
     world.feed(events.Resumed(request, *place, shown=True, lease=lease, had=had))
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     world.up()
     assert ask(world, cell, left()) == {}

@@ -80,7 +80,7 @@ def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other
 
 def test_why_gpus_were_refused_stays_with_the_cell() -> None:
     world = World().up()
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     msg_id = cell(world, gpus=2)
     world.scheduler(Denied(f"k:{msg_id}", "The gpu_quota of carol is 1 GPUs at once."))
@@ -224,7 +224,7 @@ def test_a_cell_behind_another_is_queued_and_one_that_is_aborted_has_nothing_to_
 
 def test_a_cell_that_waits_for_gpus_tells_its_place() -> None:
     world = World().up()
-    world.leases.open()
+    world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
     world.now = 3.0
     msg_id = cell(world, gpus=2)
@@ -297,7 +297,7 @@ def test_a_lost_execution_is_remembered_longer_than_a_durable_one() -> None:
 def test_a_page_may_set_what_the_notebooks_cells_ask_for(up: bool) -> None:
     world = World().up()
     if up:
-        world.leases.open()
+        world.leases.scheduler.open()
         world.feed(events.SchedulerUp())
     msg_id = world.request(GPU_REQUEST, {"verb": "default", "gpus": 2}, channel="control")
     if not up:

@@ -118,7 +118,7 @@ def test_the_new_one_has_the_state_before_the_old_one_goes() -> None:
     (start,) = [effect.message for effect in world.of(events.ToAgent, changed(world, FOUR))]
     assert isinstance(start, StartReplica)
     assert (start.peers, start.joining) == (FOUR, True)
-    assert world.leases._hosts == (A, B, C), "what is on its way is nowhere yet"
+    assert world.leases.scheduler.hosts == (A, B, C), "what is on its way is nowhere yet"
     linked = ready(world, R4, D)
     assert wishes(world, linked) == [ChangeMembers(K, R4, "d:1", R2)]
     assert answers(world) == []
