@@ -48,7 +48,7 @@ class Backend(Protocol):
         State that lies on the devices stays, so this is refused while others than these hold some.
         """
 
-    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+    def bound_to_others(self, gpus: tuple[str, ...]) -> str:
         """Say with which GPUs this process was started for good, when these are others; else nothing.
 
         Another process could use these.

@@ -66,7 +66,7 @@ class CudaBackend:
             return ""
         return self._started_with()
 
-    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+    def bound_to_others(self, gpus: tuple[str, ...]) -> str:
         """Say with which GPUs CUDA was started, if they are others."""
         if not self._gpus or not all(word.startswith(_UUIDS) for word in self._gpus):
             self._gpus = _present() or self._gpus

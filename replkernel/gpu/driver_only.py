@@ -72,7 +72,7 @@ class DriverBackend:
         self._gpus = self.gpus or gpus
         return "" if gpus == self._gpus else self._started_with()
 
-    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+    def bound_to_others(self, gpus: tuple[str, ...]) -> str:
         """Say with which GPUs CUDA was started, if they are others."""
         if self._driver.stuck:
             return self._driver.stuck

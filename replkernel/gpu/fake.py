@@ -61,7 +61,7 @@ class FakeBackend:
             return ""
         if self.bytes_held():
             return f"tensors lie on {', '.join(self._gpus)}"
-        bound = self.bound_elsewhere(gpus)
+        bound = self.bound_to_others(gpus)
         if not bound:
             self._gpus = gpus
         return bound
@@ -82,7 +82,7 @@ class FakeBackend:
             self._tell()
         return self.suspended or bool(self.bytes_held()) or bool(self._stays and self._gpus)
 
-    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+    def bound_to_others(self, gpus: tuple[str, ...]) -> str:
         """Say which GPUs were used first, if others cannot be used any more."""
         if not self._stays or not self._gpus or gpus == self._gpus:
             return ""
@@ -197,7 +197,7 @@ class FakeBackend:
         self._forget_the_dead()
         if gpus != self._gpus and self.bytes_held():
             return f"tensors lie on {', '.join(self._gpus)}"
-        bound = self.bound_elsewhere(gpus)
+        bound = self.bound_to_others(gpus)
         if bound:
             return bound
         needed = 1 + max((index for _, index in self._posing.values()), default=-1)

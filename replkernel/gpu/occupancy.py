@@ -40,7 +40,7 @@ class Occupancy:
         self._settled = settled
         self._is_ours = is_ours
         self._needed = needed
-        self._elsewhere = elsewhere
+        self._on_other_threads = elsewhere
         self.host_bytes_max = math.inf
         """So much host memory the state may take while it is off."""
         self._driver = DriverCheckpoint()
@@ -126,10 +126,10 @@ class Occupancy:
         backend = self.backend()
         return 0 if backend is None else backend.bytes_off()
 
-    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+    def bound_to_others(self, gpus: tuple[str, ...]) -> str:
         """Say with which GPUs this process was started for good, when these are others; else nothing."""
         backend = self.backend()
-        return "" if backend is None else backend.bound_elsewhere(gpus)
+        return "" if backend is None else backend.bound_to_others(gpus)
 
     # -- from lease to lease --------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Occupancy:
             self._watch.in_cell = self._in_cell
             touched.enter(self._watch)
         self._watch.rests = False
-        return self._elsewhere(touched.watch_this_thread)
+        return self._on_other_threads(touched.watch_this_thread)
 
     def _rest(self) -> None:
         """Watch no more; one that is being asked, and not on torch's stack meanwhile, goes later."""

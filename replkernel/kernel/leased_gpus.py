@@ -141,7 +141,7 @@ class LeasedGpus:
         began = time.monotonic()
         if gpus:
             show, keeps = _Line(self._kernel), ""
-            bound = self._occupancy.bound_elsewhere(gpus)
+            bound = self._occupancy.bound_to_others(gpus)
             if bound and what_keeps is not None:
                 keeps = self._keeps(gpus, bound, what_keeps, show)
                 if not keeps:

@@ -58,7 +58,7 @@ CLOSE_S = 5.0
 LATER_S = 60.0
 """A scheduler that is away when the cell ends is waited for so long, in the background, to tell it so."""
 BAD = "`%gpu --help` lists what can be said."
-Happening: TypeAlias = course.Event | Wrote
+CellEvent: TypeAlias = course.Event | Wrote
 
 
 class RanksFailed(ReplkernelError):
@@ -87,26 +87,26 @@ class Backlog:
 
     def __init__(self, most: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
         self._most, self._pause, self._resume = most, pause, resume
-        self._all: queue.SimpleQueue[tuple[Happening, int]] = queue.SimpleQueue()
+        self._all: queue.SimpleQueue[tuple[CellEvent, int]] = queue.SimpleQueue()
         self._put_bytes = self._taken_bytes = 0
         self._paused = False
 
-    def put(self, happening: Happening, size: int = 0) -> None:
+    def put(self, event: CellEvent, size: int = 0) -> None:
         """Hand something over, on the loop's thread."""
         self._put_bytes += size
-        self._all.put((happening, size))
+        self._all.put((event, size))
         if not self._paused and self._put_bytes - self._taken_bytes >= self._most:
             self._paused = True
             self._pause()
 
-    def take(self, timeout_s: float) -> Happening | None:
+    def take(self, timeout_s: float) -> CellEvent | None:
         """Return what comes next, None if nothing does in time; on the main thread."""
         try:
-            happening, size = self._all.get(timeout=timeout_s)
+            event, size = self._all.get(timeout=timeout_s)
         except queue.Empty:
             return None
         self._taken_bytes += size
-        return happening
+        return event
 
     @property
     def has_room(self) -> bool:
@@ -189,15 +189,15 @@ class _Cell:
         due, now = self._course.deadline(), time.monotonic()
         if due is not None and now >= due:
             return self._course.handle(course.TimeCame(), now)
-        happening = self._happened.take(LOOK_S)
+        event = self._happened.take(LOOK_S)
         if self._happened.has_room:
             self._loop.call_soon_threadsafe(self._happened.go_on)
-        if happening is None:
+        if event is None:
             return []
-        if isinstance(happening, Wrote):
-            self._show(happening)
+        if isinstance(event, Wrote):
+            self._show(event)
             return []
-        return self._course.handle(happening, time.monotonic())
+        return self._course.handle(event, time.monotonic())
 
     def _show(self, wrote: Wrote) -> None:
         """Show what a process has written; of others than the first, with the rank before each line.
@@ -302,8 +302,8 @@ class _Cell:
             await self._channel.close()
         self._loop.stop()
 
-    def _happens(self, happening: course.Event) -> None:
-        self._happened.put(happening)
+    def _happens(self, event: course.Event) -> None:
+        self._happened.put(event)
 
     def _pause(self) -> None:
         if self._socket is not None:

@@ -35,7 +35,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 @pytest.fixture
-def graves() -> Iterator[dict[str, int]]:
+def locks() -> Iterator[dict[str, int]]:
     """Hold the starters' locks of hosts that are lost, so that nobody starts their agents."""
     held: dict[str, int] = {}
     yield held
@@ -50,11 +50,11 @@ def same_log() -> bool:
     return all(known.execution_count for known in kernels) and len(applied) == 1
 
 
-def destroy(host: str, graves: dict[str, int], *, wiped: bool = True) -> None:
+def destroy(host: str, locks: dict[str, int], *, wiped: bool = True) -> None:
     """Lose a host: its agent and kernel processes are killed, its disk is gone, and it does not return."""
     directory = agent_dir(host, os.environ)
-    graves[host] = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(graves[host], fcntl.LOCK_EX)
+    locks[host] = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(locks[host], fcntl.LOCK_EX)
     agent = find_agent(host, os.environ)
     assert agent is not None
     victims = [agent.pid, *kernel_processes(directory)]
@@ -85,18 +85,18 @@ def _gone(pid: int) -> bool:
 
 
 def test_a_lost_hosts_replica_is_replaced_and_the_next_loss_is_survived_too(
-    live: Live, graves: dict[str, int]
+    live: Live, locks: dict[str, int]
 ) -> None:
     live.value("x = {'a': list(range(5))}; y = x['a']; print(len(x))")
     eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
     assert standing() == {"r1": "h1", "r2": "h2", "r3": "h3"}
-    destroy("h2", graves)
+    destroy("h2", locks)
     eventually(lambda: standing() == {"r1": "h1", "r3": "h3", "r4": "h4"}, "a replica on the spare host")
     eventually(lambda: "replaced by r4" in live.terminal, "the word of it")
     assert "h2 has not answered for 1 s" in live.terminal
     assert live.value("y.append(99); print(x['a'][-1])") == "99"
     time.sleep(SETTLE_S)
-    destroy("h1", graves)
+    destroy("h1", locks)
     ran = eventually(lambda: _value(live, "print(x, y is x['a'])"), "a cell after the second loss", 60)
     assert ran == "{'a': [0, 1, 2, 3, 4, 99]} True"
     assert live.run("pass").said["host"] in ("h3", "h4")
@@ -108,15 +108,15 @@ def _value(live: Live, code: str) -> str:
 
 
 def test_a_host_that_returns_gives_up_the_replica_that_was_replaced(
-    live: Live, graves: dict[str, int]
+    live: Live, locks: dict[str, int]
 ) -> None:
     live.value("x = 1; print(x)")
     eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
-    destroy("h2", graves, wiped=False)
+    destroy("h2", locks, wiped=False)
     eventually(lambda: set(standing()) == {"r1", "r3", "r4"}, "a replica on the spare host")
     kept = agent_dir("h2", os.environ) / "kernels"
     assert list(kept.glob("*/*/r2"))
-    os.close(graves.pop("h2"))
+    os.close(locks.pop("h2"))
     there_again("h2")
     eventually(lambda: not list(kept.glob("*/*/r2")), "the end of the stale replica", 60)
     eventually(lambda: set(standing()) == {"r1", "r3", "r4"}, "three replicas")
@@ -125,26 +125,26 @@ def test_a_host_that_returns_gives_up_the_replica_that_was_replaced(
 
 
 def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_before(
-    tmp_path: Path, graves: dict[str, int]
+    tmp_path: Path, locks: dict[str, int]
 ) -> None:
     with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
         live.value("x = 1; print(x)")
         eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
-        destroy("h2", graves, wiped=False)
+        destroy("h2", locks, wiped=False)
         time.sleep(3)
         assert live.value("x += 1; print(x)") == "2"
         assert set(standing()) == {"r1", "r3"}
-        os.close(graves.pop("h2"))
+        os.close(locks.pop("h2"))
         there_again("h2")
         eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas", 60)
 
 
-def test_a_wiped_host_gets_a_new_replica_of_its_own(tmp_path: Path, graves: dict[str, int]) -> None:
+def test_a_wiped_host_gets_a_new_replica_of_its_own(tmp_path: Path, locks: dict[str, int]) -> None:
     with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
         live.value("x = 1; print(x)")
         eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
-        destroy("h2", graves)
-        os.close(graves.pop("h2"))
+        destroy("h2", locks)
+        os.close(locks.pop("h2"))
         there_again("h2")
         eventually(lambda: standing() == {"r1": "h1", "r3": "h3", "r4": "h2"}, "a new replica there", 60)
         assert live.value("x += 1; print(x)") == "2"
@@ -168,15 +168,15 @@ def test_a_damaged_journal_is_replaced_on_its_own_host(tmp_path: Path) -> None:
         assert "replaced by r4" in eventually(lambda: live.terminal, "words")
 
 
-def test_a_host_that_was_late_for_the_group_gets_its_replica(tmp_path: Path, graves: dict[str, int]) -> None:
+def test_a_host_that_was_late_for_the_group_gets_its_replica(tmp_path: Path, locks: dict[str, int]) -> None:
     directory = agent_dir("h3", os.environ)
     directory.mkdir(mode=0o700, parents=True)
-    graves["h3"] = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(graves["h3"], fcntl.LOCK_EX)
+    locks["h3"] = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(locks["h3"], fcntl.LOCK_EX)
     with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3") as live:
         live.value("x = 1; print(x)")
         eventually(lambda: same_log() and replicas(), "a group of two", 40)
-        os.close(graves.pop("h3"))
+        os.close(locks.pop("h3"))
         there_again("h3")
         eventually(lambda: standing() == {"r1": "h1", "r2": "h2", "r3": "h3"}, "the third replica", 90)
         assert live.value("x += 1; print(x)") == "2"

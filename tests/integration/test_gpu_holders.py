@@ -104,7 +104,7 @@ def test_it_comes_back_to_another_gpu_of_its_model_by_a_mapping_of_all_gpus(stub
         OCCUPANCY
         + "start(); take(1000)"
         + SUSPEND
-        + "print(mine.bound_elsewhere((OTHER,)) == '', type(mine.lend((OTHER,))).__name__, mine.gpus)"
+        + "print(mine.bound_to_others((OTHER,)) == '', type(mine.lend((OTHER,))).__name__, mine.gpus)"
     )
     assert said[-1] == f"True Moved ('{OTHER}',)"
     assert stubs.calls("restore")[0].endswith(" aa>bb bb>aa")
@@ -116,7 +116,7 @@ def test_a_process_that_the_driver_will_not_restore_is_for_another_one_to_replac
         OCCUPANCY
         + "start(); take(1000)"
         + SUSPEND
-        + "print(mine.lend((GPU,)).why)\nprint(mine.bound_elsewhere((GPU,)))\nprint(mine.suspended)"
+        + "print(mine.lend((GPU,)).why)\nprint(mine.bound_to_others((GPU,)))\nprint(mine.suspended)"
     )
     assert "OUT_OF_MEMORY" in said[2]
     assert said[3] == said[2]
@@ -171,7 +171,7 @@ def test_a_process_that_the_driver_keeps_failing_to_restore_is_given_up_not_trie
     said = stubs.run(
         OCCUPANCY
         + "start(); take(1000)\nmine.suspend()\n"
-        + "for _ in range(5): print(mine.bound_elsewhere((GPU,)) != '', mine.lend((GPU,)).why)\n"
+        + "for _ in range(5): print(mine.bound_to_others((GPU,)) != '', mine.lend((GPU,)).why)\n"
         + "print(mine.stuck)"
     )
     assert [line.split()[0] for line in said] == ["False", "False", "False", "True", "True", "True"]
@@ -185,7 +185,7 @@ def test_what_the_driver_does_not_support_is_said_and_only_that_is_done_without(
         OCCUPANCY
         + "start(); take(1000)\nmine.suspend()\n"
         + "print(mine.lend((OTHER,)).why)\n"
-        + "print(mine.bound_elsewhere((OTHER,)) != '', type(mine.lend((GPU,))).__name__)\n"
+        + "print(mine.bound_to_others((OTHER,)) != '', type(mine.lend((GPU,))).__name__)\n"
         + "print(type(mine.suspend()).__name__, type(mine.lend((GPU,))).__name__)"
     )
     assert said[0].startswith("the driver cannot bring this process back on other GPUs (")

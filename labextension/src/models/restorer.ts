@@ -1,14 +1,14 @@
 // Brings into one notebook what its kernel has published while this page did not listen: asks the kernel's journal
 // when the page is opened or connected again, follows what still runs, and tells the journal what has been saved.
-// A driver: it holds timers and signals. What to ask is the agenda's decision, what to show the ledger's.
+// A driver: it holds timers and signals. What to ask is decided in polling.ts, what to show in ledger.ts.
 import type { CodeCell, ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { INotebookModel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
-import type { Question } from './agenda';
-import { Agenda } from './agenda';
+import type { Question } from './polling';
+import { Polling } from './polling';
 import { showExecution } from './cells';
 import { textDigest } from './digest';
 import type { IExecution } from './journal';
@@ -33,7 +33,7 @@ type Future = CodeCell['outputArea']['future'];
 /** What one notebook shows of its kernel's journal. */
 export class OutputsRestorer {
   private _ledger = new Ledger();
-  private _agenda = new Agenda();
+  private _polling = new Polling();
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _asking = false;
   private _saving: string[] = [];
@@ -69,7 +69,7 @@ export class OutputsRestorer {
   }
 
   private _opened(): void {
-    this._agenda.opened(performance.now());
+    this._polling.opened(performance.now());
     this._arm();
   }
 
@@ -98,7 +98,7 @@ export class OutputsRestorer {
       return;
     }
     if (this._ledger.following.has(parent.msg_id)) {
-      this._agenda.sign(performance.now());
+      this._polling.sign(performance.now());
       this._arm();
     } else if (
       parent.msg_type === 'execute_request' &&
@@ -124,7 +124,7 @@ export class OutputsRestorer {
   private _forget(): void {
     this._rest(this._ledger.vanished(new Set()));
     this._ledger = new Ledger();
-    this._agenda = new Agenda();
+    this._polling = new Polling();
     this._saving = [];
     this._saved.clear();
     this._arm();
@@ -132,7 +132,7 @@ export class OutputsRestorer {
 
   private _arm(): void {
     clearTimeout(this._timer);
-    const due = this._agenda.due;
+    const due = this._polling.due;
     if (due !== null && !this._asking && this._kernel !== null) {
       this._timer = setTimeout(() => void this._ask(), Math.max(0, due - performance.now()));
     }
@@ -140,8 +140,8 @@ export class OutputsRestorer {
 
   private async _ask(): Promise<void> {
     const kernel = this._kernel;
-    const agenda = this._agenda;
-    const question = agenda.take();
+    const polling = this._polling;
+    const question = polling.take();
     if (kernel === null || question === null) {
       return; // There will be another one as soon as there is a connection.
     }
@@ -150,10 +150,10 @@ export class OutputsRestorer {
     try {
       await this._acknowledge();
       await this._read(kernel, question);
-      agenda.answered(began, performance.now(), this._ledger.following.size > 0);
+      polling.answered(began, performance.now(), this._ledger.following.size > 0);
     } catch (error) {
       console.warn('Outputs of a replicated kernel could not be brought in; it is tried again.', error);
-      agenda.failed(performance.now());
+      polling.failed(performance.now());
     } finally {
       this._asking = false;
       this._arm();

@@ -23,7 +23,7 @@ RequestChannel: TypeAlias = Literal["shell", "control", "stdin", "executions"]
 Frames: TypeAlias = list[bytes]
 
 
-class Happening(msgspec.Struct, frozen=True):
+class RouterStruct(msgspec.Struct, frozen=True):
     """The base of events and effects."""
 
 
@@ -39,7 +39,7 @@ class Header(msgspec.Struct, frozen=True):
 # -- events -----------------------------------------------------------------------------------------
 
 
-class ClientRequest(Happening, frozen=True):
+class ClientRequest(RouterStruct, frozen=True):
     """A message from a client, its signature already checked.
 
     `frames` is the message from its delimiter on; `repeated` tells that these very bytes came before, `stale`
@@ -56,7 +56,7 @@ class ClientRequest(Happening, frozen=True):
     stale: bool = False
 
 
-class ReplicaMessage(Happening, frozen=True):
+class ReplicaMessage(RouterStruct, frozen=True):
     """A message from a replica's kernel process.
 
     `prefix` is the client's identity (the topic on iopub), already without our own envelope; `frames` is the
@@ -72,13 +72,13 @@ class ReplicaMessage(Happening, frozen=True):
     frames: Frames
 
 
-class Undelivered(Happening, frozen=True):
+class Undelivered(RouterStruct, frozen=True):
     """An execution was sent to a replica whose process was dead by then: it has not begun."""
 
     replica: ReplicaId
 
 
-class AgentFound(Happening, frozen=True):
+class AgentFound(RouterStruct, frozen=True):
     """A host's agent has been found (`far`: elsewhere) and its link is open; `token` is the way in."""
 
     host: HostName
@@ -86,7 +86,7 @@ class AgentFound(Happening, frozen=True):
     far: bool = False
 
 
-class AgentMissing(Happening, frozen=True):
+class AgentMissing(RouterStruct, frozen=True):
     """No agent on a host could be found or started; `ename` and `why` are for the user."""
 
     host: HostName
@@ -94,20 +94,20 @@ class AgentMissing(Happening, frozen=True):
     why: str
 
 
-class AgentGone(Happening, frozen=True):
+class AgentGone(RouterStruct, frozen=True):
     """The link to a host's agent broke."""
 
     host: HostName
 
 
-class AgentSaid(Happening, frozen=True):
+class AgentSaid(RouterStruct, frozen=True):
     """An agent's message."""
 
     host: HostName
     message: AgentToRouter
 
 
-class Resumed(Happening, frozen=True):
+class Resumed(RouterStruct, frozen=True):
     """The router before this one had sent an execution to a replica's process, where it may still run.
 
     `seq` is 0 for one of a subshell; `shown` tells that its source has been published, under `count`, and
@@ -126,7 +126,7 @@ class Resumed(Happening, frozen=True):
     had: GpuRequest | None = None
 
 
-class Answered(Happening, frozen=True):
+class Answered(RouterStruct, frozen=True):
     """The router before this one had answered an execution like this; `idle`: its idle was published.
 
     `process`, `seq` and `fence` are those that it was given to; `seq` is 0 when that is not known.
@@ -144,7 +144,7 @@ class Answered(Happening, frozen=True):
     lease: GrantedLease | None = None
 
 
-class Waited(Happening, frozen=True):
+class Waited(RouterStruct, frozen=True):
     """Clients of the router before this one had seen `busy` of an execution that no process has begun.
 
     `line`: it was shown under its cell that it waits for its GPUs. `ends`: the replica, and the address of
@@ -156,24 +156,24 @@ class Waited(Happening, frozen=True):
     ends: tuple[str, str] = ("", "")
 
 
-class Noticed(Happening, frozen=True):
+class Noticed(RouterStruct, frozen=True):
     """A sentence for the user, about a setting that was looked into beside the loop."""
 
     text: str
 
 
-class Subscribed(Happening, frozen=True):
+class Subscribed(RouterStruct, frozen=True):
     """A client subscribed to a topic of iopub; `way` is the topic that reaches it."""
 
     topic: bytes
     way: bytes = b""
 
 
-class InterruptSignal(Happening, frozen=True):
+class InterruptSignal(RouterStruct, frozen=True):
     """The router's process received SIGINT."""
 
 
-class EndSignal(Happening, frozen=True):
+class EndSignal(RouterStruct, frozen=True):
     """The router's process was told to end (SIGTERM), or its parent vanished.
 
     `returns` tells that the kernel may be looked for again: then only the router ends, and its agents let
@@ -184,7 +184,7 @@ class EndSignal(Happening, frozen=True):
     returns: bool = False
 
 
-class LauncherGone(Happening, frozen=True):
+class LauncherGone(RouterStruct, frozen=True):
     """The program that started the kernel, and every client, have been gone for the kernel's grace time.
 
     `returns` tells that it was a Jupyter Server that finds its kernels again when it is started again.
@@ -194,35 +194,35 @@ class LauncherGone(Happening, frozen=True):
     returns: bool = False
 
 
-class ClientsCounted(Happening, frozen=True):
+class ClientsCounted(RouterStruct, frozen=True):
     """So many connections of clients there are now."""
 
     count: int
 
 
-class SchedulerUp(Happening, frozen=True):
+class SchedulerUp(RouterStruct, frozen=True):
     """The scheduler has welcomed us, perhaps again: it is to be told who we are and what we hold."""
 
 
-class SchedulerDown(Happening, frozen=True):
+class SchedulerDown(RouterStruct, frozen=True):
     """The scheduler does not listen for now; it is tried again. `why` is one sentence."""
 
     why: str
 
 
-class SchedulerMissing(Happening, frozen=True):
+class SchedulerMissing(RouterStruct, frozen=True):
     """There is no scheduler; `why` is one sentence with the fix."""
 
     why: str
 
 
-class SchedulerSaid(Happening, frozen=True):
+class SchedulerSaid(RouterStruct, frozen=True):
     """The scheduler's message."""
 
     message: FromScheduler
 
 
-class Tick(Happening, frozen=True):
+class Tick(RouterStruct, frozen=True):
     """Time passed; sent when `deadline()` is due."""
 
 
@@ -260,7 +260,7 @@ Event: TypeAlias = (
 # -- effects ----------------------------------------------------------------------------------------
 
 
-class PassToClient(Happening, frozen=True):
+class PassToClient(RouterStruct, frozen=True):
     """Send a replica's message to a client as it came; `parent_id` is the request that it answers."""
 
     channel: Channel
@@ -269,7 +269,7 @@ class PassToClient(Happening, frozen=True):
     parent_id: str = ""
 
 
-class PassToIopub(Happening, frozen=True):
+class PassToIopub(RouterStruct, frozen=True):
     """Publish a replica's message as it came; `parent_id` is the request that it belongs to."""
 
     frames: Frames
@@ -277,7 +277,7 @@ class PassToIopub(Happening, frozen=True):
     parent_id: str = ""
 
 
-class Answer(Happening, frozen=True):
+class Answer(RouterStruct, frozen=True):
     """Send a message of the router's own making to one client, in reply to the header `parent`."""
 
     channel: Channel
@@ -288,7 +288,7 @@ class Answer(Happening, frozen=True):
     metadata: bytes = b"{}"
 
 
-class Publish(Happening, frozen=True):
+class Publish(RouterStruct, frozen=True):
     """Publish a message of the router's own making; `topic` is the frame that subscribers filter by."""
 
     msg_type: str
@@ -297,7 +297,7 @@ class Publish(Happening, frozen=True):
     topic: bytes | None = None
 
 
-class AnswerReplica(Happening, frozen=True):
+class AnswerReplica(RouterStruct, frozen=True):
     """Answer a question that a replica's process put to the router itself, on the stdin channel."""
 
     replica: ReplicaId
@@ -306,13 +306,13 @@ class AnswerReplica(Happening, frozen=True):
     content: bytes
 
 
-class Accepted(Happening, frozen=True):
+class Accepted(RouterStruct, frozen=True):
     """Keep in the journal that an execution was asked for."""
 
     request: ClientRequest
 
 
-class Given(Happening, frozen=True):
+class Given(RouterStruct, frozen=True):
     """Keep in the journal, before it is done, that an execution is sent to a replica's process.
 
     `had` is what it asked for under the lease that it has left for a shorter cell.
@@ -327,7 +327,7 @@ class Given(Happening, frozen=True):
     had: GpuRequest | None = None
 
 
-class TakenBack(Happening, frozen=True):
+class TakenBack(RouterStruct, frozen=True):
     """Keep in the journal that the replica which an execution was given to never began it: it waits again.
 
     `begun`: clients have seen `busy` of it all the same. `ends`: that replica's process has sent it back to
@@ -339,13 +339,13 @@ class TakenBack(Happening, frozen=True):
     ends: bool = False
 
 
-class AskJournal(Happening, frozen=True):
+class AskJournal(RouterStruct, frozen=True):
     """Answer a front end's question for the journal."""
 
     request: ClientRequest
 
 
-class ToReplica(Happening, frozen=True):
+class ToReplica(RouterStruct, frozen=True):
     """Send a client's message to a replica's kernel process."""
 
     replica: ReplicaId
@@ -353,21 +353,21 @@ class ToReplica(Happening, frozen=True):
     frames: Frames
 
 
-class ToAgent(Happening, frozen=True):
+class ToAgent(RouterStruct, frozen=True):
     """Send a message to a host's agent."""
 
     host: HostName
     message: RouterToAgent
 
 
-class FindAgent(Happening, frozen=True):
+class FindAgent(RouterStruct, frozen=True):
     """Find the agent of a host, or start it; where it never `starts` one, there is one or there is none."""
 
     host: HostName
     starts: bool = True
 
 
-class ConnectReplica(Happening, frozen=True):
+class ConnectReplica(RouterStruct, frozen=True):
     """Open the four links to a replica's kernel process (closing older ones)."""
 
     replica: ReplicaId
@@ -375,50 +375,50 @@ class ConnectReplica(Happening, frozen=True):
     pid: int = 0
 
 
-class SignalProcess(Happening, frozen=True):
+class SignalProcess(RouterStruct, frozen=True):
     """Send a signal to the process group of a replica's process on this machine."""
 
     replica: ReplicaId
     number: int
 
 
-class DropReplica(Happening, frozen=True):
+class DropReplica(RouterStruct, frozen=True):
     """Close the links to a replica."""
 
     replica: ReplicaId
 
 
-class OpenScheduler(Happening, frozen=True):
+class OpenScheduler(RouterStruct, frozen=True):
     """Find the scheduler and keep a line to it open from now on."""
 
 
-class ToScheduler(Happening, frozen=True):
+class ToScheduler(RouterStruct, frozen=True):
     """Send a message to the scheduler."""
 
     message: FromClient
 
 
-class Remember(Happening, frozen=True):
+class Remember(RouterStruct, frozen=True):
     """Keep in the kernel's record what its cells ask for unless they say otherwise."""
 
     gpus: GpuRequest | None
 
 
-class RememberMove(Happening, frozen=True):
+class RememberMove(RouterStruct, frozen=True):
     """Keep in the kernel's record which other hosts have replicas, and the move that has begun."""
 
     guests: tuple[str, ...]
     move: MoveRecord | None
 
 
-class Log(Happening, frozen=True):
+class Log(RouterStruct, frozen=True):
     """Write one line to the log; `warning` lines are also shown on the terminal."""
 
     text: str
     severity: Literal["info", "warning"] = "info"
 
 
-class Register(Happening, frozen=True):
+class Register(RouterStruct, frozen=True):
     """Note in the kernel's record how it stands, for whoever starts a router for it later.
 
     Once it has ended, nothing of it is kept; without that, an exit leaves the kernel to the next router.
@@ -428,13 +428,13 @@ class Register(Happening, frozen=True):
     state_bytes: int | None = None
 
 
-class SpeakFor(Happening, frozen=True):
+class SpeakFor(RouterStruct, frozen=True):
     """Have the router's own messages be those of another incarnation: its replicas were found alive."""
 
     incarnation: str
 
 
-class Exit(Happening, frozen=True):
+class Exit(RouterStruct, frozen=True):
     """End the router's process with this exit code."""
 
     code: int

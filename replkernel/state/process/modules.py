@@ -20,7 +20,7 @@ from replkernel.state.patches.places import place_of_module
 from replkernel.state.patches.strays import is_loaded_by_notebook, registered
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
-from replkernel.state.restore.suppressed_output import unheard
+from replkernel.state.restore.suppressed_output import nothing_shown
 
 OWN_ROOTS = frozenset({
     "IPython", "__main__", "__mp_main__", "astroid", "asttokens", "comm", "debugpy", "executing", "ipykernel",
@@ -104,7 +104,7 @@ class ModulesPart(Part[list[str]]):
             if name in sys.modules or book.knows(place_of_module(name).root()):
                 continue
             try:
-                with at_hand(), unheard():
+                with at_hand(), nothing_shown():
                     importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 failed.append(name)
@@ -185,7 +185,7 @@ class OwnModulesPart(Part[dict[str, tuple[bytes, str]]]):
             strays.begin_anew(name)
         other += [name for name in told if name in self._taken_out and name not in sys.modules]
         self._taken_out.difference_update(told)
-        with imported_sources.at_hand(), unheard():
+        with imported_sources.at_hand(), nothing_shown():
             for name in other:
                 importlib.import_module(name)
 

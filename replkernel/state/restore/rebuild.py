@@ -28,7 +28,7 @@ from replkernel.state.python.deep import run_deep
 from replkernel.state.restore import loading
 from replkernel.state.restore.incoming import Incoming
 from replkernel.state.restore.left_behind import BlobReader
-from replkernel.state.restore.suppressed_output import unheard
+from replkernel.state.restore.suppressed_output import nothing_shown
 from replkernel.state.restore.unpickling import unpickle
 from replkernel.state.tombstone import hashable_tombstones, lost, shorten
 from replkernel.state.verify.proof import PayloadBuffers, Received, received
@@ -95,7 +95,7 @@ class Rebuilder:
             count = len(waiting)
             for record in waiting:
                 self.failures.pop(record.cid, None)
-            with unheard():
+            with nothing_shown():
                 for record in waiting:
                     self._rebuild(record)
             waiting = [record for record in waiting if record.cid in self.failures]
@@ -123,7 +123,7 @@ class Rebuilder:
         What it is stays when that fails.
         """
         try:
-            with unheard():
+            with nothing_shown():
                 self._bind(record, self._load(record, lenient=True))
         except Exception as error:
             log.info("%s could not be built anew: %s", record.cid, shorten(str(error)))
@@ -138,7 +138,7 @@ class Rebuilder:
     def in_part(self, record: ComponentRecord) -> tuple[dict[str, Any], tuple[Any, ...]]:
         """Return what a component that fails would be as far as it can be built, and its tombstones."""
         try:
-            with unheard():
+            with nothing_shown():
                 return self._load(record, lenient=True), self.absent.pop(record.cid, ())
         except Exception:
             return {}, ()

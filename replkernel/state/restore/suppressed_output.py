@@ -25,7 +25,7 @@ WRITE, HANDLE = "write", "handle"
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def nothing_shown() -> Iterator[None]:
     """Have nothing shown that this thread prints, logs or warns of, and no warning raised."""
     filters: Any = warnings.filters
     filters.insert(0, _IGNORE)

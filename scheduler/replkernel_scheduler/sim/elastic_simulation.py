@@ -24,7 +24,7 @@ from replkernel_scheduler.elastic.types import (
     TrainingWanted,
 )
 from replkernel_scheduler.events import ARRIVES
-from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.event_queue import EventQueue
 
 FREES, RUNS = 0, 1
 
@@ -86,15 +86,15 @@ class ElasticSimulation:
         self.refused: dict[str, str] = {}
         self.now = 0.0
         self.in_use = 0
-        self._agenda = Agenda()
+        self._event_queue = EventQueue()
         for job in jobs:
-            self._agenda.post(job.at, ARRIVES, self._feed, job.wanted)
+            self._event_queue.post(job.at, ARRIVES, self._feed, job.wanted)
 
     def run(self) -> dict[str, Trained]:
         """Play to the end, and return the stories of all jobs that were served."""
-        while (head := self._agenda.head()) is not None:
+        while (head := self._event_queue.head()) is not None:
             self.now = head[0]
-            self._agenda.do_next()
+            self._event_queue.do_next()
         return {job: story for job, story in self.jobs.items() if story.over}
 
     @property
@@ -116,7 +116,7 @@ class ElasticSimulation:
         story.launched, story.resumes_with = now, effect.gpus
         story.type = self.core.book.type_on(story.wanted, effect.host)
         wait_s = self.costs.start_s if effect.donor is None else self.costs.joins_s
-        self._agenda.post(now + wait_s, RUNS, self._runs, story)
+        self._event_queue.post(now + wait_s, RUNS, self._runs, story)
 
     def _reshape(self, effect: Reshape, now: float) -> None:
         story = self.jobs[effect.job]
@@ -126,7 +126,7 @@ class ElasticSimulation:
         story.grown += not shrinks
         story.resumes_with = effect.gpus
         resumes = now + (max(takes_s, self.costs.joins_s) if effect.for_job is not None else takes_s)
-        self._agenda.post(resumes - takes_s, FREES, self._pauses, (story, resumes))
+        self._event_queue.post(resumes - takes_s, FREES, self._pauses, (story, resumes))
 
     def _pauses(self, what: tuple[Trained, float], now: float) -> None:
         story, resumes = what
@@ -138,7 +138,7 @@ class ElasticSimulation:
         self.in_use -= story.gpus
         story.paused_at = now
         self._feed(TrainingPaused(story.wanted.job), now)
-        self._agenda.post(resumes, RUNS, self._runs, story)
+        self._event_queue.post(resumes, RUNS, self._runs, story)
 
     def _runs(self, story: Trained, now: float) -> None:
         if not story.started:
@@ -149,7 +149,7 @@ class ElasticSimulation:
         self.in_use += story.gpus
         assert self.in_use <= sum(self.core.book.hosts), "a GPU has two jobs"
         run_s = story.type.run_s(story.left, story.gpus)
-        self._agenda.post(now + run_s, FREES, self._trained, (story, story.version))
+        self._event_queue.post(now + run_s, FREES, self._trained, (story, story.version))
         self._feed(TrainingRuns(story.wanted.job), now)
 
     def _trained(self, what: tuple[Trained, int], now: float) -> None:
@@ -158,7 +158,7 @@ class ElasticSimulation:
             story.left, story.runs = 0.0, False
             self.in_use -= story.gpus
             story.version += 1
-            self._agenda.post(now + self.costs.finish_s, FREES, self._over, story)
+            self._event_queue.post(now + self.costs.finish_s, FREES, self._over, story)
 
     def _over(self, story: Trained, now: float) -> None:
         story.over = now

@@ -27,8 +27,8 @@ from replkernel_scheduler.harvest.types import (
     StartJob,
     StopJob,
 )
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.elastic_way import ElasticWay, samples_of
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.records import Job
@@ -58,7 +58,7 @@ class Harvest:
     def __init__(
         self,
         core: HarvestCore,
-        agenda: Agenda,
+        event_queue: EventQueue,
         feed: Callable[[HarvestEvent, float], None],
         figures: Figures,
         way: ElasticWay,
@@ -66,7 +66,7 @@ class Harvest:
         nodes: tuple[Hosts, ...] = (),
     ) -> None:
         """Start with none; hosts have `gpus`, where they are not listed by their `nodes`."""
-        self._core, self._agenda, self._feed, self._figures = core, agenda, feed, figures
+        self._core, self._event_queue, self._feed, self._figures = core, event_queue, feed, figures
         self._way, self._each, self._nodes = way, gpus, nodes
         self._runs: dict[JobName, HarvestRun] = {}
         self._armed: float | None = None
@@ -102,7 +102,7 @@ class Harvest:
         at = self._core.jobs_due()
         if at is not None and self._runs and (self._armed is None or at < self._armed):
             self._armed = at
-            self._agenda.post(max(at, self._core.now), LATE, self._look, at)
+            self._event_queue.post(max(at, self._core.now), LATE, self._look, at)
 
     def _look(self, at: float, now: float) -> None:
         if at == self._armed:
@@ -157,7 +157,7 @@ class Harvest:
         """Have a job saved and stopped."""
         run = self._runs[effect.job]
         self._halt(run, now, saved=effect.saves)
-        self._agenda.post(now + SAVES_S, FREES, self._stopped, (run, effect.attempt))
+        self._event_queue.post(now + SAVES_S, FREES, self._stopped, (run, effect.attempt))
 
     # -- jobs ---------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Harvest:
         self._halt(run, now, saved=True)
         run.attempt, run.gpus = attempt, gpus
         takes_s = SIDECAR.start_s if not run.task.started else SIDECAR.process_start_s
-        self._agenda.post(now + takes_s, FREES, self._train, (run, run.version))
+        self._event_queue.post(now + takes_s, FREES, self._train, (run, run.version))
 
     def _train(self, what: tuple[HarvestRun, int], now: float) -> None:
         run, version = what
@@ -174,7 +174,7 @@ class Harvest:
         if not run.task.started:
             run.task.started = now
         run.trains, run.since = True, now
-        self._agenda.post(
+        self._event_queue.post(
             now + run.spec.type.run_s(run.left, run.gpus), FREES, self._over, (run, run.version)
         )
         self._feed(JobRuns(run.spec.job, run.attempt, run.left), now)

@@ -14,9 +14,9 @@ from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.events import ARRIVES
 from replkernel_scheduler.jobs.core import JobsCore
 from replkernel_scheduler.jobs.types import JobEffect, JobEvent, JobOver, JobWanted, NodeShape, StartJob
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.driver import Driver, Watcher, job_in
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.plan import Plan
@@ -52,8 +52,8 @@ class JobSimulation(Driver):
         self.figures = Figures(rows)
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
-        self._agenda = Agenda()
-        self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._agenda, self._ended)
+        self._event_queue = EventQueue()
+        self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._event_queue, self._ended)
         self.core = JobsCore(plan.hosts, node, way.queues, way.discipline, self._machines)
         self._nodes_before = _nodes_before(self.core)
         self._shared = [line.shared for line in self.core.lines]
@@ -66,7 +66,7 @@ class JobSimulation(Driver):
         self._begin()
         upcoming = next(self._records, None)
         while True:
-            head = self._agenda.head()
+            head = self._event_queue.head()
             if upcoming is not None:
                 arrival = (upcoming.at - self._origin, ARRIVES)
                 if head is None or arrival < head:
@@ -76,7 +76,7 @@ class JobSimulation(Driver):
             if head is None:
                 return self.figures
             self._count(head[0])
-            self._agenda.do_next()
+            self._event_queue.do_next()
 
     def _begin(self) -> None:
         hosts = sum(line.part.nodes for line in self.core.lines)

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from replkernel_scheduler.effects import CancelHost, HostRefused, Prewarm, ProvisionHost, ReleaseHost
 from replkernel_scheduler.events import FREES, HOSTS, Event, HostDown, HostNotProvisioned, HostUp, Prewarmed
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.nodes import Hosts
@@ -31,7 +31,7 @@ class Machines:
     def __init__(
         self,
         plan: Plan,
-        agenda: Agenda,
+        event_queue: EventQueue,
         feed: Feed,
         costs: CostDice,
         faults: Faults,
@@ -39,7 +39,7 @@ class Machines:
         replicas: Replicas,
     ) -> None:
         """Have the hosts of the beginning come at time 0."""
-        self._plan, self._agenda, self._feed = plan, agenda, feed
+        self._plan, self._event_queue, self._feed = plan, event_queue, feed
         self._costs, self._faults, self._figures, self._replicas = costs, faults, figures, replicas
         self._up: dict[HostName, int] = {}
         self._came = 0
@@ -49,7 +49,7 @@ class Machines:
         for number, shape in enumerate(plan.host_list()):
             name = HostName(f"host-{number:04}")
             self.shapes[name] = shape
-            agenda.post(0.0, HOSTS, self._come, (name, None))
+            event_queue.post(0.0, HOSTS, self._come, (name, None))
         self._usual = Hosts(1, plan.gpus_per_host)
 
     def shape(self, name: HostName) -> Hosts:
@@ -64,10 +64,10 @@ class Machines:
         """Have a host come after a while, or say that it will not."""
         at = now + self._costs.boot()
         if self._faults.boot_fails():
-            self._agenda.post(at, FREES, self._tell, HostNotProvisioned(effect.reservation))
+            self._event_queue.post(at, FREES, self._tell, HostNotProvisioned(effect.reservation))
         else:
             name = HostName(f"new-{effect.reservation}")
-            self._agenda.post(at, HOSTS, self._come, (name, effect.reservation))
+            self._event_queue.post(at, HOSTS, self._come, (name, effect.reservation))
             self._figures.host_added(now)
 
     def cancel(self, effect: CancelHost, now: float) -> None:
@@ -78,13 +78,13 @@ class Machines:
         """Have a host go after a while."""
         came = self._up.get(effect.host)
         if came is not None:
-            self._agenda.post(now + self._costs.release(), FREES, self._leave, (effect.host, came))
+            self._event_queue.post(now + self._costs.release(), FREES, self._leave, (effect.host, came))
 
     def prewarm(self, effect: Prewarm, now: float) -> None:
         """Have warm processes ready after a while."""
         about = (effect.host, self._up.get(effect.host))
         for _ in range(effect.count):
-            self._agenda.post(now + self._costs.prewarm(), FREES, self._warm, about)
+            self._event_queue.post(now + self._costs.prewarm(), FREES, self._warm, about)
 
     def refused(self, effect: HostRefused, now: float) -> None:
         """Stop: the cluster that was planned cannot be."""
@@ -103,7 +103,7 @@ class Machines:
         self._figures.gpus.add(shape.gpus, now)
         lasts_s = self._faults.host_lasts_s(name)
         if lasts_s is not None:
-            self._agenda.post(now + lasts_s, FREES, self._fail, (name, self._came))
+            self._event_queue.post(now + lasts_s, FREES, self._fail, (name, self._came))
         cpus = shape.cpus if self._plan.counts("cpus") else 0.0
         memory_gb = shape.memory_gb if self._plan.counts("memory_gb") else 0.0
         up = HostUp(name, gpus_of(name, shape), cpus, memory_gb, reservation=reservation, watched=True)
@@ -113,7 +113,7 @@ class Machines:
         name, came = about
         if self._up.get(name) == came:
             self._figures.host_faults += 1
-            self._agenda.post(now + self._faults.host_away_s(name), HOSTS, self._come, (name, None))
+            self._event_queue.post(now + self._faults.host_away_s(name), HOSTS, self._come, (name, None))
             self._go(name, now)
 
     def _leave(self, about: tuple[HostName, int], now: float) -> None:

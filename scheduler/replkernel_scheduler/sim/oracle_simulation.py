@@ -12,9 +12,9 @@ from collections.abc import Iterable
 import msgspec
 
 from replkernel_scheduler.events import ARRIVES, FREES
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
@@ -64,7 +64,7 @@ class OracleSimulation(Driver):
         super().__init__(watch)
         self._records, self._origin = records, origin
         self._gpus_per_host = plan.gpus_per_host
-        self._agenda = Agenda()
+        self._event_queue = EventQueue()
         self._queues: dict[str, deque[Task]] = {}
         """Of each session that has a cell running: the cells that come after it."""
         self._ran: set[str] = set()
@@ -78,14 +78,14 @@ class OracleSimulation(Driver):
                 self._users[record.session] = record.user
                 continue
             at = record.at - self._origin
-            while (head := self._agenda.head()) is not None and head <= (at, ARRIVES):
-                self._agenda.do_next()
+            while (head := self._event_queue.head()) is not None and head <= (at, ARRIVES):
+                self._event_queue.do_next()
             if isinstance(record, Job):
                 self._start(Task.of_job(record, self.played, at), at)
             else:
                 self._come(record, at)
-        while self._agenda.head() is not None:
-            self._agenda.do_next()
+        while self._event_queue.head() is not None:
+            self._event_queue.do_next()
         return self.figures
 
     def _come(self, cell: Cell, now: float) -> None:
@@ -106,7 +106,7 @@ class OracleSimulation(Driver):
             task.before = NO_HOST
         self.figures.bound(task, now)
         self._provide(now)
-        self._agenda.post(now + task.duration_s, FREES, self._end, task)
+        self._event_queue.post(now + task.duration_s, FREES, self._end, task)
 
     def _end(self, task: Task, now: float) -> None:
         self._count(now)
@@ -117,7 +117,7 @@ class OracleSimulation(Driver):
             waiting = self._queues[task.name]
             if waiting:
                 # After all that ends at this time: GPUs that come free then are used again.
-                self._agenda.post(now, ARRIVES, self._start, waiting.popleft())
+                self._event_queue.post(now, ARRIVES, self._start, waiting.popleft())
             else:
                 del self._queues[task.name]
         self._provide(now)

@@ -23,9 +23,9 @@ from replkernel_scheduler.pool.types import (
     PoolTime,
     PoolWanted,
 )
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.driver import Driver, Watcher, job_in
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_way import PoolWay
@@ -80,14 +80,14 @@ class PoolSimulation(Driver):
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
         self._costs, self._dice = plan.costs, Random(f"pool costs {plan.seed}")
-        self._agenda = Agenda()
+        self._event_queue = EventQueue()
         self._runs: dict[str, PoolRun] = {}
 
     def run(self) -> Figures:
         """Play to the end, and return the figures."""
         upcoming = next(self._records, None)
         while True:
-            head = self._agenda.head()
+            head = self._event_queue.head()
             arrival = None if upcoming is None else (upcoming.at - self._origin, ARRIVES)
             timer = self.core.deadline()
             due = min([at for at in (head, arrival) if at is not None], default=None)
@@ -100,7 +100,7 @@ class PoolSimulation(Driver):
                 upcoming = next(self._records, None)
             else:
                 assert due is not None, "jobs wait for nothing"
-                self._agenda.do_next()
+                self._event_queue.do_next()
 
     def _play(self, record: Job, now: float) -> None:
         self.played += 1
@@ -138,7 +138,7 @@ class PoolSimulation(Driver):
                 run.task.bound = now
             run.parts.tries += 1
             self.figures.committed.add(run.task.gpus, now)
-            self._agenda.post(now + run.wanted.load_s, FREES, self._loaded, (run, run.version))
+            self._event_queue.post(now + run.wanted.load_s, FREES, self._loaded, (run, run.version))
         elif isinstance(effect, PauseJob):
             self._pause(run, effect.saves, now)
         else:
@@ -157,7 +157,7 @@ class PoolSimulation(Driver):
         ran_s = run.turn("pausing", now)
         run.parts.ran_s += ran_s
         run.left_s -= ran_s
-        self._agenda.post(now + run.wanted.pause_s, FREES, self._paused, run)
+        self._event_queue.post(now + run.wanted.pause_s, FREES, self._paused, run)
 
     def _loaded(self, what: tuple[PoolRun, int], now: float) -> None:
         run, version = what
@@ -166,7 +166,7 @@ class PoolSimulation(Driver):
         run.parts.loaded_s += run.turn("running", now)
         if not run.task.started:
             run.task.started = now
-        self._agenda.post(now + max(0.0, run.left_s), FREES, self._over, (run, run.version))
+        self._event_queue.post(now + max(0.0, run.left_s), FREES, self._over, (run, run.version))
         self._feed(PoolLoaded(run.wanted.job), now)
 
     def _paused(self, run: PoolRun, now: float) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import msgspec
 
 from replkernel_scheduler.events import ARRIVES, FREES
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Record, Session
@@ -63,7 +63,7 @@ class RecordedSimulation(Driver):
         self.figures.gpus.add(plan.gpus, 0.0)
         super().__init__(watch)
         self._records, self._origin = records, origin
-        self._agenda = Agenda()
+        self._event_queue = EventQueue()
         self._last_host: dict[str, HostName] = {}
         self._users: dict[str, str] = {}
 
@@ -79,8 +79,8 @@ class RecordedSimulation(Driver):
                     "This trace does not say what happened: --policy recorded is for a scheduler's journal."
                 )
             at = record.at - self._origin
-            while (head := self._agenda.head()) is not None and head <= (at, ARRIVES):
-                self._agenda.do_next()
+            while (head := self._event_queue.head()) is not None and head <= (at, ARRIVES):
+                self._event_queue.do_next()
             seen, user = record.seen, self._users.get(record.session, "")
             task = Task(record.session, self.played, at, record.duration_s, record.gpus, user=user, job=False)
             task.host, task.before = HostName(seen.host), self._last_host.get(task.name)
@@ -88,15 +88,15 @@ class RecordedSimulation(Driver):
             task.bound = task.started = at + seen.queued_s
             task.done = task.bound + seen.leased_s
             task.ended = min(task.done, task.started + record.duration_s)
-            self._agenda.post(task.bound, ARRIVES, self._bind, task)
-        while self._agenda.head() is not None:
-            self._agenda.do_next()
+            self._event_queue.post(task.bound, ARRIVES, self._bind, task)
+        while self._event_queue.head() is not None:
+            self._event_queue.do_next()
         return self.figures
 
     def _bind(self, task: Task, now: float) -> None:
         self._count(now)
         self.figures.bound(task, now)
-        self._agenda.post(task.done, FREES, self._end, task)
+        self._event_queue.post(task.done, FREES, self._end, task)
 
     def _end(self, task: Task, now: float) -> None:
         self._count(now)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from replkernel_scheduler.effects import KernelPlaced, MigrationFailed, StartReplica, StopReplica
 from replkernel_scheduler.events import FREES, Event, ReplicaFailed, ReplicaReady
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.types import HostName, KernelId
@@ -23,7 +23,7 @@ class Replicas:
 
     def __init__(
         self,
-        agenda: Agenda,
+        event_queue: EventQueue,
         feed: Callable[[Event, float], None],
         costs: CostDice,
         faults: Faults,
@@ -32,7 +32,7 @@ class Replicas:
         reserve: bool,
     ) -> None:
         """Start with none; `reserve`: a replica holds its GPUs for as long as it is there."""
-        self._agenda, self._feed, self._costs = agenda, feed, costs
+        self._event_queue, self._feed, self._costs = event_queue, feed, costs
         self._faults, self._figures, self._reserve = faults, figures, reserve
         self._gpus: dict[KernelId, int] = {}
         self._of_kernel: dict[KernelId, dict[HostName, None]] = {}
@@ -58,7 +58,7 @@ class Replicas:
         self._figures.replica_moves(now)
         fails = self._faults.replica_fails()
         answer = ReplicaFailed(effect.migration, MADE_TO_FAIL) if fails else ReplicaReady(effect.migration)
-        self._agenda.post(now + self._costs.move(warm=effect.prewarmed), FREES, self._feed, answer)
+        self._event_queue.post(now + self._costs.move(warm=effect.prewarmed), FREES, self._feed, answer)
 
     def stop(self, effect: StopReplica, now: float) -> None:
         """Take a replica off its host."""

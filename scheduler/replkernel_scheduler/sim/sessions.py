@@ -12,8 +12,8 @@ from random import Random
 
 from replkernel_scheduler.effects import KernelPlaced, KernelRefused
 from replkernel_scheduler.events import LATE, Event, KernelEnded, KernelReported, KernelStarted
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.machines import Machines
 from replkernel_scheduler.sim.records import Cell, Job, Session
 from replkernel_scheduler.sim.replicas import Replicas
@@ -56,7 +56,7 @@ class Sessions:
     def __init__(
         self,
         way: Way,
-        agenda: Agenda,
+        event_queue: EventQueue,
         feed: Callable[[Event, float], None],
         costs: CostDice,
         replicas: Replicas,
@@ -65,7 +65,7 @@ class Sessions:
         dice: Random,
     ) -> None:
         """Start with none."""
-        self._way, self._agenda, self._feed, self._costs = way, agenda, feed, costs
+        self._way, self._event_queue, self._feed, self._costs = way, event_queue, feed, costs
         self._replicas, self._machines = replicas, machines
         self._tasks, self._dice = tasks, dice
         self._number = 0
@@ -77,7 +77,7 @@ class Sessions:
     def begin(self, session: Session, lasts_s: float, now: float) -> None:
         """Open a session."""
         self._open(session.session, session.gpus, session.user, now)
-        self._agenda.post(now + lasts_s, LATE, self._close, session.session)
+        self._event_queue.post(now + lasts_s, LATE, self._close, session.session)
 
     def submit(self, cell: Cell, now: float) -> None:
         """Have a cell run after those of its session that are before it."""

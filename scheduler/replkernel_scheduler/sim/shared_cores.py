@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replkernel_scheduler.jobs.types import Place
-from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.records import Job
 
 OVERHEAD = 1.2
 PHASE_ENDS = 0
-"""The turn of a phase's end on the agenda: as what frees, before all else at its time."""
+"""The turn of a phase's end in the event queue: as what frees, before all else at its time."""
 
 
 class SharedRun:
@@ -46,12 +46,12 @@ class SharedCores:
         self,
         nodes: int,
         cores_each: int,
-        agenda: Agenda,
+        event_queue: EventQueue,
         over: Callable[[SharedRun, float], None],
         overhead: float = OVERHEAD,
     ) -> None:
         """Tell `over` of each job whose last phase has ended."""
-        self._each, self._agenda, self._over, self._overhead = cores_each, agenda, over, overhead
+        self._each, self._event_queue, self._over, self._overhead = cores_each, event_queue, over, overhead
         self._busy = [0] * (nodes * cores_each)
         self._on: list[list[SharedRun]] = [[] for _ in range(nodes * cores_each)]
         self._sharing: dict[str, SharedRun] = {}
@@ -64,7 +64,7 @@ class SharedCores:
         for phase_s in run.phases:
             ends += phase_s
         self.processes_max = max(1, self.processes_max)
-        self._agenda.post(ends, PHASE_ENDS, self._ended_alone, run)
+        self._event_queue.post(ends, PHASE_ENDS, self._ended_alone, run)
 
     def _ended_alone(self, run: SharedRun, now: float) -> None:
         run.done_s, run.phase = sum(run.phases), len(run.phases)
@@ -106,7 +106,7 @@ class SharedCores:
             self._turn(run, 1, now)
         else:
             run.pace = 1.0
-            self._agenda.post(now + run.left_s, PHASE_ENDS, self._ended, (run, run.version))
+            self._event_queue.post(now + run.left_s, PHASE_ENDS, self._ended, (run, run.version))
 
     def _ended(self, what: tuple[SharedRun, int], now: float) -> None:
         run, version = what
@@ -142,4 +142,4 @@ class SharedCores:
         run.left_s -= (now - run.since) * run.pace
         run.since, run.pace = now, pace
         run.version += 1
-        self._agenda.post(now + max(0.0, run.left_s) / pace, PHASE_ENDS, self._ended, (run, run.version))
+        self._event_queue.post(now + max(0.0, run.left_s) / pace, PHASE_ENDS, self._ended, (run, run.version))

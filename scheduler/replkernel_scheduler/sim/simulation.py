@@ -2,7 +2,7 @@
 
 It hands recorded sessions, cells and jobs to the core as events, answers its effects after the times
 that the costs say, and has the figures counted. Law: it holds no rule of the scheduler, and no clock but
-the agenda; of what is due at one time it goes first what frees, then hosts, timers, arrivals (spec 0.1).
+the event queue; of what is due at one time it goes first what frees, then hosts, timers, arrivals (spec 0.1).
 Same records, way and plan: same effects, same figures.
 """
 
@@ -33,11 +33,11 @@ from replkernel_scheduler.effects import (
 from replkernel_scheduler.events import ARRIVES, TIMERS, TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect, HarvestEvent
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
 from replkernel_scheduler.sim.demands import Demands
 from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.elastic_way import elastic_way_named
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.harvest import Harvest
@@ -91,16 +91,18 @@ class Simulation(Driver):
         self.figures = Figures(rows)
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
-        self._agenda = agenda = Agenda()
+        self._event_queue = event_queue = EventQueue()
         costs, faults = CostDice(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
         self._replicas = Replicas(
-            agenda, self._feed, costs, faults, self.figures, reserve=way.policies.reserve
+            event_queue, self._feed, costs, faults, self.figures, reserve=way.policies.reserve
         )
-        self._machines = Machines(plan, agenda, self._feed, costs, faults, self.figures, self._replicas)
+        self._machines = Machines(plan, event_queue, self._feed, costs, faults, self.figures, self._replicas)
         demands = Demands(plan, self._machines)
-        self._tasks = Tasks(way, agenda, self._feed, costs, self.figures, demands.wish(), demands.takes_s())
+        self._tasks = Tasks(
+            way, event_queue, self._feed, costs, self.figures, demands.wish(), demands.takes_s()
+        )
         self._sessions = Sessions(
-            way, agenda, self._feed, costs, self._replicas, self._machines, self._tasks,
+            way, event_queue, self._feed, costs, self._replicas, self._machines, self._tasks,
             Random(f"places {plan.seed}"),
         )  # fmt: skip
         self._harvest: Harvest | None = None
@@ -110,7 +112,7 @@ class Simulation(Driver):
             jobs = elastic_way_named("sidecar")
             self.figures.idle_time = IdleTime()
             self._harvest = Harvest(
-                beside, agenda, self._feed, self.figures, jobs, plan.gpus_per_host, plan.nodes
+                beside, event_queue, self._feed, self.figures, jobs, plan.gpus_per_host, plan.nodes
             )
         self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())
         self._upcoming: Record | None = None
@@ -130,16 +132,16 @@ class Simulation(Driver):
             if self._upcoming is not None and due == (self._upcoming.at - self._origin, ARRIVES):
                 self._play(self._upcoming, due[0])
             else:
-                self._agenda.do_next()
+                self._event_queue.do_next()
         self._tasks.give_up()
         return self.figures
 
     def _due(self) -> tuple[float, int] | None:
         """Return time and turn of what is next, timers apart; None at the end.
 
-        What is on the agenda has come before in the order of turns, so at one time it goes before a record.
+        What is in the queue came before in the order of turns, so at one time it goes before a record.
         """
-        record, head = self._upcoming, self._agenda.head()
+        record, head = self._upcoming, self._event_queue.head()
         if record is not None:
             at = record.at - self._origin
             if head is None or at < head[0]:

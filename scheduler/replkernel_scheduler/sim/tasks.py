@@ -21,8 +21,8 @@ from replkernel_scheduler.events import (
     LeaseReleased,
     LeaseRenewed,
 )
-from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import CostDice
+from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.task import Outcome, Task
@@ -44,7 +44,7 @@ class Tasks:
     def __init__(
         self,
         way: Way,
-        agenda: Agenda,
+        event_queue: EventQueue,
         feed: Callable[[Event, float], None],
         costs: CostDice,
         figures: Figures,
@@ -57,7 +57,7 @@ class Tasks:
         a host where models differ.
         """
         self._wants, self._takes_s = wants, takes_s
-        self._way, self._agenda, self._feed = way, agenda, feed
+        self._way, self._event_queue, self._feed = way, event_queue, feed
         self._costs, self.figures = costs, figures
         self._asked: dict[RequestId, Task] = {}
         self.open = 0
@@ -105,9 +105,9 @@ class Tasks:
         task.done = task.ended + saves_s
         self.running += 1
         self.figures.bound(task, now)
-        self._agenda.post(task.done, FREES, self._finish, (task, task.tries))
+        self._event_queue.post(task.done, FREES, self._finish, (task, task.tries))
         if task.done - now > RENEW_S:
-            self._agenda.post(now + RENEW_S, ARRIVES, self._renew, (task, task.tries))
+            self._event_queue.post(now + RENEW_S, ARRIVES, self._renew, (task, task.tries))
 
     def queued(self, effect: LeaseQueued, now: float) -> None:
         """Take note of a task whose replica moves to where its GPUs are."""
@@ -121,13 +121,13 @@ class Tasks:
         task = self._asked.pop(effect.request, None)
         if task is not None:
             self.figures.given_up(task, "refused", effect.why)
-            self._agenda.post(now, ARRIVES, self._close, task)
+            self._event_queue.post(now, ARRIVES, self._close, task)
 
     def refuse(self, task: Task, why: str, now: float) -> None:
         """Give a task up that cannot even ask."""
         self.open += 1
         self.figures.given_up(task, "refused", why)
-        self._agenda.post(now, ARRIVES, self._close, task)
+        self._event_queue.post(now, ARRIVES, self._close, task)
 
     def ended(self, effect: LeaseEnded, now: float) -> None:
         """Have a task ask again whose run was lost."""
@@ -140,14 +140,14 @@ class Tasks:
         task.lease = None
         task.tries += 1
         if task.tries < TRIES_MAX:
-            self._agenda.post(now, ARRIVES, self.ask, task)
+            self._event_queue.post(now, ARRIVES, self.ask, task)
         else:
             self.figures.given_up(task, "failed", f"its run was lost {TRIES_MAX} times ({effect.why})")
-            self._agenda.post(now, ARRIVES, self._close, task)
+            self._event_queue.post(now, ARRIVES, self._close, task)
 
     def reclaimed(self, effect: ReclaimLease, now: float) -> None:
         """Give lingering GPUs back, once the state is off them."""
-        self._agenda.post(now + self._costs.give_back(), FREES, self._give_back, effect.lease)
+        self._event_queue.post(now + self._costs.give_back(), FREES, self._give_back, effect.lease)
 
     def give_up(self) -> None:
         """Count what still waits at the end of a run."""
@@ -172,7 +172,7 @@ class Tasks:
         if task.session is None:
             self._close(task, now)  # Nothing follows it that would have to wait for its turn.
         else:
-            self._agenda.post(now, ARRIVES, self._close, task)
+            self._event_queue.post(now, ARRIVES, self._close, task)
 
     def _close(self, task: Task, now: float) -> None:
         self.open -= 1
@@ -183,7 +183,7 @@ class Tasks:
         lease = task.lease
         if lease is not None and task.tries == tries and now < task.done:
             self._feed(LeaseRenewed(lease.lease, lease.fence), now)
-            self._agenda.post(now + RENEW_S, ARRIVES, self._renew, about)
+            self._event_queue.post(now + RENEW_S, ARRIVES, self._renew, about)
 
     def _give_back(self, lease: Lease, now: float) -> None:
         self._feed(LeaseReleased(lease.lease, lease.fence), now)

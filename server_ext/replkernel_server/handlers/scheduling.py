@@ -48,7 +48,7 @@ from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler, paced
 from replkernel_server.handlers.scheduler_bookings import booking_answer
-from replkernel_server.launchers.elsewhere import USER
+from replkernel_server.launchers.engine_usage import USER
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (

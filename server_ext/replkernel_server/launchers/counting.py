@@ -17,7 +17,7 @@ from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId
 
-from replkernel_server.launchers.elsewhere import USER
+from replkernel_server.launchers.engine_usage import USER
 
 Place: TypeAlias = tuple[HostName, GpuUuid]
 

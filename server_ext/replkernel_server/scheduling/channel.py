@@ -34,8 +34,8 @@ from replkernel_server.scheduling.desk_words import (
     Answered,
     Close,
     Counted,
+    DeskEvent,
     Feed,
-    Happening,
     Joined,
     Left,
     Said,
@@ -135,9 +135,9 @@ class Channel:
         finally:
             del self._logs[number]
 
-    async def happened(self, happening: Happening) -> None:
+    async def happened(self, event: DeskEvent) -> None:
         """Hand in what happened, and perform what follows."""
-        acts = self.desk.handle(happening, self.driver.clock.now())
+        acts = self.desk.handle(event, self.driver.clock.now())
         self._arm()
         await self._perform(acts)
 
@@ -222,13 +222,13 @@ class Channel:
             self._timer.cancel()
         self._timer, self._timer_at = None, inf
 
-    def _in_background(self, happening: Happening) -> None:
-        task = asyncio.get_running_loop().create_task(self._quietly(happening))
+    def _in_background(self, event: DeskEvent) -> None:
+        task = asyncio.get_running_loop().create_task(self._quietly(event))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _quietly(self, happening: Happening) -> None:
+    async def _quietly(self, event: DeskEvent) -> None:
         try:
-            await self.happened(happening)
+            await self.happened(event)
         except Exception:
-            log.exception("The scheduler's channel failed at %s.", type(happening).__name__)
+            log.exception("The scheduler's channel failed at %s.", type(event).__name__)

@@ -1,6 +1,6 @@
 """The desk where agents and routers are served: their words become events, what was decided becomes messages.
 
-Pure: `handle(happening, now)` returns what is to be done, in order; `deadline()` says when TimeCame is due.
+Pure: `handle(event, now)` returns what is to be done, in order; `deadline()` says when TimeCame is due.
 Law: nobody is told of, or touches, another kernel's leases; what nobody has said again after a restart is
 given up after its grace. Times are the core's.
 """
@@ -48,9 +48,9 @@ from replkernel_server.scheduling.desk_words import (
     Answered,
     Close,
     Counted,
+    DeskEvent,
     Feed,
     Foreseen,
-    Happening,
     HostFixed,
     HostTakenDown,
     JobCame,
@@ -144,9 +144,9 @@ class Desk:
         """Set by `follows`."""
         self._due = self._exactly()
 
-    def handle(self, happening: Happening, now: float) -> list[Act]:
-        """Return what is to be done because of `happening`, in order."""
-        match happening:
+    def handle(self, event: DeskEvent, now: float) -> list[Act]:
+        """Return what is to be done because of `event`, in order."""
+        match event:
             case Said(client, message):
                 return list(self._said(client, message, now))
             case Told(effects):
@@ -154,9 +154,9 @@ class Desk:
             case Counted(grants):
                 return list(self._tell(grants, now))
             case Answered():
-                return list(self._answered(happening, now))
+                return list(self._answered(event, now))
             case Joined():
-                return list(self._joined(happening))
+                return list(self._joined(event))
             case Left(client):
                 return list(self._left(client, now))
             case HostFixed(host):

@@ -104,7 +104,7 @@ class TimeCame(msgspec.Struct, frozen=True):
     """The desk's deadline has come."""
 
 
-Happening: TypeAlias = (
+DeskEvent: TypeAlias = (
     Joined
     | Said
     | Left

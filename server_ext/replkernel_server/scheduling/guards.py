@@ -23,7 +23,7 @@ from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import HostName, Lease, LeaseId, RequestId
 
 from replkernel.leasing.wire import HostLeases, LeaseHere, LeasesOpen
-from replkernel_server.launchers.elsewhere import USER
+from replkernel_server.launchers.engine_usage import USER
 
 REFUSALS_MAX = 1_000
 """So many refusals are kept for askers who come back for their answer."""

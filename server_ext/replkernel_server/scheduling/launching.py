@@ -1,6 +1,6 @@
 """Drives a launcher: what the scheduler wants of hosts is done, what the launcher tells becomes events.
 
-It holds no rule: `launchers/hosts.py`, `counting.py`, `elsewhere.py` and `waiting.py` say what follows.
+It holds no rule: `launchers/hosts.py`, `counting.py`, `engine_usage.py` and `waiting.py` say what follows.
 Law: what fails is told in the log once, and done again where it matters: agents every AGENT_AGAIN_S, GPUs
 every LOOK_S.
 """
@@ -28,7 +28,7 @@ from replkernel_scheduler.types import GpuUuid, HostName, Lease
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import ServerError
 from replkernel_server.launchers.counting import Counting, LeaveGpu, TakeGpu
-from replkernel_server.launchers.elsewhere import Elsewhere
+from replkernel_server.launchers.engine_usage import EngineUsage
 from replkernel_server.launchers.hosts import LaunchedHosts
 from replkernel_server.launchers.protocol import (
     HOSTS_ASKED_MAX,
@@ -62,7 +62,7 @@ class Launching:
         self.launcher, self._driver, self._channel = launcher, driver, channel
         view = driver.core.view()
         self._hosts = LaunchedHosts([entry.reservation for entry in view.reservations])
-        self._elsewhere = Elsewhere(
+        self._engine_usage = EngineUsage(
             (entry.lease for entry in view.leases), (entry.request for entry in view.waiting)
         )
         self._waiting = WaitingJobs()
@@ -135,7 +135,7 @@ class Launching:
         counting = self._counting
         surplus = 0 if counting is None else counting.surplus(host, self._gpus.get(host, 0))
         self._surplus[host] = surplus
-        self._feed(self._elsewhere.counted(host, self._counts.get(host, 0) + surplus))
+        self._feed(self._engine_usage.counted(host, self._counts.get(host, 0) + surplus))
 
     def _keep_agent(self, host: str) -> None:
         if host not in self._agents or self._agents[host].done():
@@ -165,7 +165,7 @@ class Launching:
 
     def _decided(self, effects: Sequence[HarvestEffect], _took_s: float) -> None:
         """Do what follows; the channel has heard of the same effects before."""
-        self._elsewhere.decided(effects)
+        self._engine_usage.decided(effects)
         more, back = self._hosts.decided(effects)
         if more:
             self._do("more hosts", self._want())
@@ -244,7 +244,7 @@ class Launching:
     def _bounce(self, lease: Lease, unknown: bool) -> None:
         """Have a request wait behind the engine's jobs, which have the GPU that it was granted."""
         wish = self._driver.core.wish_of(lease.lease)
-        busy = self._elsewhere.counted(lease.host, self._elsewhere.count(lease.host) + 1)
+        busy = self._engine_usage.counted(lease.host, self._engine_usage.count(lease.host) + 1)
         self._feed([*busy, LeaseReleased(lease.lease, lease.fence, 0.0)])
         if wish is not None and unknown:
             self._channel.desk.owners.asks(wish.request, wish.kernel_id, wish.user)
@@ -276,7 +276,7 @@ class Launching:
         while True:
             await asyncio.sleep(LOOK_S)
             now = self._driver.clock.now()
-            self._feed([*self._elsewhere.due(now), *self._waiting.due(now)])
+            self._feed([*self._engine_usage.due(now), *self._waiting.due(now)])
             if self._counting is not None:
                 for host, gpus in self._gpus.items():
                     if self._counting.surplus(host, gpus) != self._surplus.get(host, 0):

@@ -20,8 +20,8 @@ from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import (
     Act,
     Answered,
+    DeskEvent,
     Feed,
-    Happening,
     Joined,
     Left,
     Said,
@@ -63,9 +63,9 @@ class Room:
         self.desk = Desk(self.core.view(), self.now, DeskTimes())
         self.sent: list[wire.FromScheduler] = []
 
-    def happens(self, happening: Happening) -> None:
+    def happens(self, event: DeskEvent) -> None:
         """Hand in what happens, and do what follows."""
-        self.do(self.desk.handle(happening, self.now))
+        self.do(self.desk.handle(event, self.now))
 
     def do(self, acts: Sequence[Act]) -> None:
         """Do what the desk wants."""

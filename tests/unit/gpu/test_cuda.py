@@ -221,9 +221,9 @@ def test_cuda_keeps_the_gpus_that_it_was_started_with(card: Card) -> None:
 
 def test_cuda_says_with_which_gpus_it_was_started_when_a_lease_is_on_others(card: Card) -> None:
     backend = CudaBackend()
-    assert backend.bound_elsewhere((GPU,)) == ""
-    assert backend.bound_elsewhere(("GPU-5678",)) == f"CUDA was started here with {GPU}"
-    assert backend.bound_elsewhere((GPU, "GPU-5678")) != ""
+    assert backend.bound_to_others((GPU,)) == ""
+    assert backend.bound_to_others(("GPU-5678",)) == f"CUDA was started here with {GPU}"
+    assert backend.bound_to_others((GPU, "GPU-5678")) != ""
 
 
 @pytest.mark.parametrize("visible", ["", "0"])
@@ -234,16 +234,16 @@ def test_cuda_that_was_started_without_a_lease_knows_its_gpus_by_torch(
     properties = types.SimpleNamespace(uuid=GPU.removeprefix("GPU-"))
     monkeypatch.setattr(card, "get_device_properties", lambda index: properties, raising=False)
     backend = CudaBackend()
-    assert backend.bound_elsewhere((GPU,)) == ""
+    assert backend.bound_to_others((GPU,)) == ""
     assert backend.bind((GPU,)) == ""
-    assert "was started here" in backend.bound_elsewhere(("GPU-5678",))
+    assert "was started here" in backend.bound_to_others(("GPU-5678",))
 
 
 def test_cuda_whose_gpus_nobody_knows_is_taken_to_have_others(
     card: Card, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "all that was visible" in CudaBackend().bound_elsewhere((GPU,))
+    assert "all that was visible" in CudaBackend().bound_to_others((GPU,))
 
 
 def test_a_host_without_memory_keeps_everything_there(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:

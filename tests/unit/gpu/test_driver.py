@@ -216,11 +216,11 @@ def test_a_restore_that_fails_leaves_all_with_the_driver_to_be_tried_again(card:
 def test_other_gpus_of_the_model_are_taken_by_a_mapping_of_all_that_the_driver_knows(card: Card) -> None:
     process = Process()
     backend, x = backend_with(process), tensor_on(card)
-    assert backend.bound_elsewhere((OTHER,)) != "", "nobody knows yet whether the driver can"
+    assert backend.bound_to_others((OTHER,)) != "", "nobody knows yet whether the driver can"
     backend.suspend(settled=True)
-    assert backend.bound_elsewhere((OTHER,)) == "", "no other process has to take over"
-    assert backend.bound_elsewhere((SMALL,)) != ""
-    assert backend.bound_elsewhere((GPU, OTHER)) != ""
+    assert backend.bound_to_others((OTHER,)) == "", "no other process has to take over"
+    assert backend.bound_to_others((SMALL,)) != ""
+    assert backend.bound_to_others((GPU, OTHER)) != ""
     assert isinstance(backend.resume((SMALL,)), Kept)
     assert isinstance(backend.resume((OTHER,)), Moved)
     assert backend.gpus == (OTHER,)
@@ -235,7 +235,7 @@ def test_a_driver_that_cannot_map_has_another_process_take_over_from_then_on(car
     backend, x = backend_with(process), tensor_on(card)
     backend.suspend(settled=True)
     assert isinstance(backend.resume((OTHER,)), Kept)
-    assert backend.bound_elsewhere((OTHER,)) != ""
+    assert backend.bound_to_others((OTHER,)) != ""
     process.fails.clear()
     assert isinstance(backend.resume((GPU,)), Moved)
     assert x.sum().item() == 10
@@ -277,7 +277,7 @@ def test_a_process_that_the_driver_lets_go_on_no_more_is_left_alone_and_replaced
         assert isinstance(kept, Kept)
         assert "CUDA_ERROR of unlock" in kept.why
     assert (backend.suspended, backend.locked) == (True, True)
-    assert "CUDA_ERROR of unlock" in backend.bound_elsewhere((GPU,)), "another process takes over"
+    assert "CUDA_ERROR of unlock" in backend.bound_to_others((GPU,)), "another process takes over"
     assert isinstance(backend.resume((GPU,)), Kept)
     assert process.calls == ["lock", "checkpoint", "unlock"]
     assert DeviceBuffer(torch, x.untyped_storage()).digest(), "captures go on without the device"
@@ -289,11 +289,11 @@ def test_a_restore_that_nothing_can_mend_has_another_process_take_over(
 ) -> None:
     backend, _x = backend_with(process := Process(*fails)), tensor_on(card)
     backend.suspend(settled=True)
-    assert backend.bound_elsewhere((GPU,)) == ""
+    assert backend.bound_to_others((GPU,)) == ""
     kept = backend.resume((GPU,))
     assert isinstance(kept, Kept)
     assert backend.locked
-    assert fails[0] in backend.bound_elsewhere((GPU,))
+    assert fails[0] in backend.bound_to_others((GPU,))
     process.fails.clear()
     assert backend.resume((GPU,)) == kept
 

@@ -102,8 +102,8 @@ def test_gpus_that_stay_are_kept_as_cuda_keeps_its_own(
 ) -> None:
     fake.stay()
     x = put(torch.ones(10))
-    assert fakes.bound_elsewhere((GPU,)) == ""
-    assert fakes.bound_elsewhere((OTHER,)) == f"CUDA was started here with {GPU}"
+    assert fakes.bound_to_others((GPU,)) == ""
+    assert fakes.bound_to_others((OTHER,)) == f"CUDA was started here with {GPU}"
     fakes.suspend()
     kept = fakes.resume((OTHER,))
     assert isinstance(kept, Kept)

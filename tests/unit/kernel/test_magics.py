@@ -185,13 +185,13 @@ def test_status_asked_by_a_cell_says_that_this_one_runs(capsys: pytest.CaptureFi
 
 def test_status_names_what_binds_as_pins_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The log has the name from when it was lost, and no other."""
-    grave = lost("gen", "generator", "r1", 3, 3, "gen", "A generator cannot be copied.")
+    tombstone = lost("gen", "generator", "r1", 3, 3, "gen", "A generator cannot be copied.")
     replicas = (ReplicaStatus("r1", "hosta", "executor", pinned=(PinnedSection("gen", "generator"),)),)
     kernels = KernelStatus("k1", "idle", 4, None, replicas), KernelStatus("k2", "idle", 9, None, replicas)
     replica: Any = FakeReplica(to_json(StatusDocument(kernels=kernels)))
     made: Any = magics(replica)
     kernel = SimpleNamespace(get_parent=dict, ask_elsewhere=lambda: ((), ""))
-    made.shell = SimpleNamespace(kernel=kernel, user_ns={"kept": [grave]})
+    made.shell = SimpleNamespace(kernel=kernel, user_ns={"kept": [tombstone]})
     made.replkernel("status --json")
     told = read_document(capsys.readouterr().out.encode())
     assert [one.replicas[0].pinned[0].name for one in told.kernels] == ["kept", "gen"]

@@ -24,7 +24,7 @@ def pin(name: str, path: str = "", replica: ReplicaId = HERE, seq: int = 3) -> P
     return Pin(name, "generator", replica, Seq(seq), path, "It is in flight.", seq)
 
 
-def grave(of: Pin) -> Any:
+def tombstone(of: Pin) -> Any:
     return lost(of.name, of.type_name, of.replica, of.seq, of.cell, of.path, of.reason)
 
 
@@ -33,9 +33,9 @@ def no_name(name: str) -> bool:
 
 
 def rows(*held: Pin, doubts: tuple[Doubt, ...] = (), **namespace: Any) -> list[Row]:
-    graves = list(namespace.pop("graves", ()))
+    tombstones = list(namespace.pop("tombstones", ()))
     awaited = namespace.pop("awaited", ())
-    lost = {id(one): loss_of(one) for one in graves}
+    lost = {id(one): loss_of(one) for one in tombstones}
     return pin_rows(held, doubts, HERE, namespace, lost, lambda name: name in awaited)
 
 
@@ -50,8 +50,8 @@ def test_a_pin_of_another_replica_is_lost_here() -> None:
 
 def test_a_pin_of_an_earlier_process_is_lost_wherever_it_lies() -> None:
     plain, deep = pin("g"), pin("c", "c['s']")
-    one, two = grave(plain), grave(deep)
-    found = rows(plain, deep, g=one, c={"s": two}, graves=[one, two])
+    one, two = tombstone(plain), tombstone(deep)
+    found = rows(plain, deep, g=one, c={"s": two}, tombstones=[one, two])
     assert [(row.variable, row.why[: len(LOST_HERE)]) for row in found] == [
         ("g", LOST_HERE),
         ("c['s']", LOST_HERE),
@@ -60,17 +60,17 @@ def test_a_pin_of_an_earlier_process_is_lost_wherever_it_lies() -> None:
 
 def test_a_loss_goes_by_the_name_that_it_has_now() -> None:
     of = pin("g")
-    one = grave(of)
-    assert [row.variable for row in rows(of, Out=[one], kept=[0, one], graves=[one])] == ["kept[1]"]
-    assert [row.variable for row in rows(of, graves=[one])] == ["g"]
+    one = tombstone(of)
+    assert [row.variable for row in rows(of, Out=[one], kept=[0, one], tombstones=[one])] == ["kept[1]"]
+    assert [row.variable for row in rows(of, tombstones=[one])] == ["g"]
 
 
 def test_one_thing_has_one_row() -> None:
     of = pin("x", replica=THERE)
-    one = grave(of)
+    one = tombstone(of)
     doubts = (Doubt(HERE, of), Doubt(ReplicaId("r3"), of))
-    assert len(rows(of, doubts=doubts, x=one, graves=[one])) == 1
-    (row,) = rows(doubts=doubts, x=one, graves=[one])
+    assert len(rows(of, doubts=doubts, x=one, tombstones=[one])) == 1
+    (row,) = rows(doubts=doubts, x=one, tombstones=[one])
     assert row.why == LOST_HERE + "It is in flight."
     (row,) = rows(doubts=doubts[1:])
     assert row.why == "On replica r3: It is in flight."
@@ -78,32 +78,32 @@ def test_one_thing_has_one_row() -> None:
 
 def test_a_value_that_was_replaced_is_no_loss() -> None:
     of = pin("c", replica=THERE)
-    one = grave(of)
-    assert rows(of, c=1, graves=[one]) == []  # A traceback holds it.
-    assert [row.variable for row in rows(of, c=1, Out=[one], graves=[one])] == ["Out[0]"]
-    assert [row.variable for row in rows(of, c=one, graves=[one])] == ["c"]
+    one = tombstone(of)
+    assert rows(of, c=1, tombstones=[one]) == []  # A traceback holds it.
+    assert [row.variable for row in rows(of, c=1, Out=[one], tombstones=[one])] == ["Out[0]"]
+    assert [row.variable for row in rows(of, c=one, tombstones=[one])] == ["c"]
     del one
     assert rows(of, c=1) == []
     before = pin("c", seq=4)
-    grave(before)
+    tombstone(before)
     assert rows(before, c=1) == []
 
 
 def test_a_value_that_was_replaced_deep_in_a_variable_is_no_loss() -> None:
     of = pin("c", "c['s']", replica=THERE)
-    one = grave(of)
-    assert rows(of, c={"s": 1}, graves=[one]) == []
-    assert rows(of, c={}, graves=[one]) == []
-    assert len(rows(of, c={"s": one}, graves=[one])) == 1
+    one = tombstone(of)
+    assert rows(of, c={"s": 1}, tombstones=[one]) == []
+    assert rows(of, c={}, tombstones=[one]) == []
+    assert len(rows(of, c={"s": one}, tombstones=[one])) == 1
     unsaid, within = pin("c", "c[…].s", replica=THERE), pin("c", "c.…", replica=THERE)
-    grave(unsaid), grave(within)
+    tombstone(unsaid), tombstone(within)
     assert len(rows(unsaid, c={(1, 2): 3})) == 1
     assert [row.variable for row in rows(within, c=csv.reader([]))] == ["c.…"]
 
 
 def test_a_deleted_variable_is_no_loss_and_one_that_waits_is_one_still() -> None:
     of = pin("g")
-    grave(of)
+    tombstone(of)
     assert rows(of) == []
     (row,) = rows(of, awaited=("g",))
     assert (row.variable, row.why[: len(LOST_HERE)]) == ("g", LOST_HERE)
@@ -145,8 +145,8 @@ def test_a_pin_that_is_no_variable_is_told_in_words() -> None:
 
 def test_the_status_has_the_names_that_the_namespace_has_now() -> None:
     plain, deep, replaced, alive = pin("t"), pin("s"), pin("c", replica=THERE), pin("g")
-    one, two, _ = grave(plain), grave(deep), grave(replaced)
-    lost = {id(grave): loss_of(grave) for grave in (one, two)}
+    one, two, _ = tombstone(plain), tombstone(deep), tombstone(replaced)
+    lost = {id(tombstone): loss_of(tombstone) for tombstone in (one, two)}
     namespace = {"_4": one, "_3": {"s": two}, "c": 1, "g": 2}
     now = pins_now([plain, deep, replaced, alive], HERE, namespace, lost, no_name)
     assert [pin.name for pin in now] == ["_4", "_3", "g"]

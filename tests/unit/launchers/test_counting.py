@@ -25,7 +25,7 @@ from replkernel_scheduler.types import (
     UserName,
 )
 from replkernel_server.launchers.counting import Counting, LeaveGpu, Step, TakeGpu
-from replkernel_server.launchers.elsewhere import USER, Elsewhere
+from replkernel_server.launchers.engine_usage import USER, EngineUsage
 
 from tests.support.examples import examples
 
@@ -170,7 +170,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.core = SchedulerCore(random.Random(seed), notebook(), CoreSettings(), Fence(0))
-        self.counting, self.elsewhere = ready(), Elsewhere()
+        self.counting, self.engine_usage = ready(), EngineUsage()
         self.ours: dict[GpuUuid, str] = {}
         self.jobs: set[str] = set()
         self.told: dict[LeaseId, Lease] = {}
@@ -183,7 +183,7 @@ class World:
             self.now += 0.01
             effects = self.core.handle(event, self.now)
             self.tell(self.counting.decided(effects))
-            self.elsewhere.decided(effects)
+            self.engine_usage.decided(effects)
             self.doing += taken(self.counting)
             self.core.check_invariants()
 
@@ -215,7 +215,7 @@ class World:
             return
         wish = self.core.wish_of(found.lease)
         assert wish is not None
-        self.feed(*self.elsewhere.counted(HOST, self.elsewhere.count(HOST) + 1))
+        self.feed(*self.engine_usage.counted(HOST, self.engine_usage.count(HOST) + 1))
         self.feed(LeaseReleased(found.lease, found.fence, 0.0), LeaseAsked(wish))
 
     def check(self) -> None:
@@ -232,7 +232,7 @@ class World:
             while self.doing:
                 self.engine_does_one()
                 self.check()
-            self.feed(*self.elsewhere.counted(HOST, len(self.jobs)))
+            self.feed(*self.engine_usage.counted(HOST, len(self.jobs)))
             if not self.doing:
                 break
         assert not self.doing
@@ -263,6 +263,6 @@ def test_a_told_grant_is_counted_and_in_quiet_leases_equal_the_engines_count(
         elif act == "do" and world.doing:
             world.engine_does_one()
         elif act == "count":
-            world.feed(*world.elsewhere.counted(HOST, len(world.jobs)))
+            world.feed(*world.engine_usage.counted(HOST, len(world.jobs)))
         world.check()
     world.quiet()

@@ -16,7 +16,7 @@ from replkernel_scheduler.types import (
     ReservationId,
 )
 from replkernel_server.errors import ServiceSettingError
-from replkernel_server.launchers.elsewhere import RENEW_S, USER, Elsewhere
+from replkernel_server.launchers.engine_usage import RENEW_S, USER, EngineUsage
 from replkernel_server.launchers.hosts import LaunchedHosts
 from replkernel_server.launchers.installed import make, names, read_options
 from replkernel_server.launchers.ray.counts import Counts
@@ -50,27 +50,27 @@ def test_only_its_own_hosts_are_given_back_and_a_failure_ends_all_that_is_open()
 
 
 def test_each_gpu_of_other_jobs_is_a_lease_of_theirs_before_everybody_who_waits() -> None:
-    elsewhere = Elsewhere()
-    quota, first, second = elsewhere.counted(A, 2)
+    engine_usage = EngineUsage()
+    quota, first, second = engine_usage.counted(A, 2)
     assert isinstance(quota, QuotaSet) and quota.quota.priority > 0
     assert isinstance(first, LeaseAsked) and isinstance(second, LeaseAsked)
     assert (first.request.gpus, first.request.hosts, first.request.user) == (1, (A,), USER)
     assert first.request.request != second.request.request
-    assert elsewhere.counted(A, 2) == []
+    assert engine_usage.counted(A, 2) == []
     request = second.request.request
     held = Lease(LeaseId("l"), request, KernelId("k"), A, (), Fence(3), 1.0, 1.0, USER)
-    elsewhere.decided([LeaseGranted(held)])
-    assert elsewhere.due(0.0) == [LeaseRenewed(held.lease, held.fence)]
-    assert elsewhere.due(RENEW_S - 1) == []
-    assert elsewhere.counted(A, 1) == [LeaseReleased(held.lease, held.fence)]
-    assert elsewhere.counted(A, 0) == [LeaseWithdrawn(first.request.request)]
+    engine_usage.decided([LeaseGranted(held)])
+    assert engine_usage.due(0.0) == [LeaseRenewed(held.lease, held.fence)]
+    assert engine_usage.due(RENEW_S - 1) == []
+    assert engine_usage.counted(A, 1) == [LeaseReleased(held.lease, held.fence)]
+    assert engine_usage.counted(A, 0) == [LeaseWithdrawn(first.request.request)]
 
 
 def test_leases_in_force_before_a_restart_go_on() -> None:
     held = Lease(LeaseId("l"), RequestId("engine ray-a 7"), KernelId("k"), A, (), Fence(3), 1.0, 1.0, USER)
-    elsewhere = Elsewhere([held])
-    assert elsewhere.count(A) == 1
-    (more,) = elsewhere.counted(A, 2)
+    engine_usage = EngineUsage([held])
+    assert engine_usage.count(A) == 1
+    (more,) = engine_usage.counted(A, 2)
     assert isinstance(more, LeaseAsked)
     assert more.request.request == "engine ray-a 8"
 

@@ -23,7 +23,7 @@ from replkernel_scheduler.sim.way import way_named
 from replkernel_scheduler.types import Fence, HostName, Lease, Prices, UserName, UserQuota
 from replkernel_scheduler.view import MoneyView, UserView
 from replkernel_server.errors import ServiceSettingError
-from replkernel_server.launchers.elsewhere import Elsewhere
+from replkernel_server.launchers.engine_usage import EngineUsage
 from replkernel_server.scheduling.accounting import cluster_rows, kernel_rows, user_rows
 from replkernel_server.scheduling.identity import IdentityUnknown
 from replkernel_server.scheduling.messages import granted_lease
@@ -227,7 +227,7 @@ def test_a_day_costs_live_what_it_costs_in_the_simulator(policy: str) -> None:
 
 def test_gpus_that_an_engine_gives_its_own_jobs_are_no_revenue() -> None:
     cluster = priced(EIGHT_FOR_TEN)
-    for event in Elsewhere().counted(HostName("a"), 3):
+    for event in EngineUsage().counted(HostName("a"), 3):
         cluster.feed(event)
     assert len(cluster.leases()) == 3 and all(lease.price is UNSET for lease in cluster.leases())
     cluster.feed(MonthBegan(), after_s=HOUR_S)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 Deed: TypeAlias = Callable[[Any, float], None]
 
 
-class Agenda:
+class EventQueue:
     """Deeds and their times."""
 
     __slots__ = ("_heap", "_number")

@@ -19,7 +19,7 @@ export const FAILURES_MAX = 5;
 const RANK: Readonly<Record<Question, number>> = { followed: 0, news: 1, all: 2 };
 
 /** The questions to come, of which only the widest and the soonest count. */
-export class Agenda {
+export class Polling {
   private _next: { readonly question: Question; readonly at: number } | null = null;
   private _rested = 0;
   private _failures = 0;

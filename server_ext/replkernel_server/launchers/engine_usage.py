@@ -36,7 +36,7 @@ PRIORITY = 1_000_000
 COUNT_MAX = 64
 
 
-class Elsewhere:
+class EngineUsage:
     """Jobs of the engine, by host."""
 
     def __init__(self, leases: Iterable[Lease] = (), waiting: Iterable[LeaseRequest] = ()) -> None:
