@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.oracle_simulation import NAME as ORACLE
 from replkernel_scheduler.sim.picture import QUANTILES, Picture
 from replkernel_scheduler.sim.seeds import Interval
 from replkernel_scheduler.sim.summary import MoneyFigures
+from replkernel_scheduler.sim.way import ORACLE
 
 STYLE = {
     "svg.hashsalt": "replkernel", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9.0,
@@ -80,7 +80,7 @@ def gpus_over_time(pictures: Pictures, oracle: Picture) -> str:
             label="oracle",
         )  # fmt: skip
         for name, picture in pictures.items():
-            if name == ORACLE:
+            if name == ORACLE.name:
                 continue
             held = picture.reserved or picture.provisioned
             label = f"{name} (reserved)" if picture.reserved else name

@@ -35,3 +35,13 @@ class EventQueue:
         """Do what is next."""
         at, _, _, deed, what = heappop(self._heap)
         deed(what, at)
+
+    def do_until(self, at: float, turn: int) -> None:
+        """Do what comes before this time and turn, or with them."""
+        while self._heap and self._heap[0][:2] <= (at, turn):
+            self.do_next()
+
+    def do_all(self) -> None:
+        """Do what there is, and what comes of it, to the end."""
+        while self._heap:
+            self.do_next()

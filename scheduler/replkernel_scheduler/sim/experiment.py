@@ -16,7 +16,6 @@ import msgspec
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.oracle_simulation import OracleWay
 from replkernel_scheduler.sim.output import Kept, Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan
@@ -28,6 +27,7 @@ from replkernel_scheduler.sim.seeds import tables_of
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import Summary
 from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.way import ORACLE
 from replkernel_scheduler.sim.workers import Shown, Source, play_case, play_side_by_side
 
 
@@ -144,5 +144,5 @@ def _report(spool: Spool, document: Summary, made: Sequence[Case], shown: Sequen
     """Return the report; an oracle is played for it."""
     pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
     oracle: list[Picture] = []
-    play(spool, OracleWay(), document.plan, pictured=oracle.append)
+    play(spool, ORACLE, document.plan, pictured=oracle.append)
     return report(document, pictures, oracle[0], saved_gpu_hours(spool))

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-import msgspec
-
 from replkernel_scheduler.events import ARRIVES, FREES
 from replkernel_scheduler.sim.driver import Driver, Watcher
-from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
@@ -21,29 +18,7 @@ from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.task import Task
 from replkernel_scheduler.types import HostName
 
-NAME = "oracle"
 NO_HOST = HostName("oracle")
-
-
-class OracleWay(msgspec.Struct, frozen=True):
-    """How the oracle serves a trace; there is nothing to choose."""
-
-    name: str = NAME
-    kernels: str = "none"
-    replicas: int = 0
-    reserves: bool = False
-
-
-def is_oracle_way(text: str) -> bool:
-    """Say whether a way's name is the oracle's."""
-    return text.partition(",")[0] == NAME
-
-
-def oracle_way_named(text: str) -> OracleWay:
-    """Return the way; raise SimulationError if it is given options."""
-    if text != NAME:
-        raise SimulationError(f"--policy {text}: the oracle has no options; write --policy {NAME}.")
-    return OracleWay()
 
 
 class OracleSimulation(Driver):
@@ -53,7 +28,6 @@ class OracleSimulation(Driver):
         self,
         records: Iterable[Record],
         origin: float,
-        way: OracleWay,
         plan: Plan,
         *,
         rows: RowSink | None = None,
@@ -78,14 +52,12 @@ class OracleSimulation(Driver):
                 self._users[record.session] = record.user
                 continue
             at = record.at - self._origin
-            while (head := self._event_queue.head()) is not None and head <= (at, ARRIVES):
-                self._event_queue.do_next()
+            self._event_queue.do_until(at, ARRIVES)
             if isinstance(record, Job):
                 self._start(Task.of_job(record, self.played, at), at)
             else:
                 self._come(record, at)
-        while self._event_queue.head() is not None:
-            self._event_queue.do_next()
+        self._event_queue.do_all()
         return self.figures
 
     def _come(self, cell: Cell, now: float) -> None:

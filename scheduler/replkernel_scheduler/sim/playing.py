@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 
 from replkernel_scheduler.policies.installed import names
-from replkernel_scheduler.sim import elastic_way, oracle_simulation, pool_way, recorded_simulation, summary
+from replkernel_scheduler.sim import elastic_way, pool_way, summary
 from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.elastic_run import ElasticRun
 from replkernel_scheduler.sim.elastic_way import ElasticWay, elastic_way_named, is_elastic_way
@@ -17,36 +17,25 @@ from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
-from replkernel_scheduler.sim.oracle_simulation import (
-    OracleSimulation,
-    OracleWay,
-    is_oracle_way,
-    oracle_way_named,
-)
+from replkernel_scheduler.sim.oracle_simulation import OracleSimulation
 from replkernel_scheduler.sim.picture import Picture, picture_of
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_simulation import PoolSimulation
 from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
-from replkernel_scheduler.sim.recorded_simulation import (
-    RecordedSimulation,
-    RecordedWay,
-    is_recorded_way,
-    recorded_way_named,
-)
+from replkernel_scheduler.sim.recorded_simulation import RecordedSimulation
 from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import AnyWay, RunSummary
-from replkernel_scheduler.sim.way import way_named
+from replkernel_scheduler.sim.way import ORACLE, RECORDED, FixedWay, fixed_way_named, way_named
 
 EVENT_MAX = 400
 
 
 def any_way_named(text: str) -> AnyWay:
     """Return the way of this name; raise SimulationError if there is none."""
-    if is_oracle_way(text):
-        return oracle_way_named(text)
-    if is_recorded_way(text):
-        return recorded_way_named(text)
+    fixed = fixed_way_named(text)
+    if fixed is not None:
+        return fixed
     if is_job_way(text):
         return job_way_named(text)
     if is_elastic_way(text):
@@ -58,7 +47,7 @@ def any_way_named(text: str) -> AnyWay:
         jobs = (*names("queues"), *pool_way.POLICIES, *elastic_way.POLICIES)
         raise SimulationError(
             f"--policy {text}: there is no policy {base!r}. There are {', '.join(names('set'))}, "
-            f"{oracle_simulation.NAME} and {recorded_simulation.NAME}; for jobs also {', '.join(jobs)}."
+            f"{ORACLE.name} and {RECORDED.name}; for jobs also {', '.join(jobs)}."
         )
     return way_named(text)
 
@@ -80,7 +69,7 @@ def play(
     simulation: (
         Simulation | JobSimulation | PoolSimulation | ElasticRun | OracleSimulation | RecordedSimulation
     )
-    blind = isinstance(way, ElasticWay | PoolWay | OracleWay | RecordedWay) or getattr(way, "harvests", False)
+    blind = isinstance(way, ElasticWay | PoolWay | FixedWay) or getattr(way, "harvests", False)
     if plan.across_hosts != 1.0 and not isinstance(way, JobWay):
         raise SimulationError(f"--policy {way.name} has each job on one host: leave out --across-hosts.")
     if plan.speeds and blind:
@@ -89,10 +78,9 @@ def play(
         simulation = ElasticRun(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, PoolWay):
         simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
-    elif isinstance(way, OracleWay):
-        simulation = OracleSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
-    elif isinstance(way, RecordedWay):
-        simulation = RecordedSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    elif isinstance(way, FixedWay):
+        fixed = OracleSimulation if way == ORACLE else RecordedSimulation
+        simulation = fixed(spool, spool.first, plan, rows=rows, watch=watch)
     elif isinstance(way, JobWay):
         simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     else:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from replkernel_scheduler.events import ARRIVES, FREES
 from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.errors import SimulationError
@@ -20,29 +18,6 @@ from replkernel_scheduler.sim.records import Cell, Record, Session
 from replkernel_scheduler.sim.task import Task
 from replkernel_scheduler.types import HostName
 
-NAME = "recorded"
-
-
-class RecordedWay(msgspec.Struct, frozen=True):
-    """How it was; there is nothing to choose."""
-
-    name: str = NAME
-    kernels: str = "none"
-    replicas: int = 0
-    reserves: bool = False
-
-
-def is_recorded_way(text: str) -> bool:
-    """Say whether a way's name is this one."""
-    return text.partition(",")[0] == NAME
-
-
-def recorded_way_named(text: str) -> RecordedWay:
-    """Return the way; raise SimulationError if it is given options."""
-    if text != NAME:
-        raise SimulationError(f"--policy {text}: what happened has no options; write --policy {NAME}.")
-    return RecordedWay()
-
 
 class RecordedSimulation(Driver):
     """One run of one trace."""
@@ -51,7 +26,6 @@ class RecordedSimulation(Driver):
         self,
         records: Iterable[Record],
         origin: float,
-        way: RecordedWay,
         plan: Plan,
         *,
         rows: RowSink | None = None,
@@ -79,8 +53,7 @@ class RecordedSimulation(Driver):
                     "This trace does not say what happened: --policy recorded is for a scheduler's journal."
                 )
             at = record.at - self._origin
-            while (head := self._event_queue.head()) is not None and head <= (at, ARRIVES):
-                self._event_queue.do_next()
+            self._event_queue.do_until(at, ARRIVES)
             seen, user = record.seen, self._users.get(record.session, "")
             task = Task(record.session, self.played, at, record.duration_s, record.gpus, user=user, job=False)
             task.host, task.before = HostName(seen.host), self._last_host.get(task.name)
@@ -89,8 +62,7 @@ class RecordedSimulation(Driver):
             task.done = task.bound + seen.leased_s
             task.ended = min(task.done, task.started + record.duration_s)
             self._event_queue.post(task.bound, ARRIVES, self._bind, task)
-        while self._event_queue.head() is not None:
-            self._event_queue.do_next()
+        self._event_queue.do_all()
         return self.figures
 
     def _bind(self, task: Task, now: float) -> None:

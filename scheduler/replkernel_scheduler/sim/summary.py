@@ -16,14 +16,12 @@ import msgspec
 from replkernel_scheduler.sim.elastic_way import ElasticWay
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.job_way import JobWay
-from replkernel_scheduler.sim.oracle_simulation import OracleWay
 from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.pool_way import PoolWay
-from replkernel_scheduler.sim.recorded_simulation import RecordedWay
 from replkernel_scheduler.sim.spool import Spool
-from replkernel_scheduler.sim.way import Way
+from replkernel_scheduler.sim.way import FixedWay, Way
 
-AnyWay: TypeAlias = Way | JobWay | PoolWay | ElasticWay | OracleWay | RecordedWay
+AnyWay: TypeAlias = Way | JobWay | PoolWay | ElasticWay | FixedWay
 HOUR_S = 3600.0
 SLOWED = 1.001
 """A slowdown up to this is none."""

@@ -45,6 +45,29 @@ class Way(msgspec.Struct, frozen=True):
         return self.policies.reserve
 
 
+class FixedWay(msgspec.Struct, frozen=True):
+    """A way that no core serves; there is nothing to choose."""
+
+    name: str
+    kernels: Kernels = "none"
+    replicas: int = 0
+    reserves: bool = False
+
+
+ORACLE, RECORDED = FixedWay("oracle"), FixedWay("recorded")
+FIXED = {ORACLE: "the oracle", RECORDED: "what happened"}
+
+
+def fixed_way_named(text: str) -> FixedWay | None:
+    """Return the way of this name, if no core serves it; raise SimulationError if it is given options."""
+    for way, what in FIXED.items():
+        if text == way.name:
+            return way
+        if text.partition(",")[0] == way.name:
+            raise SimulationError(f"--policy {text}: {what} has no options; write --policy {way.name}.")
+    return None
+
+
 WAYS: dict[str, tuple[Kernels, int, bool]] = {
     "notebook": ("placed", 3, False),
     "reservation": ("placed", 1, False),

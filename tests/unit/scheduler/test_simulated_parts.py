@@ -8,7 +8,7 @@ import pytest
 from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.oracle_simulation import OracleSimulation, OracleWay
+from replkernel_scheduler.sim.oracle_simulation import OracleSimulation
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.trace_file import TraceFile
@@ -49,7 +49,7 @@ def test_sets_that_reserve_lease_whole_gpus() -> None:
 
 
 def test_the_oracle_counts_parts() -> None:
-    figures = OracleSimulation(list[Record](THREE_HALVES), 0.0, OracleWay(), Plan(gpus_per_host=1)).run()
+    figures = OracleSimulation(list[Record](THREE_HALVES), 0.0, Plan(gpus_per_host=1)).run()
     assert (figures.committed.peak, figures.committed.value, figures.hosts.value) == (1.5, 0, 0)
 
 
