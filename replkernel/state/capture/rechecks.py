@@ -33,6 +33,10 @@ from replkernel.state.python.paths import instance_dict
 STREAM_BYTES_MAX = 64 * 1024
 """Longer streams are taken as they are."""
 
+LONG_BYTES = 1024
+_LOOKED_AT = 256
+"""Among so many objects it is worth looking for long bytes."""
+
 OWNERS_MAX = 50_000
 """Of so many objects the ids are known."""
 
@@ -106,6 +110,25 @@ class StandIns:
         return self.containers.get(id(value)) if key_of(kind) in stale_keys.KINDS else None
 
 
+def without_long_bytes(stream: bytes, memo: Mapping[int, tuple[int, Any]]) -> bytes:
+    """Return a stream without the contents of long bytes, by which arrays are told; `memo` holds these.
+
+    What is searched for in a stream would be found there by chance alone. Contents are cut out only where
+    nothing else can be their beginning: all of them lie behind it, so it is not among the last bytes.
+    """
+    if len(stream) < LONG_BYTES or len(memo) > _LOOKED_AT:
+        return stream
+    for _, value in memo.values():
+        if type(value) is not bytes or len(value) < LONG_BYTES:
+            continue
+        announced, last = pickle.BINBYTES + len(value).to_bytes(4, "little"), len(stream) - len(value)
+        at = stream.find(announced, 0, last)
+        start = at + len(announced)
+        if at >= 0 and stream.find(announced, at + 1, last) < 0 and stream.startswith(value, start):
+            stream = stream[:start] + stream[start + len(value) :]
+    return stream
+
+
 def may_have(stream: bytes) -> bool:
     """Tell whether a stream may have a NaN, an id or a frozenset in it."""
     return NAN in stream or _SIX_BYTES in stream or pickle.FROZENSET in stream
@@ -119,8 +142,10 @@ def find(
     The values whose ids are `named` stand in front of the stream, with their order.
     """
     found = StandIns()
-    stream = dump.parts[0]
-    if len(stream) > STREAM_BYTES_MAX:
+    if dump.table is not None or len(dump.parts) != 1 or len(dump.parts[0]) > STREAM_BYTES_MAX:
+        return found
+    stream = dump.parts[0] if named else without_long_bytes(dump.parts[0], dump.memo)
+    if not dump.classes and not may_have(stream):
         return found
     held = [value for place, value in dump.memo.values() if place >= seeds]
     if NAN in stream:
