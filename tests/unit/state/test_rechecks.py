@@ -63,3 +63,11 @@ def test_what_an_array_holds_by_chance_is_not_found(pattern: bytes) -> None:
     stream, memo = _dumped(("array", pattern * LONG_BYTES, (3, 4)))
     assert may_have(stream)
     assert not may_have(without_long_bytes(stream, memo))
+
+
+def test_bytes_made_to_be_found_too_early_are_left_alone() -> None:
+    text, announced = b"tail", ANNOUNCED[1]
+    early = announced + text
+    late = ((text + pickle.MEMOIZE + announced) * LONG_BYTES)[: SIZES[1]]
+    stream, memo = _dumped([early.rjust(300, b"."), late, float("nan")])
+    assert without_long_bytes(stream, memo) in (stream, _without(stream, _contents_in(stream)))
