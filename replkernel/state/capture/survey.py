@@ -399,6 +399,8 @@ class Survey:
     # -- components -----------------------------------------------------------------------------------
 
     def _join(self) -> None:
+        if len(self.units) + len(self.bundles) <= 1:
+            return
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
@@ -493,7 +495,7 @@ class Survey:
 
     def bind(self) -> None:
         """Take what has been as it was for a while together, for the captures to come."""
-        bundles.bind(self.units, self._known, self._values, self.plain)
+        bundles.bind(self.units, self._known, self._values, lambda: self.plain)
 
     # -- what is left out ------------------------------------------------------------------------------
 
