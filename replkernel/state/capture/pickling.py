@@ -219,7 +219,7 @@ class CapturePickler(pickle.Pickler):
 
     def _asked_for(self, dump: Dump, roots: dict[str, Any], own_classes: dict[str, type] | None) -> Dump:
         """Return a dump, made again where it has values that must be asked for."""
-        found = find(dump, roots, len(SEED_TOKENS), self._addresses, set(map(id, self.shared)))
+        found = find(dump, roots, len(SEED_TOKENS), self._addresses, self.shared)
         if not found:
             return dump
         if self._asked is None:

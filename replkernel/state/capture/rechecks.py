@@ -16,6 +16,7 @@ from typing import Any
 from replkernel.state.capture.dump import Dump
 from replkernel.state.format.frozen_order import way_of
 from replkernel.state.format.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
+from replkernel.state.format.shared_values import Value
 from replkernel.state.format.stand_ins import (
     HASH_SHIFT,
     Address,
@@ -135,11 +136,11 @@ def may_have(stream: bytes) -> bool:
 
 
 def find(
-    dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses, named: Collection[int]
+    dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses, named: Collection[Value]
 ) -> StandIns:
     """Return what must stand for values of a unit; the first objects of its memo are the `seeds`.
 
-    The values whose ids are `named` stand in front of the stream, with their order.
+    The values that are `named` stand in front of the stream, with their order.
     """
     found = StandIns()
     if dump.table is not None or len(dump.parts) != 1 or len(dump.parts[0]) > STREAM_BYTES_MAX:
@@ -153,7 +154,7 @@ def find(
     if _SIX_BYTES in stream and not all(name[:1] == "_" or name in _SHELLS for name in roots):
         _find_addresses(found, stream, addresses)
     if pickle.FROZENSET in stream:
-        _find_frozensets(found, held, named)
+        _find_frozensets(found, held, set(map(id, named)))
     if dump.classes:
         for value in held:
             if kind_of(value) in stale_keys.KINDS and (hashes := stale_keys.stale(value)) is not None:

@@ -124,14 +124,15 @@ class Survey:
         it holds what it was said to hold.
         """
 
+        roots = (*values, *[ROOT_PREFIX + class_id for class_id in classes]) if classes else (*values,)
+        held = self._held_by(roots)
+        dump = self._dump_holding(held, values, before, classes, mode, losses)
+        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
+            return dump
+
         def holding(held: tuple[Value, ...]) -> Dump:
             return self._dump_holding(held, values, before, classes, mode, losses)
 
-        roots = (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
-        held = self._held_by(roots)
-        dump = holding(held)
-        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
-            return dump
         return self._asked_anew(dump, held, roots, holding)
 
     def _held_by(self, roots: tuple[str, ...]) -> tuple[Value, ...]:
