@@ -32,6 +32,11 @@ def loader(wire_id: str) -> Callable[[Loader], Loader]:
     return enter
 
 
+def is_loader(function: Any) -> bool:
+    """Tell whether this very function is found here, as the loaders of payloads are."""
+    return function.__module__ is MODULE and globals().get(function.__qualname__) is function
+
+
 def wire_name(wire_id: str) -> tuple[str, str]:
     """Return the module and name by which payloads name a loader."""
     return MODULE, wire_id

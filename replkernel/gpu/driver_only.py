@@ -23,6 +23,8 @@ def held_here(*, orphans: bool = False) -> Holds | None:
 
     `orphans`: also those whose parents have ended, for which all processes are looked through.
     """
+    if not seen.has_driver():
+        return None
     return held_by_itself() or _held_by_relatives(orphans=orphans)
 
 

@@ -35,7 +35,7 @@ class Relative(msgspec.Struct, frozen=True):
 
 def that_hold(*, orphans: bool = True) -> tuple[Relative, ...]:
     """Return the relatives that hold GPUs; `orphans`: also those whose parents have ended."""
-    if not (seen.DEVICES / "nvidiactl").exists():
+    if not seen.has_driver():
         return ()
     pids = set(_descendants(os.getpid())) | (set(_orphans()) if orphans else set())
     opened = {pid: devices for pid in sorted(pids) if (devices := seen.devices_open(pid))}

@@ -57,6 +57,13 @@ class Occupancy:
 
         `orphans`: look for processes that it has started and whose parents have ended, too.
         """
+        known = self._known()
+        if known is None and held_here(orphans=orphans):
+            known = self._others = DriverBackend(self._driver)
+        return known
+
+    def _known(self) -> Backend | None:
+        """Return the same as far as it shows without a look at what the system has open."""
         fake = sys.modules.get("replkernel.gpu.fake")
         if fake is not None:
             made: list[Any] = vars(fake).get("_backends", [])
@@ -69,8 +76,6 @@ class Occupancy:
             from replkernel.gpu.cuda import CudaBackend
 
             self._cuda = CudaBackend(self._driver)
-        if self._cuda is None and self._others is None and held_here(orphans=orphans):
-            self._others = DriverBackend(self._driver)
         return self._cuda or self._others
 
     @property
@@ -96,8 +101,8 @@ class Occupancy:
 
     @property
     def suspended(self) -> bool:
-        """Whether state is off the GPUs."""
-        backend = self.backend()
+        """Whether state is off the GPUs: who took it off is known since."""
+        backend = self._known()
         return backend is not None and backend.suspended
 
     @property
@@ -113,7 +118,7 @@ class Occupancy:
     @property
     def locked(self) -> bool:
         """Whether any call of CUDA blocks until the state is back."""
-        backend = self.backend()
+        backend = self._known()
         return backend is not None and backend.locked
 
     def bytes_held(self) -> int:

@@ -23,10 +23,15 @@ LIBRARIES = (*FOREIGN, "onnxruntime")
 """What may use CUDA by itself, beside torch; `cuda.core` is not among them, for we ask the driver by it."""
 
 
+def has_driver() -> bool:
+    """Tell whether this machine has NVIDIA's driver."""
+    return os.path.exists(f"{DEVICES}/nvidiactl")
+
+
 def devices_open(pid: int | None = None) -> frozenset[str] | None:
     """Return the names of NVIDIA's devices that a process (this one) has open; None where it is not told."""
-    if not (DEVICES / "nvidiactl").exists():
-        return frozenset()  # A machine without a driver: nothing to look through.
+    if not has_driver():
+        return frozenset()  # Nothing to look through.
     prefix, found, told = f"{DEVICES}/nvidia", set(), 0
     folder = _folder(pid) / "fd"
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 MARK = b"\x93replkernel\x00"
 
@@ -93,15 +92,16 @@ def codec_for(parts: Mapping[int, Sequence[float]], rate: float) -> int:
     `parts` tells of each codec to which part its planes shrink; `rate` is how many bytes go to the store in
     a second.
     """
-    times = {codec: fmean(planes) / rate + _pack_s(planes) for codec, planes in parts.items()}
+    times = {codec: sum(planes) / len(planes) / rate + _pack_s(planes) for codec, planes in parts.items()}
     best = min(times, key=lambda codec: times[codec])
     return best if times[best] < 1 / rate else 0
 
 
 def _pack_s(planes: Sequence[float]) -> float:
     """Return in how many seconds a byte is packed, by the part to which each plane shrinks."""
-    rates = (next((rate for below, rate in RATES if part < below), NOISE_RATE) for part in planes)
-    return fmean(1 / rate for rate in rates) + (1 / SHUFFLE_RATE if len(planes) > 1 else 0.0)
+    rates = [next((rate for below, rate in RATES if part < below), NOISE_RATE) for part in planes]
+    mean_s = sum(1 / rate for rate in rates) / len(rates)
+    return mean_s + (1 / SHUFFLE_RATE if len(planes) > 1 else 0.0)
 
 
 def is_packed(stored: bytes) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -363,7 +362,9 @@ def _find(url: str, scheme: str) -> OpenBackend:
         module, _, name = BUILT_IN[scheme].partition(":")
         found: OpenBackend = getattr(importlib.import_module(module), name)
         return found
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS, name=scheme):
+    from importlib.metadata import entry_points  # Its own imports take long, and few stores are plug-ins.
+
+    for entry in entry_points(group=ENTRY_POINTS, name=scheme):
         try:
             plugged: OpenBackend = entry.load()
         except ModuleNotFoundError as error:

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tests.bench import (
+    cell_cpu,
     commit_latency,
     debugger,
     dill_catalogue,
@@ -71,6 +72,8 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "far_state": far_state.measure,
     "raft_commit": raft_commit.measure,
     "idle_cpu": idle_cpu.measure,
+    "cell_cpu": cell_cpu.measure,
+    "cell_cpu_variables": cell_cpu.measure_variables,
     "memory_pss": memory_pss.measure,
     "state_unchanged": state_cells.measure_unchanged,
     "state_small_change": state_cells.measure_small_change,

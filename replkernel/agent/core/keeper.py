@@ -220,7 +220,6 @@ class Keeper:
         """Return when `TimeCame` must be told, or None: never when all is over."""
         if self.life.phase is Phase.ENDED:
             return None
-        election = self._election[1] if self._election is not None else None
         times = (
             self.life.deadline(),
             self.outbox.deadline(),
@@ -229,9 +228,9 @@ class Keeper:
             self._group_retry_at,
             self._held_back.due_at,
             self._majority_due,
-            election,
+            None if self._election is None else self._election[1],
         )
-        return min((time for time in times if time is not None), default=None)
+        return min([time for time in times if time is not None], default=None)
 
     @property
     def running(self) -> bool:

@@ -300,6 +300,8 @@ class Outbox:
 
     def _move(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
+        if not (self.deltas or self.claims or self.joins):
+            return effects
         free = self._free_uploads()
         for waiting in self.deltas:
             if free <= 0:
@@ -348,17 +350,26 @@ class Outbox:
         return [lane[0] for lane in lanes if lane]
 
     def deadline(self) -> float | None:
-        """Return when something must be retried, or None."""
-        times = [waiting.retry_at for waiting in self._active() if waiting.retry_at is not None]
+        """Return when something must be retried, or None.
+
+        It is asked after each event, of each replica: most of the time nothing is on its way.
+        """
+        if not (self.deltas or self.claims or self.joins):
+            return None
+        heads = self._heads()
+        times = [waiting.retry_at for waiting in self._active(heads) if waiting.retry_at is not None]
         if self.open:
-            times += [max(head.held_until, head.retry_at or 0.0) for head in self._heads() if head.held]
+            times += [max(head.held_until, head.retry_at or 0.0) for head in heads if head.held]
         return min(times, default=None)
 
-    def _active(self) -> list[Waiting]:
+    def _active(self, heads: list[Waiting]) -> list[Waiting]:
         """Return what time alone moves: an upload that is due waits for others to end while too many run."""
-        if self._free_uploads() <= 0:
-            return [waiting for waiting in self._heads() if waiting.upload != "waiting"]
-        return self._heads() + [waiting for waiting in self.deltas if waiting.upload == "waiting"]
+        uploads = [waiting.upload for waiting in self.deltas if waiting.upload != "none"]
+        if not uploads:
+            return heads
+        if uploads.count("running") >= UPLOADS_MAX:
+            return [waiting for waiting in heads if waiting.upload != "waiting"]
+        return heads + [waiting for waiting in self.deltas if waiting.upload == "waiting"]
 
     def _free_uploads(self) -> int:
         return UPLOADS_MAX - sum(waiting.upload == "running" for waiting in self.deltas)

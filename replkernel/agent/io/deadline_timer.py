@@ -24,8 +24,10 @@ class DeadlineTimer:
 
     def arm(self) -> None:
         """Have it ring at the deadline as that is now."""
-        due = None if self._closed else self._deadline()
-        if due is not None and math.isinf(due):
+        self._set(None if self._closed else self._deadline())
+
+    def _set(self, due: float | None) -> None:
+        if due == math.inf:
             due = None
         if self._handle is not None:
             if due is not None and self._at <= due:
@@ -42,7 +44,7 @@ class DeadlineTimer:
         if due is not None and due <= time.monotonic():
             self._ring()
         else:
-            self.arm()
+            self._set(due)
 
     def close(self) -> None:
         """Ring no more."""

@@ -545,7 +545,7 @@ class Fleet:
             times = [self._revival.deadline()] if asks else []
         elif self._bare_since is not None and not any(host.keeps for host in self.hosts.values()):
             times.append(self._bare_since + PEERS_WAIT_S)
-        return min((time for time in times if time is not None), default=None)
+        return min([time for time in times if time is not None], default=None)
 
     def check_invariants(self) -> None:
         """Assert that only ready replicas are linked and that emptiness is dated."""

@@ -106,5 +106,7 @@ class Interrupts:
 
     def deadline(self, running: Execution | None, *, waits: bool) -> float | None:
         """Return when something is to be told, or a next cell that `waits` waits no longer."""
-        times = (self.tells_at(running), self._under_way if waits else None)
-        return min((time for time in times if time is not None), default=None)
+        tells_at, under_way = self.tells_at(running), self._under_way if waits else None
+        if tells_at is None or under_way is None:
+            return under_way if tells_at is None else tells_at
+        return min(tells_at, under_way)

@@ -520,10 +520,11 @@ class Leases:
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do."""
+        if not self.scheduler.up or not self.held_leases.by_id:
+            return None
         rested = [held.rested_at + self._linger.seconds for held in self.held_leases.resting()]
         deadlines = (self.held_leases.deadline(), *rested)
-        due = [when for when in deadlines if when is not None and when < math.inf]
-        return min(due, default=None) if self.scheduler.up else None
+        return min([when for when in deadlines if when is not None and when < math.inf], default=None)
 
     def somebody_waits(self, lease: str) -> bool:
         """Tell whether a lease that is to be given back is wanted by somebody."""

@@ -187,7 +187,7 @@ class Router:
         if not self._hibernation.holds:
             times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
             times.append(self._relocation.deadline())
-        return min((time for time in times if time is not None), default=None)
+        return min([time for time in times if time is not None], default=None)
 
     def check_invariants(self) -> None:
         """Assert the laws of every part."""

@@ -529,14 +529,23 @@ class Shell:
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do that no event announces."""
+        running, waits = self.running, bool(self._queue)
+        if running is None and not waits:
+            return None
+        times = [self.interrupts.deadline(running, waits=waits)]
+        if running is not None:
+            if running.replied_at is not None:
+                times.append(running.replied_at + IDLE_WAIT_S)
+            times += [running.lost_at, self._silence.tells_at(running)]
+            times.append(self._questions.announces_at(running))
+        if waits:
+            times += self._wait_ends()
+        return min([time for time in times if time is not None], default=None)
+
+    def _wait_ends(self) -> list[float | None]:
+        """Return when what waits in the queue waits no longer."""
         times: list[float | None] = []
-        if self.running is not None and self.running.replied_at is not None:
-            times.append(self.running.replied_at + IDLE_WAIT_S)
-        if self.running is not None:
-            times += [self.running.lost_at, self._silence.tells_at(self.running)]
-            times.append(self._questions.announces_at(self.running))
-        times.append(self.interrupts.deadline(self.running, waits=bool(self._queue)))
-        if self._queue and self.running is None:
+        if self.running is None:
             head = self._queue.head
             times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]
             if not self._leased.awaits_lease(head):
@@ -546,7 +555,7 @@ class Shell:
             for item in self._queue.questions
             if not item.stuck
         ]
-        return min((time for time in times if time is not None), default=None)
+        return times
 
     def check_invariants(self) -> None:
         """Assert the queue's laws, and that a waiting execution has not been answered yet."""

@@ -141,7 +141,10 @@ def look(bundle: Bundle, values: Mapping[str, Any], pickler: PlainPickler) -> Se
 
 
 def bind(
-    units: Iterable[Dump], known: Mapping[str, Known], values: Mapping[str, Any], pickler: PlainPickler
+    units: Iterable[Dump],
+    known: Mapping[str, Known],
+    values: Mapping[str, Any],
+    pickler: Callable[[], PlainPickler],
 ) -> None:
     """Make bundles of the units that were as they had been, a few at a time."""
     members: list[str] = []
@@ -155,7 +158,7 @@ def bind(
         if before.calm > CALM_CAPTURES and (before.bundle is None or not before.bundle.whole):
             members.append(unit.roots[0])
     for start in range(0, min(len(members), BOUND_MAX * MEMBERS_MAX), MEMBERS_MAX):
-        _bind(members[start : start + MEMBERS_MAX], known, values, pickler)
+        _bind(members[start : start + MEMBERS_MAX], known, values, pickler())
 
 
 def _may_be_member(unit: Dump) -> bool:

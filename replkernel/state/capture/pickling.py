@@ -23,7 +23,7 @@ from replkernel.state.capture.fingerprint import BufferDigests, digest_of_stream
 from replkernel.state.capture.losses import LossBook
 from replkernel.state.capture.memo_table import MemoTable, readable
 from replkernel.state.capture.outcomes import Reducer
-from replkernel.state.capture.rechecks import Addresses, StandIns, find, may_have
+from replkernel.state.capture.rechecks import Addresses, StandIns, find, without_long_bytes
 from replkernel.state.capture.reducers import CannotTravel
 from replkernel.state.capture.unasked import reduction, unasked
 from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
@@ -219,9 +219,7 @@ class CapturePickler(pickle.Pickler):
 
     def _asked_for(self, dump: Dump, roots: dict[str, Any], own_classes: dict[str, type] | None) -> Dump:
         """Return a dump, made again where it has values that must be asked for."""
-        if not (dump.classes or may_have(dump.parts[0])) or dump.table is not None or len(dump.parts) != 1:
-            return dump
-        found = find(dump, roots, len(SEED_TOKENS), self._addresses, set(map(id, self.shared)))
+        found = find(dump, roots, len(SEED_TOKENS), self._addresses, self.shared)
         if not found:
             return dump
         if self._asked is None:
@@ -234,13 +232,14 @@ class CapturePickler(pickle.Pickler):
     def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode, value: Any) -> Dump:
         cuts: Sequence[tuple[int, int]] = ()
         table = MemoTable(self) if self.keeps_memo else None
+        memo: Any = {} if table is not None or len(self.parts) > 1 else self.memo.copy()
         if len(self.parts) > 1:
             parts, cuts = self._take_segments()
             table = self._large_memo() if table is None else table
         else:
             parts = self.parts.copy()
-            if NAN in parts[0]:
-                parts = [with_own_nans(parts[0], self.memo.copy(), value, SEED_TOKENS)]
+            if NAN in (parts[0] if self.shared else without_long_bytes(parts[0], memo)):
+                parts = [with_own_nans(parts[0], memo or self.memo.copy(), value, SEED_TOKENS)]
                 if needs_numpy(memoryview(parts[0]), SEED_TOKENS.index(NUMPY_NAN)):
                     self.module_needed("numpy")
         if self.shared:
@@ -251,7 +250,7 @@ class CapturePickler(pickle.Pickler):
         if table is not None:
             dump = Dump(roots, single, mode, parts, fingerprint, {}, table, cuts=cuts)
         else:
-            memo: Any = self.memo.copy()
+            memo = memo or self.memo.copy()
             dump = Dump(roots, single, mode, parts, fingerprint, memo, cuts=cuts)
         if not self.touched:
             return dump

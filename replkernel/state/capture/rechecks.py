@@ -16,6 +16,7 @@ from typing import Any
 from replkernel.state.capture.dump import Dump
 from replkernel.state.format.frozen_order import way_of
 from replkernel.state.format.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
+from replkernel.state.format.shared_values import Value
 from replkernel.state.format.stand_ins import (
     HASH_SHIFT,
     Address,
@@ -32,6 +33,10 @@ from replkernel.state.python.paths import instance_dict
 
 STREAM_BYTES_MAX = 64 * 1024
 """Longer streams are taken as they are."""
+
+LONG_BYTES = 1024
+_LOOKED_AT = 256
+"""Among so many objects it is worth looking for long bytes."""
 
 OWNERS_MAX = 50_000
 """Of so many objects the ids are known."""
@@ -106,21 +111,42 @@ class StandIns:
         return self.containers.get(id(value)) if key_of(kind) in stale_keys.KINDS else None
 
 
+def without_long_bytes(stream: bytes, memo: Mapping[int, tuple[int, Any]]) -> bytes:
+    """Return a stream without the contents of long bytes, by which arrays are told; `memo` holds these.
+
+    What is searched for in a stream would be found there by chance alone. Contents are cut out only where
+    nothing else can be their beginning: all of them lie behind it, so it is not among the last bytes.
+    """
+    if len(stream) < LONG_BYTES or len(memo) > _LOOKED_AT:
+        return stream
+    for _, value in memo.values():
+        if type(value) is not bytes or len(value) < LONG_BYTES:
+            continue
+        announced, last = pickle.BINBYTES + len(value).to_bytes(4, "little"), len(stream) - len(value)
+        at = stream.find(announced, 0, last)
+        start = at + len(announced)
+        if at >= 0 and stream.find(announced, at + 1, last) < 0 and stream.startswith(value, start):
+            stream = stream[:start] + stream[start + len(value) :]
+    return stream
+
+
 def may_have(stream: bytes) -> bool:
     """Tell whether a stream may have a NaN, an id or a frozenset in it."""
     return NAN in stream or _SIX_BYTES in stream or pickle.FROZENSET in stream
 
 
 def find(
-    dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses, named: Collection[int]
+    dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses, named: Collection[Value]
 ) -> StandIns:
     """Return what must stand for values of a unit; the first objects of its memo are the `seeds`.
 
-    The values whose ids are `named` stand in front of the stream, with their order.
+    The values that are `named` stand in front of the stream, with their order.
     """
     found = StandIns()
-    stream = dump.parts[0]
-    if len(stream) > STREAM_BYTES_MAX:
+    if dump.table is not None or len(dump.parts) != 1 or len(dump.parts[0]) > STREAM_BYTES_MAX:
+        return found
+    stream = dump.parts[0] if named else without_long_bytes(dump.parts[0], dump.memo)
+    if not dump.classes and not may_have(stream):
         return found
     held = [value for place, value in dump.memo.values() if place >= seeds]
     if NAN in stream:
@@ -128,7 +154,7 @@ def find(
     if _SIX_BYTES in stream and not all(name[:1] == "_" or name in _SHELLS for name in roots):
         _find_addresses(found, stream, addresses)
     if pickle.FROZENSET in stream:
-        _find_frozensets(found, held, named)
+        _find_frozensets(found, held, set(map(id, named)))
     if dump.classes:
         for value in held:
             if kind_of(value) in stale_keys.KINDS and (hashes := stale_keys.stale(value)) is not None:

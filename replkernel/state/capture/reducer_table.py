@@ -9,6 +9,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ from replkernel.state.python.files import compressors as finished_streams
 from replkernel.state.python.files import opened as files
 from replkernel.state.python.files import packed as packed_files
 from replkernel.state.python.finalizers import has_finalizer
-from replkernel.state.python.kinds import entry_of, lineage
+from replkernel.state.python.kinds import Odd, entry_of, key_of, lineage
 from replkernel.state.python.logging import handlers as log_handlers
 from replkernel.state.python.logging import loggers
 from replkernel.state.python.regex import matches, scanners
@@ -124,7 +125,8 @@ _OF_PYTHON = {
 """Modules of Python's library, and where the reducers for their classes are, once they are imported."""
 
 _exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
-_families: list[tuple[type, Reducer]] = []
+_families: dict[type, tuple[int, Reducer]] = {}
+"""Reducers of children of a class; of several the one that came first, by its number, is asked."""
 _tests: list[tuple[Callable[[type], bool], Reducer]] = []
 _natural: list[tuple[Callable[[type], bool], Reducer]] = []
 """Reducers of classes of libraries that do not say themselves how they pickle."""
@@ -135,7 +137,9 @@ _unfit: dict[str, str] = {}
 
 def _take(part: Any) -> None:
     _exact.update(getattr(part, "EXACT", {}))
-    _families.extend(getattr(part, "FAMILIES", ()))
+    for family, reducer in getattr(part, "FAMILIES", ()):
+        if key_of(family) is not Odd:
+            _families.setdefault(family, (len(_families), reducer))
     _tests.extend(getattr(part, "TESTS", ()))
     _natural.extend(getattr(part, "NATURAL", ()))
 
@@ -241,9 +245,9 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     for test, reducer in _tests:
         if test(cls):
             return reducer
-    for family, reducer in _families:
-        if family in mro:
-            return reducer
+    families = [_families[one] for one in mro if one in _families]
+    if families:
+        return min(families, key=itemgetter(0))[1]
     if classes.must_stay(pickler, cls):
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:

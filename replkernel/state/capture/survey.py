@@ -124,14 +124,15 @@ class Survey:
         it holds what it was said to hold.
         """
 
+        roots = (*values, *[ROOT_PREFIX + class_id for class_id in classes]) if classes else (*values,)
+        held = self._held_by(roots)
+        dump = self._dump_holding(held, values, before, classes, mode, losses)
+        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
+            return dump
+
         def holding(held: tuple[Value, ...]) -> Dump:
             return self._dump_holding(held, values, before, classes, mode, losses)
 
-        roots = (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
-        held = self._held_by(roots)
-        dump = holding(held)
-        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
-            return dump
         return self._asked_anew(dump, held, roots, holding)
 
     def _held_by(self, roots: tuple[str, ...]) -> tuple[Value, ...]:
@@ -399,6 +400,8 @@ class Survey:
     # -- components -----------------------------------------------------------------------------------
 
     def _join(self) -> None:
+        if len(self.units) + len(self.bundles) <= 1:
+            return
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
@@ -493,7 +496,7 @@ class Survey:
 
     def bind(self) -> None:
         """Take what has been as it was for a while together, for the captures to come."""
-        bundles.bind(self.units, self._known, self._values, self.plain)
+        bundles.bind(self.units, self._known, self._values, lambda: self.plain)
 
     # -- what is left out ------------------------------------------------------------------------------
 

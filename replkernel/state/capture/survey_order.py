@@ -103,18 +103,17 @@ def survey_order(
     wholes: dict[int, tuple[Known, list[str]]] = {}
     heavy_s = HEAVY_S
     for name in names:
-        before = known.get(name)
+        before, value = known.get(name), namespace[name]
         if before is None:
-            value = namespace[name]
             if kind_of(value) in ATOMS:
                 atoms.append((name, None))
             else:
                 job = Job((name,), None)
                 (heavy if name in unfinished or is_bulky(value) else fresh).append(job)
+        elif before.atom is value and (type(value) is not types.ModuleType or importable(value) is not None):
+            untouched.append(name)  # A module only as long as no other one has taken its name.
         elif len(before.roots) > 1:
             wholes.setdefault(id(before), (before, []))[1].append(name)
-        elif (atom := before.atom) is namespace[name] and still_atom(atom):
-            untouched.append(name)
         elif before.seconds > heavy_s:
             heavy.append(Job((name,), before))
         elif len(before.fingerprint) >= BULKY_DIGESTS and before.objects < SMALL_OBJECTS:
@@ -243,8 +242,3 @@ def is_bulky(value: Any) -> bool:
     except RuntimeError:  # Another thread changes it just now.
         return False
     return sum(len(item) for item in items if kind_of(item) in _CONTAINERS) >= BULKY_ITEMS
-
-
-def still_atom(atom: Any) -> bool:
-    """Tell whether the same object is the same value still: another module may have taken a module's name."""
-    return type(atom) is not types.ModuleType or importable(atom) is not None

@@ -69,11 +69,14 @@ class SameValuesPart(Part[Groups]):
         """Return the groups, each with its names in their order, none with a single one."""
         names, get = self._public_names(), self._namespace.get
         values = [get(name, _ABSENT) for name in names]
+        keys = list(map(id, values))
+        last = dict(zip(keys, names, strict=True))
         holders: dict[int, list[str]] = {}
-        if len(set(map(id, values))) < len(values):
-            for name, value in zip(names, values, strict=True):
-                if kind_of(value) in _KINDS:
-                    holders.setdefault(id(value), []).append(name)
+        if len(last) < len(keys):
+            several = {key for key, name in zip(keys, names, strict=True) if last[key] is not name}
+            for key, name, value in zip(keys, names, values, strict=True):
+                if key in several and kind_of(value) in _KINDS:
+                    holders.setdefault(key, []).append(name)
         groups = [names for names in holders.values() if len(names) > 1]
         groups = [names for names in groups if _tells(self._namespace[names[0]])]
         for told in self._absent:

@@ -10,7 +10,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from replkernel.loaders import loader
+from replkernel.loaders import is_loader, loader
 from replkernel.state.analysis.mentions import LOOKS_AT_NAMES
 from replkernel.state.capture.sentinels import method_of_module
 from replkernel.state.patches.book import book, original
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.pickling import CapturePickler
 
 OWN_PACKAGE = __package__
-"""The callables of payloads are here; they are asked about most often."""
+"""Callables of payloads are here, and those of libraries are loaders; they are asked about most often."""
 
 _CLASS_DICT = type.__dict__["__dict__"]
 _CLASS_MRO = type.__dict__["__mro__"]
@@ -118,7 +118,7 @@ def wrapped_function(module: str, qualname: str) -> Any:
 
 def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> Any:
     """Reduce a function: by name when a library's import finds it, else by value."""
-    if function.__globals__.get("__package__") == OWN_PACKAGE:
+    if function.__globals__.get("__package__") == OWN_PACKAGE or is_loader(function):
         return NotImplemented
     if (root := book.token_of(function)) is not None:
         return original, (root,)

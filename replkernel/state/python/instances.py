@@ -146,10 +146,9 @@ def slots_of(cls: type) -> list[tuple[str, Any]]:
     return [
         (sys.intern(f"{depth}.{name}"), slot.__get__)
         for depth, one in enumerate(_MRO.__get__(cls))
+        if _FLAGS.__get__(one) & _HEAP_TYPE
         for name, slot in _DICT.__get__(one).items()
-        if type(slot) is types.MemberDescriptorType
-        and slot.__objclass__ is one
-        and _FLAGS.__get__(one) & _HEAP_TYPE
+        if type(slot) is types.MemberDescriptorType and slot.__objclass__ is one
     ]
 
 
@@ -180,11 +179,13 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
     getter = getter_among(mro)
-    if getter is None or is_covered(mro) or slots_of(cls) or entry_of(copyreg.dispatch_table, cls):
+    if getter is None or is_covered(mro) or entry_of(copyreg.dispatch_table, cls):
         return None
     for one in mro[:-1]:
         if not _FLAGS.__get__(one) & _HEAP_TYPE or not _MAKES_OTHERWISE.isdisjoint(_DICT.__get__(one)):
             return None
+    if slots_of(cls):
+        return None
     dict_of = getter.__get__
 
     def reduce_shared(pickler: CapturePickler, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from copy import deepcopy
 
 import hypothesis.strategies as st
 from hypothesis import example, given
@@ -47,6 +48,7 @@ STEPS = st.lists(
     max_size=80,
 )
 R1 = ReplicaId("r1")
+FAR_S = 1e6
 
 
 def entries_of(proposal: object) -> list[Entry]:
@@ -176,6 +178,18 @@ def test_no_deadline_is_one_that_time_does_not_move(steps: list[str]) -> None:
             world.step("time")
         else:
             raise AssertionError("the outbox wakes for nothing")
+
+
+@given(STEPS)
+@example(TIRED)
+def test_nothing_is_due_before_its_deadline(steps: list[str]) -> None:
+    world = World()
+    for step in steps:
+        world.step(step)
+        due = world.outbox.deadline()
+        if due is None or due > world.now:
+            still = FAR_S if due is None else (world.now + due) / 2
+            assert deepcopy(world.outbox).tick(max(world.now, still)) == [], "a deadline is missed"
 
 
 def test_the_claim_of_a_short_cell_is_its_delta() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from pathlib import Path
 
 import pytest
 
 from replkernel.errors import SettingError
-from replkernel.objects import store as store_module
 from replkernel.objects.store import open_store
 from replkernel.objects.url import is_segment, redact
 
@@ -86,7 +86,7 @@ def test_a_plug_in_opens_its_own_scheme(monkeypatch: pytest.MonkeyPatch) -> None
         assert group == "replkernel.object_stores"
         return [Entry()] if name == "tape" else []
 
-    monkeypatch.setattr(store_module.importlib.metadata, "entry_points", entry_points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     assert open_store("tape://reel:pass@1", {"A": "b"}).warning == "from a plug-in"
     assert opened == [("tape://reel:pass@1", {"A": "b"})]
 

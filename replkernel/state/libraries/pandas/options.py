@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from replkernel.records import ComponentId
-from replkernel.state.process.part import OptionsPart
+from replkernel.state.process.part import OptionsPart, are_equal
 
 FORMAT = "\0format"
 _METHOD = types.BuiltinMethodType
@@ -36,9 +36,17 @@ class PandasOptionsPart(OptionsPart):
     cid = ComponentId("@pandas_options")
     library = "pandas"
 
+    def __init__(self) -> None:
+        self._tree: dict[str, Any] = {}
+        self._options: dict[str, Any] = {}
+        super().__init__()
+
     def look(self) -> dict[str, Any]:
-        """Return the options by their full names."""
-        return dict(_leaves(sys.modules["pandas._config.config"]._global_config))
+        """Return the options by their full names; the last ones while they are equal."""
+        tree = sys.modules["pandas._config.config"]._global_config
+        if not are_equal(tree, self._tree):
+            self._tree, self._options = _copied(tree), dict(_leaves(tree))
+        return self._options
 
     def reference(self) -> Mapping[str, Any]:
         """Return the registered defaults."""
@@ -57,6 +65,11 @@ class PandasOptionsPart(OptionsPart):
             value = made_format(told)
             if name in known and pandas.get_option(name) != value:
                 pandas.set_option(name, value)
+
+
+def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tree of options in dictionaries of its own."""
+    return {name: _copied(value) if type(value) is dict else value for name, value in options.items()}
 
 
 def _leaves(options: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -36,13 +36,12 @@ class LoggingPart(OptionsPart):
         for name, logger in manager.loggerDict.items():
             if not isinstance(logger, logging.Logger):
                 continue
-            if is_kernels(name):
-                continue
             configured = logger.level or logger.handlers or not logger.propagate or logger.disabled
-            plain = (
-                type(logger) is logging.Logger
-            )  # one of a class of the notebook is a variable's, if anybody's
-            if configured or (plain and name not in self._born and not is_of_library(name)):
+            if not configured and name in self._born:
+                continue
+            # One of a class of the notebook is a variable's, if anybody's.
+            made = type(logger) is logging.Logger and name not in self._born
+            if not is_kernels(name) and (configured or (made and not is_of_library(name))):
                 found[name] = _described(logger)
         return found
 

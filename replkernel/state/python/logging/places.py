@@ -65,19 +65,19 @@ def _is_library(root: str) -> bool:
     return root in sys.modules and root not in (ROOT, "__main__") and not is_own(root)
 
 
-def _loggers() -> Iterator[tuple[str, logging.Logger]]:
-    yield ROOT, logging.root
-    for name, logger in list(logging.root.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger):
-            yield name, logger
+def _loggers() -> list[tuple[str, logging.Logger]]:
+    known = list(logging.root.manager.loggerDict.items())
+    loggers = [(name, logger) for name, logger in known if isinstance(logger, logging.Logger)]
+    return [(ROOT, logging.root), *loggers]
 
 
 def equipped() -> Iterator[str]:
     """Yield the names of the loggers to which the notebook gave handlers or filters."""
+    if born is None:
+        return
+    given = [name for name, logger in _loggers() if logger.handlers or logger.filters]
     is_of_library = of_libraries()
-    for name, logger in _loggers() if born is not None else ():
-        if (logger.handlers or logger.filters) and not is_kernels(name) and not is_of_library(name):
-            yield name
+    yield from (name for name in given if not is_kernels(name) and not is_of_library(name))
 
 
 def changed_entries() -> Iterator[tuple[str, str, Any]]:
