@@ -138,7 +138,7 @@ class QuotaHandler(SchedulerHandler):
         budget = UNSET if body.budget_month is None else body.budget_month
         pauses = True if body.preemptible else UNSET
         quota = UserQuota(body.gpu_quota, body.gpu_hours_month, body.priority, budget, preemptible=pauses)
-        self.channel.desk.quota_given(name, quota)
+        self.channel.desk.clients.quota_given(name, quota)
         await self.driver.apply(QuotaSet(name, quota))
         self.answer(200, Empty())
 

@@ -74,7 +74,7 @@ class BookingsHandler(SchedulerHandler):
             if isinstance(effect, BookingRefused):
                 self.answer(409, Why(effect.why))
                 return
-        known = [client.identity for client in self.channel.desk.clients.values()]
+        known = [client.identity for client in self.channel.desk.clients.by_id.values()]
         await booking.members_seen(self.driver, known)
         one = next(one for one in self.driver.core.bookings() if one.booking.booking == name)
         self.answer(201, booking_answer(one, self.driver.clock.now()))

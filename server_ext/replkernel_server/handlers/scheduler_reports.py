@@ -74,7 +74,7 @@ class MetricsHandler(SchedulerHandler):
         uses: dict[str, Mapping[str, GpuUse]] = {}
         async for piece in paced(view.hosts):
             uses.update((host.name, use) for host in piece if (use := desk.hosts.use_of(host.name)))
-        clients = Clients(Counter(desk.roles()), uses)
+        clients = Clients(Counter(desk.clients.roles()), uses)
         write = partial(self.metrics.write, view, self._journal(), clients)
         text = await IOLoop.current().run_in_executor(None, write)
         self.set_header("Content-Type", CONTENT_TYPE)

@@ -98,7 +98,7 @@ class Channel:
 
     async def known_again(self, identity: Identity) -> None:
         """Take note of the quota of somebody who was asked about again."""
-        quota = self.desk.quota_of(identity)
+        quota = self.desk.clients.quota_of(identity)
         if quota is not None:
             await self.driver.apply(quota)
         await members_seen(self.driver, [identity])

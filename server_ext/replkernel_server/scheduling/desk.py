@@ -7,7 +7,6 @@ given up after its grace. Times are the core's.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from math import inf
 
@@ -30,19 +29,19 @@ from replkernel_scheduler.events import (
     KernelEnded,
     LeaseAsked,
     LeaseWithdrawn,
-    QuotaSet,
 )
 from replkernel_scheduler.expecting.foresight import Expected, Foresight
 from replkernel_scheduler.gangs.types import GangId
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect
-from replkernel_scheduler.types import HostName, KernelId, RequestId, ReservationId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, KernelId, RequestId, ReservationId
 from replkernel_scheduler.view import ClusterView
 
 from replkernel import records
 from replkernel.leasing import wire
 from replkernel_server.launchers.counting import Counting
 from replkernel_server.scheduling import access
+from replkernel_server.scheduling.client_registry import Client, ClientRegistry
 from replkernel_server.scheduling.desk_words import (
     Act,
     Answered,
@@ -97,13 +96,6 @@ class DeskTimes(msgspec.Struct, frozen=True):
         return LEASE_TIMES * self.away_s
 
 
-class _Client(msgspec.Struct, frozen=True):
-    """Who a connection is: an agent of a host, or the router of a kernel."""
-
-    hello: wire.Hello
-    identity: Identity
-
-
 class Desk:
     """All clients, and what the core knows through them."""
 
@@ -117,7 +109,8 @@ class Desk:
     ) -> None:
         """Begin with what a recovered core has in force; without `beside` there are no jobs."""
         self.bounds = Bounds(bounds or UserBounds())
-        self._connected: Counter[UserName] = Counter()
+        quotas = {user.user: user.quota for user in view.users}
+        self.clients = ClientRegistry(self.bounds, quotas)
         self.times = times
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S), times.host_away_s)
@@ -129,10 +122,8 @@ class Desk:
         self.gangs = (
             None if beside is None or self.jobs is None else GangDesk(beside, self.jobs, now, times.grace_s)
         )
-        self.clients: dict[int, _Client] = {}
-        self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self.routers.counts_whole = lambda: self.counting is not None
-        self.routers.lets_pause = self._lets_pause
+        self.routers.lets_pause = self.clients.lets_pause
         self.counting: Counting | None = None
         """Set where an engine counts GPUs: grants there are told when it has."""
         self.reserved: dict[HostName, ReservationId] = {}
@@ -186,25 +177,6 @@ class Desk:
         """Return when to hand in TimeCame; it may be too early, never too late."""
         return self._due
 
-    def quota_of(self, who: Identity) -> QuotaSet | None:
-        """Return the event that gives a user the quota that came with its identity, if that is news."""
-        if who.quota is None or self._quotas.get(who.user) == who.quota:
-            return None
-        self._quotas[who.user] = who.quota
-        return QuotaSet(who.user, who.quota)
-
-    def quota_given(self, user: UserName, quota: UserQuota) -> None:
-        """Note a quota that an admin set; one that comes with an identity counts again."""
-        self._quotas[user] = quota
-
-    def _lets_pause(self, user: UserName) -> bool:
-        quota = self._quotas.get(user)
-        return quota is not None and quota.preemptible is True
-
-    def roles(self) -> Iterator[str]:
-        """Yield what each client is."""
-        return (known.hello.role for known in self.clients.values())
-
     def _is_not_for_jobs(self, host: HostName) -> bool:
         """Say whether somebody else has to open or count a host's GPUs before they are used."""
         return self.guards.is_on(host) or (self.counting is not None and self.counting.is_on(host))
@@ -221,7 +193,7 @@ class Desk:
             yield from self._joined_for_jobs(joined)
             return
         why = access.why_not_host(who) if agent else access.why_not_route(who, joined.owner, hello.name)
-        why = why or ("" if who.admin else self.bounds.connects(who.user, self._connected[who.user]))
+        why = why or self.clients.why_not(who)
         if why:
             yield Close(client, why)
             return
@@ -235,11 +207,10 @@ class Desk:
                 return
             taken[0].pauses, taken[0].idles = hello.pauses, hello.idles
             if taken[1] is not None:
-                self._gone(taken[1])
+                self.clients.leaves(taken[1])
                 yield Close(taken[1], "A newer connection speaks for this kernel.")
-        self.clients[client] = _Client(hello, who)
-        self._connected[who.user] += 1
-        quota = self.quota_of(who)
+        self.clients.joins(client, hello, who)
+        quota = self.clients.quota_of(who)
         if quota is not None:
             yield Feed(quota)
         yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
@@ -247,14 +218,13 @@ class Desk:
     def _joined_for_jobs(self, joined: Joined) -> Iterator[Act]:
         client, hello, who = joined.client, joined.hello, joined.identity
         why = access.why_not_lease(who) or ("" if self.jobs is not None else "No jobs run here.")
-        why = why or ("" if who.admin else self.bounds.connects(who.user, self._connected[who.user]))
+        why = why or self.clients.why_not(who)
         gang = self.gangs if hello.role == "gang" else None
         why = why or ("" if gang is None else gang.why_not(who, GangId(hello.name)))
         if why or self.jobs is None:
             yield Close(client, why)
             return
-        self.clients[client] = _Client(hello, who)
-        self._connected[who.user] += 1
+        self.clients.joins(client, hello, who)
         if gang is None:
             self.jobs.joins(client, who, HostName(hello.name))
         else:
@@ -262,7 +232,7 @@ class Desk:
         yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
 
     def _left(self, client: int, now: float) -> Iterator[Act]:
-        known = self._gone(client)
+        known = self.clients.leaves(client)
         if known is None:
             return
         if known.hello.role == "jobs":
@@ -308,19 +278,10 @@ class Desk:
         kernel.ended_on.add(host)
         yield from self._without_holder(kernel, now)
 
-    def _gone(self, client: int) -> _Client | None:
-        """Forget a client; return who it was."""
-        known = self.clients.pop(client, None)
-        if known is not None:
-            self._connected[known.identity.user] -= 1
-            if not self._connected[known.identity.user]:
-                del self._connected[known.identity.user]
-        return known
-
     # -- what they say ----------------------------------------------------------------------------
 
     def _said(self, client: int, message: wire.FromClient, now: float) -> Iterator[Act]:
-        known = self.clients.get(client)
+        known = self.clients.by_id.get(client)
         if known is None:
             return
         bounded = not known.identity.admin
@@ -346,7 +307,7 @@ class Desk:
         if kernel.held or kernel.untold or kernel.unsaid:
             self._by(now + min(HOST_WAIT_S, UNTOLD_S))
 
-    def _agent(self, client: int, known: _Client, message: wire.FromClient, now: float) -> Iterator[Act]:
+    def _agent(self, client: int, known: Client, message: wire.FromClient, now: float) -> Iterator[Act]:
         name = HostName(known.hello.name)
         match message:
             case wire.HostOffer():
