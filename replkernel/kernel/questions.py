@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,13 @@ def _look_of(identities: list[bytes]) -> Envelope | None:
         return None
 
 
+def tell_pages() -> None:
+    """Have pages show what widgets hold that were rebuilt here: they may show what was lost."""
+    carried = sys.modules.get("replkernel.state.libraries.ipywidgets")
+    if carried is not None:
+        carried.tell_pages()
+
+
 class _Answer:
     """Where one question is answered: what is sent is sent whole, and known to be sent."""
 
@@ -69,6 +77,7 @@ class QuestionsKernel(ShortWaysKernel):
         super().__init__(**traits)
         for kind in _COMM_MESSAGES:
             self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
+        self.shell_handlers["comm_msg"] = self._known_or_closed(self.shell_handlers["comm_msg"])
         for kind in _QUESTIONS:
             self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
 
@@ -99,11 +108,32 @@ class QuestionsKernel(ShortWaysKernel):
         session.send(stream, kind, content, parent, ident=ident)
 
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        def handler(*arguments: Any) -> Any:
+        """Have a page's message find every variable, and what it has the notebook's code do be captured."""
+
+        def handler(stream: Any, ident: Any, parent: Any) -> Any:
             self.deliver_interrupts()
-            if self.replica is not None:
-                self.replica.complete_state()
-            return handle(*arguments)
+            if self.replica is None:
+                return handle(stream, ident, parent)
+            self.replica.before_page(_look_of(ident))
+            tell_pages()
+            try:
+                return handle(stream, ident, parent)
+            finally:
+                self.replica.after_page()
+
+        return handler
+
+    def _known_or_closed(self, handle: Callable[..., Any]) -> Callable[..., Any]:
+        """Have pages hear that a comm is closed which no process has any more."""
+
+        def handler(stream: Any, ident: Any, parent: Any) -> Any:
+            handled = handle(stream, ident, parent)
+            comm_id = parent["content"].get("comm_id", "")
+            if self.replica is not None and comm_id not in self.comm_manager.comms:
+                content, topic = {"comm_id": comm_id, "data": {}}, f"comm-{comm_id}".encode()
+                session: Any = self.session
+                session.send(self.iopub_socket, "comm_close", content, parent, ident=topic)
+            return handled
 
         return handler
 

@@ -1,0 +1,108 @@
+"""Widgets that a page shows go on when their process is killed; no cell is run again for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.group import replicas
+from tests.support.live import Live, eventually, kernel, published
+
+pytestmark = pytest.mark.timeout(180)
+
+CELL = """
+import ipywidgets as w, os
+log = []
+def shown():
+    slider = w.IntSlider(3); label = w.Label('')
+    def moved(change):
+        log.append(change['new']); label.value = f"now {change['new']}"
+    slider.observe(moved, 'value')
+    return slider.model_id, label.model_id
+doubled = w.interactive(lambda x: print(x * 2), x=(0, 9))
+print(*shown(), doubled.children[0].model_id, doubled.out.model_id, os.getpid())
+"""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path) as running:
+        yield running
+
+
+def logged() -> int:
+    """Return how many entries of its log each member of the group has applied."""
+    return min((one.raft.applied if one.raft else 0 for one in replicas().values()), default=0)
+
+
+def killed(pid: int) -> None:
+    """Kill the process that ran the cells; return once another one has its place."""
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: pid not in {one.kernel_pid for one in replicas().values()}, "another process")
+
+
+def moved(live: Live, widget: str, value: int) -> list[tuple[str, str, Any]]:
+    """Move a widget as a page does; return what it hears: kind, whom it concerns, and what is said."""
+    data = {"method": "update", "state": {"value": value}, "buffer_paths": []}
+    message = live.client.session.msg("comm_msg", {"comm_id": widget, "data": data})
+    live.client.shell_channel.send(message)
+    return [
+        (one["msg_type"], one["content"].get("comm_id", ""), one["content"].get("data") or one["content"])
+        for one in published(live.client, message["header"]["msg_id"])
+    ]
+
+
+def states(heard: list[tuple[str, str, Any]], widget: str) -> list[dict[str, Any]]:
+    """Return what was said of one widget's state."""
+    return [data["state"] for kind, known, data in heard if kind == "comm_msg" and known == widget]
+
+
+def test_widgets_on_the_page_go_on_in_the_next_process(live: Live) -> None:
+    slider, label, x, out, pid = live.value(CELL).splitlines()[-1].split()
+    live.value("%replkernel sync")
+    killed(int(pid))
+    heard = moved(live, slider, 7)
+    assert states(heard, label)[-1] == {"value": "now 7"}
+    assert {"value": 7} in states(heard, slider)
+    assert not [kind for kind, *_ in heard if kind == "comm_close"]
+    heard = moved(live, x, 3)
+    assert [data["text"] for kind, _, data in heard if kind == "stream"] == ["6\n"]
+    assert [state["msg_id"] != "" for state in states(heard, out) if "msg_id" in state] == [True, False]
+    assert live.value("print(log, doubled.children[0].value, os.getpid())").split()[:2] == ["[7]", "3"]
+    known = live.reply(live.client.comm_info("jupyter.widget"))["content"]["comms"]
+    assert {slider, label, x, out} <= known.keys()
+
+
+def test_what_a_page_has_moved_is_durable_without_another_cell(live: Live) -> None:
+    slider, label, _, _, pid = live.value(CELL).splitlines()[-1].split()
+    live.value("%replkernel sync")
+    before = logged()
+    assert states(moved(live, slider, 7), label) == [{"value": "now 7"}]
+    eventually(lambda: logged() > before, "the move in every log")
+    killed(int(pid))
+    assert live.value("print(log)") == "[7]"
+    assert states(moved(live, slider, 8), label) == [{"value": "now 8"}]
+    assert live.value("print(log)") == "[7, 8]"
+
+
+def test_a_page_shows_what_there_is_after_a_loss(live: Live) -> None:
+    slider, _, _, _, pid = live.value(CELL + "log.append('kept')").splitlines()[-1].split()
+    live.value("log.append('last')")
+    live.value("%replkernel sync")
+    killed(int(pid))
+    ran = live.run("print(log)")
+    assert ran.out == "['kept', 'last']\n"
+    told = [content for kind, content in ran.messages if kind == "comm_msg"]
+    assert {one["comm_id"]: one["data"]["state"].get("value") for one in told}.get(slider) == 3
+
+
+def test_a_widget_that_went_with_its_process_leaves_the_page(live: Live) -> None:
+    gone, pid = live.value("import os, ipywidgets as w; print(w.IntText().model_id, os.getpid())").split()
+    live.value("%replkernel sync")
+    killed(int(pid))
+    assert ("comm_close", gone, {"comm_id": gone, "data": {}}) in moved(live, gone, 1)
