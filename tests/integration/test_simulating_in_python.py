@@ -104,6 +104,18 @@ def test_sessions_are_made_and_costs_changed() -> None:
     assert Trace.made(hours=1, sessions=((0, 0), (0.2, 4)), seed=2).figures() == trace.figures()
 
 
+def test_a_trace_makes_others_like_it() -> None:
+    jobs = [
+        {"job": f"{n}", "arrival_s": 60 * n, "duration_s": 90, "gpus": 2, "user": "ann"} for n in range(9)
+    ]
+    made = Trace.of_rows(jobs).alike(seed=2, times=2)
+    figures = made.figures()
+    assert (figures["jobs"], figures["oracle_gpu_hours"]) == (18, pytest.approx(18 * 2 * 90 / 3600))
+    assert set(simulate(made, "easy-batch", "1x8", progress=False).jobs["user"]) == {"user0"}
+    with pytest.raises(SimulationError, match="times a number from"):
+        made.alike(times=0)
+
+
 def test_a_sweep_is_played_side_by_side_as_one_after_the_other(cells: Path) -> None:
     over = {"hosts": [2, 3], "limit": ["static", "demand-busy"]}
     one, two = (sweep(Trace(cells), "notebook", over=over, processes=count) for count in (1, 2))

@@ -1,4 +1,4 @@
-"""A trace in Python: recorded files, rows that are in memory, or made sessions.
+"""A trace in Python: recorded files, rows that are in memory, made sessions, or one that resembles another.
 
 Law: it is read when it is played, and as often as that; rows in memory are a file in a directory of the
 trace's own, which goes with it, so all ways to a trace are one, also for processes side by side.
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel_scheduler.sim import batch, forms, summary, workload_file
+from replkernel_scheduler.sim import alike, batch, forms, summary, workload_file
 from replkernel_scheduler.sim.batch import BatchPlan, Kind
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.loaders.own_csv import checked_columns
@@ -129,6 +129,20 @@ class Trace:
         path = directory / f"{kind}.csv"
         workload_file.write(path, batch.lines(jobs, plan, seed))
         return cls._within(directory, path, None)
+
+    def alike(self, *, seed: int = 0, times: float = 1.0) -> Trace:
+        """Make one that resembles it, as `replkernel workload --like TRACE` does; `times` as many come.
+
+        Arrivals, GPUs, run times and think times are as often as here; no name and no record is taken over.
+        """
+        if seed < 0 or not 0.01 <= times < 1e9:
+            raise SimulationError("A seed is a whole number from 0 on, and times a number from 0.01 on.")
+        with self.source.spool(0) as spool:
+            made = alike.alike(spool, seed, times)
+        directory = Path(tempfile.mkdtemp(prefix="replkernel-trace-"))
+        path = directory / "alike.csv"
+        workload_file.write(path, alike.lines(made))
+        return self._within(directory, path, None)
 
     @classmethod
     def _within(cls, directory: Path, path: Path, gpu_mix: str | None) -> Trace:
