@@ -245,6 +245,10 @@ def test_rows_are_counted_by_user_and_by_size() -> None:
     assert by_user["a"] == {
         "count": 2, "wait_mean_s": 47.5, "wait_p95_s": pytest.approx(90.25), "completion_mean_s": 147.5,
         "slowdown_mean": pytest.approx(1.475), "gpu_hours": pytest.approx(200 / 3600),
+        # Alone for 5 s, with one other for 95 s and with two for 90 s of the first 190, and so on; by hand:
+        # job 1: 100 s, of which 5 with 1, 5 with 2 and 90 with 3 jobs: 2.85 times alone is its share.
+        # job 2: 195 s: 5 with 2, 90 with 3, 100 with 2: 480 job-seconds / 195.
+        "fairness_mean": pytest.approx((100 / 285 + 195 / (100 * 480 / 195)) / 2), "unfair": 0.0,
     }  # fmt: skip
     assert by_user["b"]["count"] == 1, "the job that is wider than the host was not served"
     assert by_user["b"]["slowdown_mean"] == pytest.approx(19.1)

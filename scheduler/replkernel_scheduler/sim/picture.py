@@ -19,7 +19,7 @@ QUANTILES = 200
 class Picture(msgspec.Struct, frozen=True):
     """One run: means by step of `step_s` (GPUs, subscription ratio), counts by step, quantiles in seconds.
 
-    `slowdown` has them in times.
+    `slowdown`, `bounded_slowdown` and `fairness` have them in times.
     """
 
     step_s: float
@@ -35,6 +35,8 @@ class Picture(msgspec.Struct, frozen=True):
     wait_s: list[float]
     job_completion_s: list[float]
     slowdown: list[float]
+    bounded_slowdown: list[float]
+    fairness: list[float]
 
 
 def picture_of(figures: Figures, now: float, way: AnyWay) -> Picture:
@@ -62,6 +64,8 @@ def picture_of(figures: Figures, now: float, way: AnyWay) -> Picture:
         quantiles(figures.waits),
         quantiles(figures.job_times),
         quantiles(figures.slowdowns),
+        quantiles(figures.bounded_slowdowns()),
+        quantiles(figures.fairness(now)),
     )
 
 

@@ -17,12 +17,16 @@ MEASURES: dict[str, tuple[tuple[str, str], ...]] = {
     "wait": (("cells", "delay_s"), ("jobs", "wait_s")),
     "completion": (("cells", "completion_s"), ("jobs", "job_completion_s")),
     "slowdown": (("jobs", "slowdown"),),
+    "bounded slowdown": (("jobs", "bounded_slowdown"),),
+    "fairness": (("jobs", "fairness"),),
 }
 """What can be drawn: of cells until code runs and until the reply, of jobs until GPUs and until the end."""
 AXES = {
     "wait": "wait (s)",
     "completion": "completion time (s)",
     "slowdown": "(waiting + run) / run alone",
+    "bounded slowdown": "completion / run alone, or 10 s if that is longer",
+    "fairness": "completion / completion on an equal share (fair: up to 1)",
 }
 
 
@@ -43,7 +47,10 @@ class Plots:
         self._runs = runs
 
     def cdf(self, measure: str = "wait", axes: Any = None) -> Any:
-        """Draw the share of cells and of jobs that took no longer: `wait`, `completion` or `slowdown`."""
+        """Draw the share of cells and of jobs that took no longer.
+
+        `wait`, `completion`; of jobs also `slowdown`, `bounded slowdown` and `fairness`.
+        """
         if measure not in MEASURES:
             raise SimulationError(f"There is no {measure!r} to draw: there are {', '.join(MEASURES)}.")
         found = {
