@@ -28,10 +28,12 @@ class Figures:
     def __init__(self, rows: RowSink | None = None) -> None:
         """Start at nothing; each task that is over is handed to `rows`."""
         self._rows = rows
-        self.hosts, self.executing, self.replicas = Level(), Level(), Level()
+        self.hosts, self.executing, self.replicas = (Level(History()) for _ in range(3))
         self.gpus, self.committed = Level(History()), Level(History())
         self.reserved, self.subscribed = Level(History()), Level(History())
         self.added, self.released, self.moves = History(), History(), History()
+        self.waiting = History()
+        """Of tasks that were served, from when they were submitted until they had GPUs."""
         self.delays, self.cell_times = array("d"), array("d")
         self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
         self.job_submitted, self.job_alone, self.job_gpus = (array("d") for _ in range(3))
@@ -86,6 +88,7 @@ class Figures:
     def finished(self, task: Task, now: float) -> None:
         """Take note of a task that was served."""
         self._freed(task, now)
+        self.waiting.hold(1.0, task.submitted, task.bound)
         self.done_at.append(now)
         self.done_gpu_s.append(task.amount * task.duration_s)
         self.moved += task.moved

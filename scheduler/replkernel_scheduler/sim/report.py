@@ -39,10 +39,12 @@ def report(
     missing = drawing.needs_matplotlib()
     if missing is not None:
         return "\n".join([*parts, f"<p>{escape(missing)}</p>", _savings(document), "</body></html>\n"])
-    drawn = dict(list(pictures.items())[:DRAWN_MAX])
-    if len(drawn) < len(pictures):
+    chosen = list(pictures)[:DRAWN_MAX]
+    if len(chosen) < len(pictures):
         parts.append(f"<p>The plots have the first {DRAWN_MAX} of {len(pictures)} runs.</p>")
-    runs = dict(zip(pictures, document.runs, strict=True))
+    short = drawing.short_names(chosen)
+    drawn = {short[name]: pictures[name] for name in chosen}
+    runs = dict(zip(drawn, document.runs, strict=False))
     parts += _sections(drawn, runs, oracle, saved)
     return "\n".join([*parts, _savings(document), "</body></html>\n"])
 
@@ -55,18 +57,23 @@ def _sections(
 ) -> Iterator[str]:
     yield _section("GPUs over time", drawing.gpus_over_time(drawn, oracle))
     for title, name, what in (
-        ("Cells: until code runs", "delay_s", "delay"),
-        ("Cells: until the reply", "completion_s", "task completion time"),
-        ("Jobs: until they have GPUs", "wait_s", "wait"),
-        ("Jobs: until they are over", "job_completion_s", "job completion time"),
+        ("Cells: until code runs", "delay_s", "delay (s)"),
+        ("Cells: until the reply", "completion_s", "task completion time (s)"),
+        ("Jobs: until they have GPUs", "wait_s", "wait (s)"),
+        ("Jobs: until they are over", "job_completion_s", "job completion time (s)"),
+        ("Jobs: slowdown", "slowdown", "(waiting + run) / run alone"),
+        ("Jobs: finish-time fairness", "fairness", "completion / that on an equal share (fair: up to 1)"),
     ):
         samples = {run: getattr(picture, name) for run, picture in drawn.items() if getattr(picture, name)}
         if samples:
             yield _section(title, drawing.distribution(samples, what))
+    if any(max(picture.waiting, default=0.0) for picture in drawn.values()):
+        yield _section("Cells and jobs that wait for GPUs", drawing.over_time(drawn, "waiting", "waiting"))
     subscribed = {run: picture for run, picture in drawn.items() if picture.subscription}
     if subscribed:
         yield _section("Subscription, moves, hosts", drawing.subscription_over_time(subscribed))
     yield _section("Cost and revenue", drawing.money({run: runs[run].money for run in drawn}))
+    yield _section("Cost and margin over time", drawing.money_over_time(drawn))
     if any(saved.values()):
         why = "GPU-hours of earlier cells that run again where idle sessions are ended and no state is kept"
         yield _section(why, drawing.saved_by_interval(saved))

@@ -11,10 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim.drawing import (
+    COLOURS,
+    HEIGHT_IN,
+    STYLE,
+    WIDTH_IN,
+    draw_distribution,
+    look_of,
+    short_names,
+)
 from replkernel_scheduler.sim.history import STEPS_MAX, History
 from replkernel_scheduler.sim.level import Level
 from replkernel_scheduler.sim.picture import QUANTILES, Picture, quantiles
-from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.reclamation import saved_gpu_hours
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
@@ -141,10 +150,64 @@ def test_the_report_is_one_file_that_loads_nothing_and_trusts_no_text() -> None:
     text = report(named, renamed, oracle, saved_gpu_hours(RECORDS))
     page = Page(text)
     assert page.loaded == [] and "script" not in page.tags
-    assert page.tags.count("svg") == 6
+    assert page.tags.count("svg") == 7
     assert "alert('$x^2$')" in text.replace("&#x27;", "'"), "shown as it is, not as a formula"
     assert re.search(r"GPU-hours of hosts, less than the [0-9,]+ that sessions hold under reservation", text)
     assert report(named, renamed, oracle, saved_gpu_hours(RECORDS)) == text
+
+
+def test_who_waits_and_what_it_costs_by_then_worked_by_hand() -> None:
+    # One host of 2 GPUs at $36 an hour, a cent a second: both jobs want both GPUs, for 100 and for 156 s.
+    jobs: list[Record] = [Job("a", 0.0, 100.0, 2), Job("b", 40.0, 156.0, 2)]
+    pictures: list[Picture] = []
+    plan = Plan(hosts=1, gpus_per_host=2, prices=Prices(36.0))
+    with Spool(jobs) as spool:
+        run = play(spool, any_way_named("easy-batch"), plan, pictured=pictures.append)
+    picture = pictures[0]
+    assert picture.step_s == 1.0
+    assert [picture.waiting[at] for at in (39, 40, 99, 100)] == [0.0, 1.0, 1.0, 0.0]
+    assert (picture.cost[49], picture.cost[-1]) == (pytest.approx(0.50), pytest.approx(2.56))
+    assert picture.revenue[49] == pytest.approx(0.50 * 1.15), "all GPUs are in use, at 1.15 of what they cost"
+    assert (picture.cost[-1], picture.revenue[-1]) == pytest.approx((run.money.cost, run.money.revenue))
+
+
+@pytest.mark.parametrize("policy", SWEPT)
+def test_the_last_sums_over_time_are_those_of_the_run(policy: str) -> None:
+    document, pictures, _ = _shown(RECORDS, (policy,))
+    money, picture = document.runs[0].money, pictures[policy]
+    assert (picture.cost[-1], picture.revenue[-1]) == pytest.approx((money.cost, money.revenue), rel=1e-3)
+
+
+def test_names_have_no_common_parts_and_stay_apart() -> None:
+    assert short_names(["notebook,m=1 hosts=4", "notebook,m=2 hosts=4"]) == {
+        "notebook,m=1 hosts=4": "m=1", "notebook,m=2 hosts=4": "m=2",
+    }  # fmt: skip
+    assert short_names(["sq,m=1", "mq,r=2"]) == {"sq,m=1": "sq,m=1", "mq,r=2": "mq,r=2"}
+    assert short_names(["notebook", "notebook,m=2"]) == {"notebook": "notebook", "notebook,m=2": "m=2"}
+    assert short_names(["notebook"]) == {"notebook": "notebook"}
+
+
+def test_runs_are_told_apart_without_colours_and_by_all_eyes() -> None:
+    looks = [look_of(place) for place in range(len(COLOURS))]
+    assert len({look["color"] for look in looks}) == len(COLOURS)
+    assert len({str(look["linestyle"]) for look in looks[:6]}) == 6
+
+
+def test_a_legend_is_inside_the_picture_however_long_the_names_are() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+        axes = figure.subplots()
+        samples = {f"notebook,placement=bin-pack,limit=demand-busy hosts={n}": [1.0] * 201 for n in range(9)}
+        draw_distribution(axes, samples, "wait (s)")
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        inside = axes.get_legend().get_window_extent(canvas.get_renderer())
+        assert inside.x0 >= 0 and inside.x1 <= figure.bbox.width and inside.y1 <= figure.bbox.height + 1
+        assert axes.get_window_extent().height > 40, "there is room left for the lines"
 
 
 def test_jobs_have_their_own_distributions() -> None:
@@ -159,10 +222,10 @@ def test_jobs_have_their_own_distributions() -> None:
 def test_more_runs_than_can_be_told_apart_are_in_the_table_only() -> None:
     pytest.importorskip("matplotlib")
     document, pictures, oracle = _shown(RECORDS, ("fcfs-batch",))
-    many = {f"run {number}": pictures["fcfs-batch"] for number in range(DRAWN_MAX + 2)}
+    many = {f"run-{number}": pictures["fcfs-batch"] for number in range(DRAWN_MAX + 2)}
     text = report(msgspec.structs.replace(document, runs=document.runs * len(many)), many, oracle, {})
     assert f"The plots have the first {DRAWN_MAX} of {DRAWN_MAX + 2} runs." in text
-    assert f"run {DRAWN_MAX - 1}<" in text and f"run {DRAWN_MAX}<" not in text
+    assert f"run-{DRAWN_MAX - 1}<" in text and f"run-{DRAWN_MAX}<" not in text
 
 
 def test_without_matplotlib_it_has_the_tables_and_says_what_to_install(
