@@ -193,6 +193,13 @@ def test_plots_have_a_line_for_each_run_and_go_on_given_axes(cells: Path) -> Non
     assert [text.get_text() for text in gpus.get_legend().get_texts()] == [
         "reservation: reserved", "reservation: in use",
     ]  # fmt: skip
+    assert played.plot.waiting().get_ylabel() == "waiting"
+    assert played.plot.cost().get_lines()[0].get_ydata()[-1] > 0
+    load = Trace(cells).plot.load()
+    assert [text.get_text() for text in load.get_legend().get_texts()] == ["sessions open", "running"]
+    assert len(Trace(cells).plot.times().get_lines()) == 3 and Trace(cells).plot.duty().get_lines()
+    with pytest.raises(SimulationError, match="has no sessions: jobs compute all their lives"):
+        Trace.of_rows(JOBS).plot.duty()
     together = simulate(Trace.of_rows(JOBS), "easy-batch", "1x8").plot.cdf("slowdown")
     assert together.get_xlabel() == "(waiting + run) / run alone"
 

@@ -16,6 +16,7 @@ from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.picture import QUANTILES, Picture
 from replkernel_scheduler.sim.seeds import Interval
 from replkernel_scheduler.sim.summary import MoneyFigures
+from replkernel_scheduler.sim.trace_picture import TracePicture
 from replkernel_scheduler.sim.way import ORACLE
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F6A00")
@@ -144,15 +145,48 @@ def gpus_over_time(pictures: Pictures, oracle: Picture) -> str:
 
 def over_time(pictures: Pictures, course: str, what: str) -> str:
     """Draw a course of each run."""
+    return _drawn(lambda axes: draw_over_time(axes, pictures, course, what))
 
-    def draw(axes: Any) -> None:
-        for place, (name, picture) in enumerate(pictures.items()):
-            values = getattr(picture, course)
-            axes.step(_hours(picture, values), values, where="post", label=name, **look_of(place))
-        axes.set(xlabel="hours", ylabel=what, ylim=(0, None))
-        _legend(axes)
 
-    return _drawn(draw)
+def draw_over_time(axes: Any, pictures: Pictures, course: str, what: str) -> Any:
+    """Draw it on axes, and return these."""
+    for place, (name, picture) in enumerate(pictures.items()):
+        values = getattr(picture, course)
+        axes.step(_hours(picture, values), values, where="post", label=name, **look_of(place))
+    axes.set(xlabel="hours", ylabel=what, ylim=(0, None))
+    _legend(axes)
+    return axes
+
+
+def draw_load(axes: Any, trace: TracePicture) -> Any:
+    """Draw how many sessions are open, and how many cells or jobs run, on axes, and return these."""
+    for place, (course, what) in enumerate(((trace.open, "sessions open"), (trace.running, "running"))):
+        hours = [step * trace.step_s / HOUR_S for step in range(len(course))]
+        if course:
+            axes.step(hours, course, where="post", label=what, **look_of(place))
+    axes.set(xlabel="hours", ylabel="at a time", ylim=(0, None))
+    _legend(axes)
+    return axes
+
+
+def draw_times(axes: Any, trace: TracePicture) -> Any:
+    """Draw the distributions of what cells or jobs take and of the time between them, and return the axes."""
+    of_sessions = bool(trace.open)
+    samples = {
+        "run time": trace.duration_s,
+        "from a cell to the next" if of_sessions else "from a job to the next": trace.between_s,
+        "thinking, from its end": trace.think_s,
+    }
+    return draw_distribution(axes, {name: found for name, found in samples.items() if found}, "s")
+
+
+def of_trace(trace: TracePicture) -> dict[str, str]:
+    """Return the plots of a trace, by their titles."""
+    drawn = {
+        "The trace: sessions, and what runs": _drawn(lambda axes: draw_load(axes, trace)),
+        "The trace: run times, and times between": _drawn(lambda axes: draw_times(axes, trace)),
+    }
+    return drawn if trace.open else {title.replace("sessions, and ", ""): svg for title, svg in drawn.items()}
 
 
 def distribution(samples: Mapping[str, Sequence[float]], what: str) -> str:

@@ -67,8 +67,18 @@ class Plots:
 
     def gpus(self, axes: Any = None) -> Any:
         """Draw the GPUs of hosts over time (held by sessions, where they hold them), and those in use."""
-        pictures = {title: run.picture for title, run in self._runs.items()}
-        return drawing.draw_use(drawing.new_axes(axes), pictures)
+        return drawing.draw_use(drawing.new_axes(axes), self._pictures())
+
+    def waiting(self, axes: Any = None) -> Any:
+        """Draw how many cells and jobs wait for GPUs over time."""
+        return drawing.draw_over_time(drawing.new_axes(axes), self._pictures(), "waiting", "waiting")
+
+    def cost(self, axes: Any = None) -> Any:
+        """Draw what hosts cost so far, over time."""
+        return drawing.draw_over_time(drawing.new_axes(axes), self._pictures(), "cost", "cost so far")
+
+    def _pictures(self) -> dict[str, Picture]:
+        return {title: run.picture for title, run in self._runs.items()}
 
 
 class SweepPlots(Plots):

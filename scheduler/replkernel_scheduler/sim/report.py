@@ -13,6 +13,7 @@ from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.summary import RunSummary, Summary
 from replkernel_scheduler.sim.table import table, unequal
+from replkernel_scheduler.sim.trace_picture import TracePicture
 
 DRAWN_MAX = 10
 """More runs than this are in the table only: lines could not be told apart."""
@@ -30,7 +31,11 @@ svg { max-width: 100%; height: auto; }
 
 
 def report(
-    document: Summary, pictures: Mapping[str, Picture], oracle: Picture, saved: Mapping[float, float]
+    document: Summary,
+    pictures: Mapping[str, Picture],
+    oracle: Picture,
+    saved: Mapping[float, float],
+    trace: TracePicture,
 ) -> str:
     """Return the file; `pictures` are of the document's runs in their order, `saved` by idle interval."""
     parts = [HEAD, f"<h1>{escape(', '.join(document.traces))}</h1>"]
@@ -46,6 +51,7 @@ def report(
     drawn = {short[name]: pictures[name] for name in chosen}
     runs = dict(zip(drawn, document.runs, strict=False))
     parts += _sections(drawn, runs, oracle, saved)
+    parts += [_section(title, svg) for title, svg in drawing.of_trace(trace).items()]
     return "\n".join([*parts, _savings(document), "</body></html>\n"])
 
 
