@@ -177,7 +177,7 @@ def draw_times(axes: Any, trace: TracePicture) -> Any:
         "from a cell to the next" if of_sessions else "from a job to the next": trace.between_s,
         "thinking, from its end": trace.think_s,
     }
-    return draw_distribution(axes, {name: found for name, found in samples.items() if found}, "s")
+    return draw_distribution(axes, {name: found for name, found in samples.items() if found}, "seconds")
 
 
 def of_trace(trace: TracePicture) -> dict[str, str]:
