@@ -89,11 +89,8 @@ def new_axes(axes: Any = None) -> Any:
 
 def look_of(place: int) -> dict[str, Any]:
     """Return colour and dashes of a run by its place among others."""
-    return {
-        "color": COLOURS[place % len(COLOURS)],
-        "linestyle": DASHES[place % len(DASHES)],
-        "linewidth": 1.2,
-    }
+    turn, colour = divmod(place, len(COLOURS))
+    return {"color": COLOURS[colour], "linestyle": DASHES[(place + turn) % len(DASHES)], "linewidth": 1.2}
 
 
 def _legend(axes: Any) -> None:
@@ -243,6 +240,19 @@ def draw_against(axes: Any, lines: Mapping[str, Sequence[tuple[str, Interval]]],
     axes.set(xlabel=key, ylabel=what)
     _legend(axes)
     return axes
+
+
+def swept(panels: Mapping[str, Mapping[str, Sequence[tuple[str, Interval]]]], key: str) -> str:
+    """Draw several figures against a swept key, below each other, by what they are called."""
+
+    def draw(drawn: Any) -> None:
+        every = [drawn] if len(panels) == 1 else drawn
+        for axes, (what, lines) in zip(every, panels.items(), strict=True):
+            draw_against(axes, lines, "" if axes is not every[-1] else key, what)
+            if axes is not every[0]:
+                axes.get_legend().remove()
+
+    return _drawn(draw, panels=len(panels), height_in=2.6)
 
 
 def _number(text: str) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.picture import Picture
-from replkernel_scheduler.sim.seeds import SEED, interval
+from replkernel_scheduler.sim.seeds import against
 
 MEASURES: dict[str, tuple[tuple[str, str], ...]] = {
     "wait": (("cells", "delay_s"), ("jobs", "wait_s")),
@@ -89,26 +89,8 @@ class SweepPlots(Plots):
 
         Runs that only their seeds tell apart are one point: their mean, in its 95 % interval.
         """
-        samples: dict[str, dict[str, list[float]]] = {}
-        for run in self._runs.values():
-            about = _about(run)
-            if key not in about or figure not in run.summary:
-                continue
-            value = about.pop(key)
-            if key != SEED:
-                about.pop(SEED, None)
-            name = " ".join([run.policy.partition(",")[0], *(f"{k}={v}" for k, v in about.items())])
-            samples.setdefault(name, {}).setdefault(value, []).append(run.summary[figure])
-        if not samples:
+        runs = [(run.policy, run.setting, run.summary) for run in self._runs.values()]
+        lines = against(runs, key, figure)
+        if not lines:
             raise SimulationError(f"No run has both a swept {key!r} and the figure {figure!r}.")
-        lines = {
-            name: [(value, interval(found)) for value, found in values.items()]
-            for name, values in samples.items()
-        }
         return drawing.draw_against(drawing.new_axes(axes), lines, key, figure)
-
-
-def _about(run: Pictured) -> dict[str, str]:
-    """Return what tells a run from others: its policy's own options, and what was swept."""
-    pairs = [pair.partition("=") for pair in run.policy.split(",")[1:]]
-    return {name: value for name, _, value in pairs} | run.setting

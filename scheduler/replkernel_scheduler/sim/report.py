@@ -6,17 +6,25 @@ what to install for the plots. The same runs give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.picture import Picture
+from replkernel_scheduler.sim.seeds import against, figures_of, swept_keys
 from replkernel_scheduler.sim.summary import RunSummary, Summary
 from replkernel_scheduler.sim.table import table, unequal
 from replkernel_scheduler.sim.trace_picture import TracePicture
 
 DRAWN_MAX = 10
 """More runs than this are in the table only: lines could not be told apart."""
+SWEPT = {
+    "cells.delay_s.p95": "delay p95 (s)",
+    "jobs.wait_s.p95": "wait p95 (s)",
+    "jobs.completion_s.p50": "JCT p50 (s)",
+    "cluster.provisioned_gpu_hours": "GPU-hours of hosts",
+}
+"""What is drawn against what was swept."""
 HEAD = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>replkernel simulate</title>
@@ -50,6 +58,7 @@ def report(
     short = drawing.short_names(chosen)
     drawn = {short[name]: pictures[name] for name in chosen}
     runs = dict(zip(drawn, document.runs, strict=False))
+    parts += _swept(document.runs)
     parts += _sections(drawn, runs, oracle, saved)
     parts += [_section(title, svg) for title, svg in drawing.of_trace(trace).items()]
     return "\n".join([*parts, _savings(document), "</body></html>\n"])
@@ -83,6 +92,20 @@ def _sections(
     if any(saved.values()):
         why = "GPU-hours of earlier cells that run again where idle sessions are ended and no state is kept"
         yield _section(why, drawing.saved_by_interval(saved))
+
+
+def _swept(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Yield what the main figures are against each key that was swept."""
+    told = [(run.policy, run.setting, figures_of(run)) for run in runs]
+    for key in swept_keys(runs):
+        found = {what: against(told, key, name) for name, what in SWEPT.items()}
+        panels = {
+            what: lines
+            for what, lines in found.items()
+            if len(lines) <= DRAWN_MAX and any(len(points) > 1 for points in lines.values())
+        }
+        if panels:
+            yield _section(f"Against {key}", drawing.swept(panels, key))
 
 
 def _section(title: str, svg: str) -> str:

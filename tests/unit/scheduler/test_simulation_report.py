@@ -28,6 +28,7 @@ from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.reclamation import saved_gpu_hours
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session, order
 from replkernel_scheduler.sim.report import DRAWN_MAX, report
+from replkernel_scheduler.sim.seeds import against, swept_keys
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.trace_picture import trace_picture
 
@@ -213,8 +214,9 @@ def test_names_have_no_common_parts_and_stay_apart() -> None:
 
 
 def test_runs_are_told_apart_without_colours_and_by_all_eyes() -> None:
-    looks = [look_of(place) for place in range(len(COLOURS))]
+    looks = [look_of(place) for place in range(DRAWN_MAX)]
     assert len({look["color"] for look in looks}) == len(COLOURS)
+    assert len({(look["color"], str(look["linestyle"])) for look in looks}) == DRAWN_MAX
     assert len({str(look["linestyle"]) for look in looks[:6]}) == 6
 
 
@@ -242,6 +244,27 @@ def test_jobs_have_their_own_distributions() -> None:
     assert (
         "Jobs: until they are over" in text and "Cells: until" not in text and "Subscription, m" not in text
     )
+
+
+def test_what_was_swept_is_drawn_against_its_values_with_seeds_as_one_point() -> None:
+    pytest.importorskip("matplotlib")
+    document, pictures, oracle = _shown(RECORDS, ("notebook", "fcfs-batch,backfill=none"))
+    settings = [{"hosts": "2", "seed": "0"}, {"hosts": "2", "seed": "1"}, {"hosts": "4", "seed": "0"}]
+    runs = tuple(
+        msgspec.structs.replace(run, setting=setting) for run in document.runs for setting in settings
+    )
+    told = [(run.policy, run.setting, {"x": float(place)}) for place, run in enumerate(runs)]
+    lines = against(told, "hosts", "x")
+    # Hosts 2 has the means of 0 and 1, and of 3 and 4; hosts 4 has one seed, so no interval.
+    assert {name: [(value, found.mean) for value, found in points] for name, points in lines.items()} == {
+        "notebook": [("2", 0.5), ("4", 2.0)], "fcfs-batch backfill=none": [("2", 3.5), ("4", 5.0)],
+    }  # fmt: skip
+    assert lines["notebook"][0][1].seeds == 2 and lines["notebook"][1][1].low is None
+    assert swept_keys(runs) == ["hosts"], "seeds are no axis, nor is an option with one value"
+    assert against(told, "hosts", "y") == {}
+    many = {f"run-{place}": pictures["notebook"] for place in range(len(runs))}
+    text = report(msgspec.structs.replace(document, runs=runs), many, oracle, {}, LOOKS)
+    assert "<h2>Against hosts</h2>" in text and "Against seed" not in text
 
 
 def test_more_runs_than_can_be_told_apart_are_in_the_table_only() -> None:
