@@ -47,7 +47,12 @@ def rows(_short: bool) -> Iterator[Row | Course | Curve]:
     for interval_s, hours in saved.items():
         what = f"June, sessions ended after {interval_s / 60:g} min: GPU-hours of cells that run again"
         yield Row(
-            PAPER, what, None, hours, "GPU-h", "where no state is kept; the paper draws it without figures"
+            PAPER,
+            what,
+            None,
+            float(f"{hours:.6g}"),
+            "GPU-h",
+            "where no state is kept; the paper draws it without figures",
         )
 
 
