@@ -104,6 +104,18 @@ def test_sessions_are_made_and_costs_changed() -> None:
     assert Trace.made(hours=1, sessions=((0, 0), (0.2, 4)), seed=2).figures() == trace.figures()
 
 
+def test_a_trace_makes_others_like_it() -> None:
+    jobs = [
+        {"job": f"{n}", "arrival_s": 60 * n, "duration_s": 90, "gpus": 2, "user": "ann"} for n in range(9)
+    ]
+    made = Trace.of_rows(jobs).alike(seed=2, times=2)
+    figures = made.figures()
+    assert (figures["jobs"], figures["oracle_gpu_hours"]) == (18, pytest.approx(18 * 2 * 90 / 3600))
+    assert set(simulate(made, "easy-batch", "1x8", progress=False).jobs["user"]) == {"user0"}
+    with pytest.raises(SimulationError, match="times a number from"):
+        made.alike(times=0)
+
+
 def test_a_sweep_is_played_side_by_side_as_one_after_the_other(cells: Path) -> None:
     over = {"hosts": [2, 3], "limit": ["static", "demand-busy"]}
     one, two = (sweep(Trace(cells), "notebook", over=over, processes=count) for count in (1, 2))
@@ -181,6 +193,13 @@ def test_plots_have_a_line_for_each_run_and_go_on_given_axes(cells: Path) -> Non
     assert [text.get_text() for text in gpus.get_legend().get_texts()] == [
         "reservation: reserved", "reservation: in use",
     ]  # fmt: skip
+    assert played.plot.waiting().get_ylabel() == "waiting"
+    assert played.plot.cost().get_lines()[0].get_ydata()[-1] > 0
+    load = Trace(cells).plot.load()
+    assert [text.get_text() for text in load.get_legend().get_texts()] == ["sessions open", "running"]
+    assert len(Trace(cells).plot.times().get_lines()) == 3 and Trace(cells).plot.duty().get_lines()
+    with pytest.raises(SimulationError, match="has no sessions: jobs compute all their lives"):
+        Trace.of_rows(JOBS).plot.duty()
     together = simulate(Trace.of_rows(JOBS), "easy-batch", "1x8").plot.cdf("slowdown")
     assert together.get_xlabel() == "(waiting + run) / run alone"
 
@@ -233,6 +252,10 @@ def test_rows_are_counted_by_user_and_by_size() -> None:
     assert by_user["a"] == {
         "count": 2, "wait_mean_s": 47.5, "wait_p95_s": pytest.approx(90.25), "completion_mean_s": 147.5,
         "slowdown_mean": pytest.approx(1.475), "gpu_hours": pytest.approx(200 / 3600),
+        # Alone for 5 s, with one other for 95 s and with two for 90 s of the first 190, and so on; by hand:
+        # job 1: 100 s, of which 5 with 1, 5 with 2 and 90 with 3 jobs: 2.85 times alone is its share.
+        # job 2: 195 s: 5 with 2, 90 with 3, 100 with 2: 480 job-seconds / 195.
+        "fairness_mean": pytest.approx((100 / 285 + 195 / (100 * 480 / 195)) / 2), "unfair": 0.0,
     }  # fmt: skip
     assert by_user["b"]["count"] == 1, "the job that is wider than the host was not served"
     assert by_user["b"]["slowdown_mean"] == pytest.approx(19.1)

@@ -13,7 +13,7 @@ from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.__main__ import main as simulate
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.quantile import Quantiles
-from replkernel_scheduler.sim.records import Cell, Session
+from replkernel_scheduler.sim.records import Cell, Job, Session
 from replkernel_scheduler.sim.trace_file import TraceFile
 from replkernel_scheduler.sim.workload import WorkloadPlan
 from replkernel_scheduler.sim.workload_command import main
@@ -179,3 +179,77 @@ def test_an_option_that_would_change_nothing_is_refused(
     assert main([str(tmp_path / "made.csv"), *words.split()]) != 0
     assert told in capsys.readouterr().err
     assert not (tmp_path / "made.csv").exists()
+
+
+def _recorded(path: Path) -> Path:
+    """A trace of six sessions of four cells, whose owner nobody needs to know."""
+    rows = ["session,start_s,duration_s,num_gpu,user"]
+    for session in range(6):
+        for cell in range(4):
+            at = session * 1000 + cell * (300 if session % 2 else 2000)
+            rows.append(f"secret{session},{at},{60 + 60 * cell},{8 if session % 2 else 1},ann")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def test_a_workload_is_like_a_trace_without_anybodys_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, path = _recorded(tmp_path / "recorded.csv"), tmp_path / "alike.csv"
+    assert main([str(path), "--like", str(trace), "--times", "2", "--seed", "1"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{path}: like {trace}.") and "people think for (s), p50" in said
+    text = path.read_text()
+    assert "secret" not in text and "ann" not in text
+    achieved = json.loads(text.splitlines()[1].removeprefix("# achieved "))
+    assert (achieved["trace"]["sessions"], achieved["made"]["sessions"]) == (6, 12)
+    assert achieved["made"]["gpu_hours"] == pytest.approx(2 * achieved["trace"]["gpu_hours"], rel=0.1)
+    cells = [record for record in forms.read(TraceFile(path)) if isinstance(record, Cell)]
+    assert len(cells) == achieved["made"]["cells"]
+    assert {cell.gpus for cell in cells} == {1, 8}
+    before = path.read_bytes()
+    assert main([str(path), "--like", str(trace), "--times", "2", "--seed", "1", "--quiet"]) == 0
+    assert path.read_bytes() == before, "the same trace and seed give the same bytes"
+    assert simulate([str(path), "--policy", "oracle", "--hosts", "2x8", "--quiet"]) == 0
+
+
+def test_jobs_are_alike_whatever_their_columns_are_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, path = tmp_path / "pods.csv", tmp_path / "alike.csv"
+    rows = [f"{n},{n * 60},{n * 60 + 100},{1 if n % 4 else 2}" for n in range(40)] + ["x,soon,later,1"]
+    trace.write_text("\n".join(["pod,created,deleted,num", *rows]) + "\n")
+    columns = "job=pod,arrival_s=created,duration_s=deleted-created,gpus=num"
+    words = [str(path), "--like", str(trace), "--columns", columns, "--quiet"]
+    assert main(words) == 1 and "line 42: " in capsys.readouterr().err
+    assert main([*words, "--skip-bad"]) == 0
+    assert "(1 rows that cannot be are left out)" in capsys.readouterr().out
+    made = [record for record in forms.read(TraceFile(path)) if isinstance(record, Job)]
+    assert sorted(job.width for job in made) == [1] * 30 + [2] * 10
+    assert {job.duration_s for job in made} == {100.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--like june", "--like june is neither 17.5h nor 92d, nor is there such a file"),
+        ("--like recorded.csv --hours 3", "all is as in the trace but --times: leave out --hours"),
+        ("--like recorded.csv --jobs lublin", "leave out --jobs"),
+        ("--like 92d --times 2", "--times is of --like TRACE"),
+        ("--skip-bad", "--skip-bad is of --like TRACE"),
+        ("--like one.csv", "one.csv: It has too little to be like"),
+    ],
+)
+def test_what_is_no_trace_to_be_like_is_told(
+    words: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _recorded(Path("recorded.csv"))
+    Path("one.csv").write_text("job,arrival_s,duration_s,gpus\na,0,60,1\n")
+    assert main(["made.csv", *words.split()]) == 1
+    assert told in capsys.readouterr().err
+    assert not Path("made.csv").exists()

@@ -10,12 +10,13 @@ import os
 import sys
 import time
 
-from tests.paper import combined, lazer, notebookos, oversubscription, sidecar
+from tests.paper import combined, lazer, load, notebookos, oversubscription, sidecar
 from tests.paper.pages import PLACE, Kept, pages
-from tests.paper.report import Course, Row, table
+from tests.paper.report import Row, Shown, table
 from tests.paper.traces import NoTrace
 
 SUITES = {
+    "load": load.rows,
     "notebookos": notebookos.rows,
     "oversubscription": oversubscription.rows,
     "sidecar": sidecar.rows,
@@ -42,7 +43,7 @@ def main() -> int:
     for name in options.suites or SUITES:
         began = time.monotonic()
         try:
-            shown: list[Row | Course] = [*SUITES[name](options.short)]
+            shown: list[Shown] = [*SUITES[name](options.short)]
         except NoTrace as error:
             skipped.append(f"{name}: {error}")
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import log10
 
 WIDTH = 760
 LEFT, RIGHT, TOP = 190, 70, 46
@@ -14,6 +15,10 @@ BAR, GAP, APART = 13, 3, 14
 COURSE_HEIGHT = 240
 COLOURS = ("#9aa5b1", "#f37726", "#2f7fb8", "#57a773", "#8e5ea2")
 """Published first, in grey; ours after it. They are told apart by eyes that see no red or green, too."""
+DASHES = ("", "", "7 2", "2 2", "7 2 2 2")
+"""Lines that cross are told apart in print, too."""
+SHORTEST = 0.01
+ROUND = (1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 STYLE = "text{fill:#1f2933;font-size:12px}.b{font-weight:bold;font-size:14px}.s{fill:#52606d;font-size:11px}"
 
 
@@ -56,7 +61,7 @@ def bars(title: str, unit: str, series: Sequence[str], groups: Mapping[str, Sequ
 def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[float]]) -> str:
     """Return what several quantities were over hours, each a mean by steps of `step_s`."""
     longest = max(len(values) for values in lines.values())
-    most = max(max(values) for values in lines.values())
+    most = _round(max(max(values) for values in lines.values()))
     across, up = (WIDTH - LEFT / 3 - RIGHT) / longest, COURSE_HEIGHT / most
     left, floor = LEFT / 3, TOP + COURSE_HEIGHT
     parts = _legend(list(lines), 1)
@@ -66,8 +71,11 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
         parts.append(
             f'<text class="s" x="{left - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{short(value)}</text>'
         )
-    for hour in range(0, int(longest * step_s / 3600) + 1, 2):
-        x = left + hour * 3600 / step_s * across
+    hours = longest * step_s / 3600
+    every = 2.0 if hours > 6 else 0.5
+    for tick in range(int(hours / every) + 1):
+        hour = short(tick * every)
+        x = left + tick * every * 3600 / step_s * across
         parts.append(f'<text class="s" x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{hour} h</text>')
     for place, values in enumerate(lines.values(), 1):
         points = "".join(
@@ -77,6 +85,60 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
         parts.append(f'<path d="{points}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"/>')
     told = "; ".join(f"{name}: at most {short(max(values))} {unit}" for name, values in lines.items())
     return _document(f"{title} ({unit})", told, floor + 28, parts)
+
+
+def _round(value: float) -> float:
+    """Return the least number from a value on whose quarters are round: ROUND of a power of ten."""
+    power = 10.0 ** (log10(value / 4) // 1) if value > 0 else 1.0
+    return next(4 * digit * power for digit in ROUND if 4 * digit * power >= value - 1e-9)
+
+
+def curves(title: str, unit: str, lines: Mapping[str, Sequence[float]], least_share: float = 0.0) -> str:
+    """Return distributions by their quantiles: the share, in percent, that is no greater; from a share on.
+
+    The axis is logarithmic; below SHORTEST all is drawn as that.
+    """
+    values = [max(value, SHORTEST) for quantiles in lines.values() for value in quantiles]
+    low, high = log10(min(values)), log10(max(values))
+    left, floor = LEFT / 3, TOP + COURSE_HEIGHT
+    across, up = (WIDTH - left - RIGHT) / ((high - low) or 1.0), COURSE_HEIGHT / (100 - least_share)
+    parts = _legend(list(lines), 1)
+    for part in range(5):
+        share = least_share + (100 - least_share) * part / 4
+        y = floor - (share - least_share) * up
+        parts.append(f'<path d="M{left:.0f} {y:.1f}H{WIDTH - RIGHT}" stroke="#d9e2ec" fill="none"/>')
+        parts.append(
+            f'<text class="s" x="{left - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{short(share)} %</text>'
+        )
+    for tick in _ticks(low, high):
+        x = left + (log10(tick) - low) * across
+        parts.append(
+            f'<text class="s" x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{short(tick)} {unit}</text>'
+        )
+    for place, quantiles in enumerate(lines.values(), 1):
+        points, last = [], len(quantiles) - 1
+        for number, value in enumerate(quantiles):
+            share = 100 * number / last
+            if share >= least_share:
+                x = left + (log10(max(value, SHORTEST)) - low) * across
+                points.append(f"{'L' if points else 'M'}{x:.1f} {floor - (share - least_share) * up:.1f}")
+        dashes = f' stroke-dasharray="{DASHES[place]}"' if DASHES[place] else ""
+        parts.append(
+            f'<path d="{"".join(points)}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"{dashes}/>'
+        )
+    told = "; ".join(
+        f"{name}: half up to {short(of[len(of) // 2])} {unit}, all up to {short(of[-1])} {unit}"
+        for name, of in lines.items()
+    )
+    return _document(f"{title} (share that is no greater)", told, floor + 28, parts)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 of each power of ten between two logarithms, or the powers alone if they are many."""
+    digits = (1, 2, 5) if high - low < 3 else (1,)
+    places = range(int(low) - 1, int(high) + 2)
+    found = [digit * 10.0**place for place in places for digit in digits]
+    return [tick for tick in found if low - 1e-9 <= log10(tick) <= high + 1e-9]
 
 
 def _legend(series: Sequence[str], first: int = 0) -> list[str]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import job_way_named
+from replkernel_scheduler.sim.picture import quantiles
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.trace_file import TraceFile
 
-from tests.paper.report import Row
+from tests.paper.report import Curve, Row
 from tests.paper.traces import trace
 
 PAPER = "AO"
@@ -44,14 +45,25 @@ WHY: dict[tuple[str, str], str] = {
 SPREAD = "where jobs share it depends on the reading of who may backfill: makespan at M=2 was 2,149 to 2,305"
 
 
-def rows(short: bool) -> Iterator[Row]:
-    """Yield all rows; with `short` those of two runs on the first set."""
+DRAWN = {
+    "sq,m=1": "SQ, M = 1",
+    "sq,m=2": "SQ, M = 2",
+    "sq,m=4": "SQ, M = 4",
+    "mq,r=2,mi=4,mb=1": "MQ, R = 2 %",
+}
+
+
+def rows(short: bool) -> Iterator[Row | Curve]:
+    """Yield all rows, and how much jobs are slowed; with `short` those of two runs on the first set."""
     with _read(SETS[0]) as spool:
         for policy in SHORT if short else PUBLISHED:
-            yield from _of_run(policy, _play(spool, policy))
+            run, slowdowns = _play(spool, policy)
+            yield from _of_run(policy, run)
+            if policy in DRAWN:
+                yield Curve(PAPER, DRAWN[policy], tuple(slowdowns))
     for number, name in enumerate(() if short else SETS, 1):
         with _read(name) as spool:
-            run = _play(spool, "sq,m=4")
+            run, _ = _play(spool, "sq,m=4")
             most = run.jobs.slowdown.max if run.jobs.slowdown else 0.0
             what = f"set {number}, sq,m=4: largest slowdown (paper: below 5)"
             yield Row(PAPER, what, 5.0, most, "x", "4.8 = M x C_o is the ceiling of a job that does not wait")
@@ -61,11 +73,13 @@ def _read(name: str) -> Spool:
     return Spool(forms.read(TraceFile(trace(f"unilu_gaia/UniLu-Gaia-2014-1_{name}.swf.xz"))))
 
 
-def _play(spool: Spool, policy: str) -> RunSummary:
+def _play(spool: Spool, policy: str) -> tuple[RunSummary, list[float]]:
+    """Return a run's figures, and the quantiles of how much its jobs are slowed."""
     way = job_way_named(policy)
     simulation = JobSimulation(spool, spool.first, way, PLAN)
     figures = simulation.run()
-    return summary.of_run(figures, simulation.now, simulation.events, way, PLAN)
+    run = summary.of_run(figures, simulation.now, simulation.events, way, PLAN)
+    return run, quantiles(figures.slowdowns)
 
 
 def _of_run(policy: str, run: RunSummary) -> Iterator[Row]:

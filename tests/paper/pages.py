@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests.paper.bars import bars, courses
-from tests.paper.report import Course, Row, number
+from tests.paper.bars import bars, courses, curves
+from tests.paper.report import Course, Curve, Row, Shown, number
 
 PLACE = Path(__file__).parents[2] / "docs" / "understand" / "papers"
 FIGURES = PLACE / "figures.json"
@@ -23,9 +23,15 @@ MARKS = re.compile(r"(<!-- figures: (.*?) -->\n).*?(<!-- end of figures -->)", r
 class Kept:
     """What the runs of `make sim` have shown, by suite."""
 
-    def __init__(self, rows: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Course]]) -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, Sequence[Row]],
+        drawn: Mapping[str, Sequence[Course]],
+        curves: Mapping[str, Sequence[Curve]] | None = None,
+    ) -> None:
         self.rows = dict(rows)
         self.courses = dict(drawn)
+        self.curves = dict(curves or {})
 
     @classmethod
     def read(cls) -> Kept:
@@ -34,20 +40,28 @@ class Kept:
         return cls(
             {suite: [Row(**row) for row in one["rows"]] for suite, one in document.items()},
             {suite: [Course(**course) for course in one["courses"]] for suite, one in document.items()},
+            {suite: [Curve(**curve) for curve in one.get("curves", ())] for suite, one in document.items()},
         )
 
-    def take(self, suite: str, shown: Iterable[Row | Course]) -> None:
+    def take(self, suite: str, shown: Iterable[Shown]) -> None:
         """Replace what is kept of a suite."""
         found = [*shown]
         self.rows[suite] = [Row(**one.kept) for one in found if isinstance(one, Row)]
         self.courses[suite] = [Course(**one.kept) for one in found if isinstance(one, Course)]
+        self.curves[suite] = [Curve(**one.kept) for one in found if isinstance(one, Curve)]
 
     def write(self) -> None:
         """Keep it, a figure a line, so that a change is seen."""
         suites = []
         for suite in sorted(self.rows):
             parts = []
-            for name, ones in (("rows", self.rows[suite]), ("courses", self.courses[suite])):
+            for name, ones in (
+                ("rows", self.rows[suite]),
+                ("courses", self.courses[suite]),
+                ("curves", self.curves.get(suite, [])),
+            ):
+                if name == "curves" and not ones:
+                    continue
                 lines = ",\n".join(f"   {json.dumps(one.kept, ensure_ascii=False)}" for one in ones)
                 parts.append(f'  "{name}": [\n{lines}\n  ]' if lines else f'  "{name}": []')
             suites.append(f' "{suite}": {{\n' + ",\n".join(parts) + "\n }")
@@ -138,6 +152,15 @@ def _gpus(kept: Kept) -> str:
     return courses("GPUs over 17.5 h", "GPUs", kept.courses["notebookos"][0].step_s, lines)
 
 
+def _load(kept: Kept) -> str:
+    lines = {course.what: course.values for course in kept.courses["load"]}
+    return courses("Sessions and cells over 17.5 h", "at a time", kept.courses["load"][0].step_s, lines)
+
+
+def _times(kept: Kept) -> str:
+    return curves("Run times and times between, June", "s", _curves_of(kept, "load"))
+
+
 def _case_study(kept: Kept) -> str:
     subjects = {
         f"{way}: {what}": [f"case study, {way}: {subject}"]
@@ -145,6 +168,11 @@ def _case_study(kept: Kept) -> str:
         for way in ("default", "termination", "SideCar")
     }
     return bars("Two jobs on four GPUs", "s", ("published", "ours"), _beside(kept, "sidecar", subjects))
+
+
+def _pending(kept: Kept) -> str:
+    lines = {course.what: course.values for course in kept.courses["sidecar"]}
+    return courses("Jobs that wait for GPUs", "jobs", kept.courses["sidecar"][0].step_s, lines)
 
 
 def _slowdown(kept: Kept) -> str:
@@ -160,6 +188,14 @@ def _slowdown(kept: Kept) -> str:
     return bars("Median JCT, in times Lazer's", "x", series, _beside(kept, "lazer", subjects))
 
 
+def _curves_of(kept: Kept, suite: str) -> dict[str, tuple[float, ...]]:
+    return {curve.what: curve.quantiles for curve in kept.curves.get(suite, ())}
+
+
+def _slowdowns(kept: Kept) -> str:
+    return curves("Slowdown of jobs, set 1", "x", _curves_of(kept, "oversubscription"), least_share=80)
+
+
 def _waits(kept: Kept) -> str:
     policies = {f"SQ, M = {m}": f"sq,m={m}" for m in (1, 2, 3, 4)}
     policies |= {f"MQ, R = {r} %": f"mq,r={r},mi=4,mb=1" for r in (1, 2, 3)}
@@ -171,8 +207,12 @@ def _waits(kept: Kept) -> str:
 PICTURES: dict[str, Callable[[Kept], str]] = {
     "notebookos-gpu-hours": _gpu_hours,
     "notebookos-gpus": _gpus,
+    "load-sessions": _load,
+    "load-times": _times,
     "sidecar-case-study": _case_study,
+    "sidecar-pending": _pending,
     "lazer-jct": _slowdown,
     "oversubscription-waits": _waits,
+    "oversubscription-slowdowns": _slowdowns,
 }
 """The pictures, by their names, which begin with the suite that has their figures."""

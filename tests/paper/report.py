@@ -1,12 +1,13 @@
-"""A row of the suite, a course over time, and the table that is printed."""
+"""A row of the suite, a course over time, a distribution, and the table that is printed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 COURSE_STEPS = 128
+CURVE_POINTS = 100
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,25 @@ class Course:
         groups = [self.values[start : start + times] for start in range(0, len(self.values), times)]
         values = [round(sum(group) / len(group), 1) for group in groups]
         return asdict(self) | {"step_s": self.step_s * times, "values": values}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A distribution, for a picture: its quantiles at equal distances, the least and the most among them."""
+
+    paper: str
+    what: str
+    quantiles: tuple[float, ...]
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Return what is kept of it: CURVE_POINTS + 1 quantiles, to four digits."""
+        last = len(self.quantiles) - 1
+        places = [round(last * point / CURVE_POINTS) for point in range(CURVE_POINTS + 1)]
+        return asdict(self) | {"quantiles": [float(f"{self.quantiles[place]:.4g}") for place in places]}
+
+
+Shown: TypeAlias = Row | Course | Curve
 
 
 def number(value: float | None) -> str:

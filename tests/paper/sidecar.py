@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from statistics import fmean
 
@@ -17,9 +17,9 @@ from replkernel_scheduler.elastic.types import SIDECAR, TERMINATION, JobType, Re
 from replkernel_scheduler.policies.reshape_grow import GrowOnly
 from replkernel_scheduler.policies.reshape_never import NeverReshape
 from replkernel_scheduler.policies.reshape_sidecar import SideCar
-from replkernel_scheduler.sim.elastic_simulation import Arrival, ElasticSimulation
+from replkernel_scheduler.sim.elastic_simulation import Arrival, ElasticSimulation, Trained
 
-from tests.paper.report import Row
+from tests.paper.report import Course, Row
 from tests.paper.traces import trace
 
 PAPER = "SideCar"
@@ -29,6 +29,8 @@ CASE_SEED = 3
 """The default scheduler draws sizes; with this seed 4 and 4, as the published times want it."""
 SEEDS = 10
 JOBS, BETWEEN_S = 30, 120.0
+STEP_S = 120.0
+"""Of the picture of jobs that wait."""
 HOSTS = (8, 8)
 MODELS = ("v100", "p100")
 """Those of the hosts, where they differ."""
@@ -43,7 +45,7 @@ def case_study() -> list[Arrival]:
     return [Arrival(0.0, wanted[0]), Arrival(180.0, wanted[1])]
 
 
-def rows(short: bool) -> Iterator[Row]:
+def rows(short: bool) -> Iterator[Row | Course]:
     """Yield the case study; without `short` the workloads too."""
     yield from _case_rows()
     if not short:
@@ -71,9 +73,11 @@ def _case_rows() -> Iterator[Row]:
         )
 
 
-def _workload_rows() -> Iterator[Row]:
+def _workload_rows() -> Iterator[Row | Course]:
     types = profiles("v100")
     figures: dict[str, list[tuple[float, float, float]]] = {}
+    left: dict[str, list[int]] = {}
+    drawn: dict[str, list[int]] = {}
     ways: dict[str, tuple[Reshaping, ReshapeCosts]] = {
         "default": (NeverReshape(), SIDECAR),
         "termination": (GrowOnly(), TERMINATION),
@@ -87,6 +91,10 @@ def _workload_rows() -> Iterator[Row]:
             times = [story.over - story.at for story in stories]
             stopped = sum(story.stopped_s for story in stories) / sum(times)
             figures.setdefault(name, []).append((simulation.makespan, fmean(times), stopped))
+            left.setdefault(name, []).append(waiting(stories, jobs[-1].at))
+            if not seed:
+                steps = range(int(simulation.makespan / STEP_S) + 1)
+                drawn[name] = [waiting(stories, step * STEP_S) for step in steps]
     published = {"default": (39.25, 59.25), "termination": (18.0, 33.75)}
     why = f"sizes and arrivals are ours: {JOBS} jobs, {SEEDS} seeds, Gavel's V100 profiles"
     for name, targets in published.items():
@@ -97,9 +105,20 @@ def _workload_rows() -> Iterator[Row]:
             )
             text = f"{JOBS} jobs on 16 GPUs: {what} less than {name} (paper: mean of W1 to W4)"
             yield Row(PAPER, text, targets[place], less, "%", why)
+    for name, pending in (("default", 12), ("termination", 3), ("SideCar", 0)):
+        text = f"{JOBS} jobs on 16 GPUs, {name}: jobs that wait when the last one comes (paper: W1)"
+        yield Row(PAPER, text, pending, fmean(left[name]), "jobs", why)
+    longest = max(map(len, drawn.values()))
+    for name, counts in drawn.items():
+        yield Course(PAPER, name, STEP_S, tuple(map(float, counts + [0] * (longest - len(counts)))))
     for name, share in (("termination", 26.7), ("SideCar", 7.9)):
         ours = 100 * fmean(figure[2] for figure in figures[name])
         yield Row(PAPER, f"the same, {name}: share of JCT stopped by reshaping", share, ours, "%", why)
+
+
+def waiting(stories: Iterable[Trained], at: float) -> int:
+    """Return how many jobs have come by then, and have no GPUs yet; who comes just then is not among them."""
+    return sum(story.at < at < story.launched for story in stories)
 
 
 def _mixed_rows() -> Iterator[Row]:

@@ -27,6 +27,7 @@ from replkernel_scheduler.sim.seeds import tables_of
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import Summary
 from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.trace_picture import trace_picture
 from replkernel_scheduler.sim.way import ORACLE
 from replkernel_scheduler.sim.workers import Shown, Source, play_case, play_side_by_side
 
@@ -145,4 +146,4 @@ def _report(spool: Spool, document: Summary, made: Sequence[Case], shown: Sequen
     pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
     oracle: list[Picture] = []
     play(spool, ORACLE, document.plan, pictured=oracle.append)
-    return report(document, pictures, oracle[0], saved_gpu_hours(spool))
+    return report(document, pictures, oracle[0], saved_gpu_hours(spool), trace_picture(spool, spool.first))

@@ -10,12 +10,15 @@ from array import array
 from collections.abc import Callable
 from typing import TypeAlias
 
+from replkernel_scheduler.sim.fairness import Lived, finish_time_fairness, integral_of
 from replkernel_scheduler.sim.history import History
 from replkernel_scheduler.sim.idle_time import IdleTime
 from replkernel_scheduler.sim.level import Level
 from replkernel_scheduler.sim.task import Outcome, Task
 
 WHYS_MAX = 20
+BOUND_S = 10.0
+"""Shorter runs count as this long (Feitelson): else a job of a second would tell of nothing else."""
 RowSink: TypeAlias = Callable[[Task, Outcome], None]
 
 
@@ -25,12 +28,15 @@ class Figures:
     def __init__(self, rows: RowSink | None = None) -> None:
         """Start at nothing; each task that is over is handed to `rows`."""
         self._rows = rows
-        self.hosts, self.executing, self.replicas = Level(), Level(), Level()
+        self.hosts, self.executing, self.replicas = (Level(History()) for _ in range(3))
         self.gpus, self.committed = Level(History()), Level(History())
         self.reserved, self.subscribed = Level(History()), Level(History())
         self.added, self.released, self.moves = History(), History(), History()
+        self.waiting = History()
+        """Of tasks that were served, from when they were submitted until they had GPUs."""
         self.delays, self.cell_times = array("d"), array("d")
         self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
+        self.job_submitted, self.job_alone, self.job_gpus = (array("d") for _ in range(3))
         self.place_waits = array("d")
         """How long each session waited until its replicas were placed."""
         self.done_at, self.done_gpu_s = array("d"), array("d")
@@ -46,6 +52,7 @@ class Figures:
         self.host_faults = self.lost_runs = 0
         self.unserved_gpu_s = 0.0
         self.lost_gpu_s = 0.0
+        self._fairness: list[float] | None = None
         self.idle_time: IdleTime | None = None
         """Kept where jobs have what notebooks leave."""
 
@@ -81,6 +88,7 @@ class Figures:
     def finished(self, task: Task, now: float) -> None:
         """Take note of a task that was served."""
         self._freed(task, now)
+        self.waiting.hold(1.0, task.submitted, task.bound)
         self.done_at.append(now)
         self.done_gpu_s.append(task.amount * task.duration_s)
         self.moved += task.moved
@@ -94,6 +102,9 @@ class Figures:
             self.preemptions += parts.tries - 1 if parts else 0
             self.job_times.append(now - task.submitted)
             self.slowdowns.append((waited_s + ran_s) / task.duration_s)
+            self.job_submitted.append(task.submitted)
+            self.job_alone.append(task.duration_s)
+            self.job_gpus.append(task.amount)
             if task.kind:
                 self.kinds.setdefault(task.kind, array("L")).append(len(self.waits) - 1)
         else:
@@ -103,6 +114,22 @@ class Figures:
             self.reused += task.reused
             self.cells_with_one_before += task.before is not None
         self._over(task, "done")
+
+    def bounded_slowdowns(self) -> list[float]:
+        """Return by how many times each job took longer than alone, of which BOUND_S count at least."""
+        both = zip(self.job_times, self.job_alone, strict=True)
+        return [max(1.0, took_s / max(alone_s, BOUND_S)) for took_s, alone_s in both]
+
+    def fairness(self, now: float) -> list[float]:
+        """Return the finish-time fairness of each job of a run that ended at `now`."""
+        if self._fairness is None:
+            history = self.gpus.history
+            assert history is not None, "The GPUs of a run keep their history."
+            course = self.gpus.course(now)
+            columns = (self.job_submitted, self.job_times, self.job_alone, self.job_gpus)
+            jobs = [Lived(*values) for values in zip(*columns, strict=True)]
+            self._fairness = finish_time_fairness(jobs, integral_of(course, history.step_s))
+        return self._fairness
 
     def given_up(self, task: Task, outcome: Outcome, why: str) -> None:
         """Take note of a task that will never be served."""

@@ -134,7 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--form", choices=tuple(forms.FORMS), help="the traces' form, where it is not found")
     parser.add_argument(
         "--columns",
-        type=_columns,
+        type=read_columns,
         default=(),
         metavar="OURS=THEIRS,…",
         help="what columns of a CSV file are called there: "
@@ -291,7 +291,8 @@ def read_at_least(low: int) -> Callable[[str], int]:
     return read
 
 
-def _columns(text: str) -> tuple[tuple[str, str], ...]:
+def read_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Return what columns are called in a file: OURS=THEIRS,…."""
     pairs = [pair.partition("=") for pair in text.split(",")]
     try:
         return checked_columns((ours, theirs) for ours, _, theirs in pairs)

@@ -6,20 +6,23 @@ Law: a few thousand numbers, whatever the size of the run; they go from process 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.history import History
-from replkernel_scheduler.sim.summary import AnyWay
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.summary import HOUR_S, AnyWay
 
 QUANTILES = 200
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """One run: means by step of `step_s` (GPUs, subscription ratio), counts by step, quantiles in seconds.
+    """One run: means by step of `step_s` (GPUs, subscription ratio, who waits), counts by step, quantiles.
 
-    `slowdown` has them in times.
+    `cost` and `revenue` are sums until the end of each step. Quantiles are in seconds;
+    `slowdown`, `bounded_slowdown` and `fairness` have them in times.
     """
 
     step_s: float
@@ -35,9 +38,14 @@ class Picture(msgspec.Struct, frozen=True):
     wait_s: list[float]
     job_completion_s: list[float]
     slowdown: list[float]
+    bounded_slowdown: list[float]
+    fairness: list[float]
+    waiting: list[float]
+    cost: list[float]
+    revenue: list[float]
 
 
-def picture_of(figures: Figures, now: float, way: AnyWay) -> Picture:
+def picture_of(figures: Figures, now: float, way: AnyWay, plan: Plan) -> Picture:
     """Return the picture of a run that ended at `now`."""
     provisioned = figures.gpus.course(now)
     subscribed = figures.subscribed.course(now) if way.replicas else []
@@ -62,7 +70,36 @@ def picture_of(figures: Figures, now: float, way: AnyWay) -> Picture:
         quantiles(figures.waits),
         quantiles(figures.job_times),
         quantiles(figures.slowdowns),
+        quantiles(figures.bounded_slowdowns()),
+        quantiles(figures.fairness(now)),
+        _means(figures.waiting, now, steps),
+        *_money(figures, now, way, plan),
     )
+
+
+def _money(figures: Figures, now: float, way: AnyWay, plan: Plan) -> tuple[list[float], list[float]]:
+    """Return cost and revenue so far at the end of each step; the last sums are those of the summary."""
+    prices, gpus_per_host = plan.prices, plan.gpus / plan.hosts
+    hosts = figures.hosts.course(now)
+    used = (figures.reserved if way.reserves else figures.committed).course(now)
+    billed = [gpus / gpus_per_host for gpus in used]
+    if not way.reserves and way.kernels != "none":
+        both = zip(billed, figures.replicas.course(now), figures.executing.course(now), strict=True)
+        billed = [gpus + prices.standby * max(0.0, there - running) for gpus, there, running in both]
+    history = figures.hosts.history
+    assert history is not None, "The hosts of a run keep their history."
+    hours = [min(history.step_s, now - place * history.step_s) / HOUR_S for place in range(len(hosts))]
+    earned = prices.factor * prices.host_hour
+    cost = accumulate(count * prices.host_hour * hour for count, hour in zip(hosts, hours, strict=True))
+    revenue = accumulate(count * earned * hour for count, hour in zip(billed, hours, strict=True))
+    return list(cost), list(revenue)
+
+
+def _means(history: History, now: float, steps: int) -> list[float]:
+    """Return the mean value of each step."""
+    history.reach(now)
+    spans = [min(history.step_s, now - place * history.step_s) for place in range(steps)]
+    return [area / span_s for area, span_s in zip(history.sums, spans, strict=False)]
 
 
 def _counts(history: History, now: float, steps: int) -> list[float]:

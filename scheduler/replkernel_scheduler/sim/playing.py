@@ -94,7 +94,7 @@ def play(
     if played is not None:
         played(way.name, simulation.events)
     if pictured is not None:
-        pictured(picture_of(figures, simulation.now, way))
+        pictured(picture_of(figures, simulation.now, way, plan))
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)
 
 

@@ -11,18 +11,22 @@ from typing import Any, Protocol
 from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.picture import Picture
-from replkernel_scheduler.sim.seeds import SEED, interval
+from replkernel_scheduler.sim.seeds import against
 
 MEASURES: dict[str, tuple[tuple[str, str], ...]] = {
     "wait": (("cells", "delay_s"), ("jobs", "wait_s")),
     "completion": (("cells", "completion_s"), ("jobs", "job_completion_s")),
     "slowdown": (("jobs", "slowdown"),),
+    "bounded slowdown": (("jobs", "bounded_slowdown"),),
+    "fairness": (("jobs", "fairness"),),
 }
 """What can be drawn: of cells until code runs and until the reply, of jobs until GPUs and until the end."""
 AXES = {
     "wait": "wait (s)",
     "completion": "completion time (s)",
     "slowdown": "(waiting + run) / run alone",
+    "bounded slowdown": "completion / run alone, or 10 s if that is longer",
+    "fairness": "completion / completion on an equal share (fair: up to 1)",
 }
 
 
@@ -43,7 +47,10 @@ class Plots:
         self._runs = runs
 
     def cdf(self, measure: str = "wait", axes: Any = None) -> Any:
-        """Draw the share of cells and of jobs that took no longer: `wait`, `completion` or `slowdown`."""
+        """Draw the share of cells and of jobs that took no longer.
+
+        `wait`, `completion`; of jobs also `slowdown`, `bounded slowdown` and `fairness`.
+        """
         if measure not in MEASURES:
             raise SimulationError(f"There is no {measure!r} to draw: there are {', '.join(MEASURES)}.")
         found = {
@@ -60,8 +67,18 @@ class Plots:
 
     def gpus(self, axes: Any = None) -> Any:
         """Draw the GPUs of hosts over time (held by sessions, where they hold them), and those in use."""
-        pictures = {title: run.picture for title, run in self._runs.items()}
-        return drawing.draw_use(drawing.new_axes(axes), pictures)
+        return drawing.draw_use(drawing.new_axes(axes), self._pictures())
+
+    def waiting(self, axes: Any = None) -> Any:
+        """Draw how many cells and jobs wait for GPUs over time."""
+        return drawing.draw_over_time(drawing.new_axes(axes), self._pictures(), "waiting", "waiting")
+
+    def cost(self, axes: Any = None) -> Any:
+        """Draw what hosts cost so far, over time."""
+        return drawing.draw_over_time(drawing.new_axes(axes), self._pictures(), "cost", "cost so far")
+
+    def _pictures(self) -> dict[str, Picture]:
+        return {title: run.picture for title, run in self._runs.items()}
 
 
 class SweepPlots(Plots):
@@ -72,26 +89,8 @@ class SweepPlots(Plots):
 
         Runs that only their seeds tell apart are one point: their mean, in its 95 % interval.
         """
-        samples: dict[str, dict[str, list[float]]] = {}
-        for run in self._runs.values():
-            about = _about(run)
-            if key not in about or figure not in run.summary:
-                continue
-            value = about.pop(key)
-            if key != SEED:
-                about.pop(SEED, None)
-            name = " ".join([run.policy.partition(",")[0], *(f"{k}={v}" for k, v in about.items())])
-            samples.setdefault(name, {}).setdefault(value, []).append(run.summary[figure])
-        if not samples:
+        runs = [(run.policy, run.setting, run.summary) for run in self._runs.values()]
+        lines = against(runs, key, figure)
+        if not lines:
             raise SimulationError(f"No run has both a swept {key!r} and the figure {figure!r}.")
-        lines = {
-            name: [(value, interval(found)) for value, found in values.items()]
-            for name, values in samples.items()
-        }
         return drawing.draw_against(drawing.new_axes(axes), lines, key, figure)
-
-
-def _about(run: Pictured) -> dict[str, str]:
-    """Return what tells a run from others: its policy's own options, and what was swept."""
-    pairs = [pair.partition("=") for pair in run.policy.split(",")[1:]]
-    return {name: value for name, _, value in pairs} | run.setting

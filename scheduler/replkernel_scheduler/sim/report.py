@@ -6,16 +6,25 @@ what to install for the plots. The same runs give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.picture import Picture
+from replkernel_scheduler.sim.seeds import against, figures_of, swept_keys
 from replkernel_scheduler.sim.summary import RunSummary, Summary
 from replkernel_scheduler.sim.table import table, unequal
+from replkernel_scheduler.sim.trace_picture import TracePicture
 
 DRAWN_MAX = 10
 """More runs than this are in the table only: lines could not be told apart."""
+SWEPT = {
+    "cells.delay_s.p95": "delay p95 (s)",
+    "jobs.wait_s.p95": "wait p95 (s)",
+    "jobs.completion_s.p50": "JCT p50 (s)",
+    "cluster.provisioned_gpu_hours": "GPU-hours of hosts",
+}
+"""What is drawn against what was swept."""
 HEAD = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>replkernel simulate</title>
@@ -30,7 +39,11 @@ svg { max-width: 100%; height: auto; }
 
 
 def report(
-    document: Summary, pictures: Mapping[str, Picture], oracle: Picture, saved: Mapping[float, float]
+    document: Summary,
+    pictures: Mapping[str, Picture],
+    oracle: Picture,
+    saved: Mapping[float, float],
+    trace: TracePicture,
 ) -> str:
     """Return the file; `pictures` are of the document's runs in their order, `saved` by idle interval."""
     parts = [HEAD, f"<h1>{escape(', '.join(document.traces))}</h1>"]
@@ -39,11 +52,15 @@ def report(
     missing = drawing.needs_matplotlib()
     if missing is not None:
         return "\n".join([*parts, f"<p>{escape(missing)}</p>", _savings(document), "</body></html>\n"])
-    drawn = dict(list(pictures.items())[:DRAWN_MAX])
-    if len(drawn) < len(pictures):
+    chosen = list(pictures)[:DRAWN_MAX]
+    if len(chosen) < len(pictures):
         parts.append(f"<p>The plots have the first {DRAWN_MAX} of {len(pictures)} runs.</p>")
-    runs = dict(zip(pictures, document.runs, strict=True))
+    short = drawing.short_names(chosen)
+    drawn = {short[name]: pictures[name] for name in chosen}
+    runs = dict(zip(drawn, document.runs, strict=False))
+    parts += _swept(document.runs)
     parts += _sections(drawn, runs, oracle, saved)
+    parts += [_section(title, svg) for title, svg in drawing.of_trace(trace).items()]
     return "\n".join([*parts, _savings(document), "</body></html>\n"])
 
 
@@ -55,21 +72,40 @@ def _sections(
 ) -> Iterator[str]:
     yield _section("GPUs over time", drawing.gpus_over_time(drawn, oracle))
     for title, name, what in (
-        ("Cells: until code runs", "delay_s", "delay"),
-        ("Cells: until the reply", "completion_s", "task completion time"),
-        ("Jobs: until they have GPUs", "wait_s", "wait"),
-        ("Jobs: until they are over", "job_completion_s", "job completion time"),
+        ("Cells: until code runs", "delay_s", "delay (s)"),
+        ("Cells: until the reply", "completion_s", "task completion time (s)"),
+        ("Jobs: until they have GPUs", "wait_s", "wait (s)"),
+        ("Jobs: until they are over", "job_completion_s", "job completion time (s)"),
+        ("Jobs: slowdown", "slowdown", "(waiting + run) / run alone"),
+        ("Jobs: finish-time fairness", "fairness", "completion / that on an equal share (fair: up to 1)"),
     ):
         samples = {run: getattr(picture, name) for run, picture in drawn.items() if getattr(picture, name)}
         if samples:
             yield _section(title, drawing.distribution(samples, what))
+    if any(max(picture.waiting, default=0.0) for picture in drawn.values()):
+        yield _section("Cells and jobs that wait for GPUs", drawing.over_time(drawn, "waiting", "waiting"))
     subscribed = {run: picture for run, picture in drawn.items() if picture.subscription}
     if subscribed:
         yield _section("Subscription, moves, hosts", drawing.subscription_over_time(subscribed))
     yield _section("Cost and revenue", drawing.money({run: runs[run].money for run in drawn}))
+    yield _section("Cost and margin over time", drawing.money_over_time(drawn))
     if any(saved.values()):
         why = "GPU-hours of earlier cells that run again where idle sessions are ended and no state is kept"
         yield _section(why, drawing.saved_by_interval(saved))
+
+
+def _swept(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Yield what the main figures are against each key that was swept."""
+    told = [(run.policy, run.setting, figures_of(run)) for run in runs]
+    for key in swept_keys(runs):
+        found = {what: against(told, key, name) for name, what in SWEPT.items()}
+        panels = {
+            what: lines
+            for what, lines in found.items()
+            if len(lines) <= DRAWN_MAX and any(len(points) > 1 for points in lines.values())
+        }
+        if panels:
+            yield _section(f"Against {key}", drawing.swept(panels, key))
 
 
 def _section(title: str, svg: str) -> str:

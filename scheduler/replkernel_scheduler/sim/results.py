@@ -10,6 +10,7 @@ from html import escape
 from typing import overload
 
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.fairness import integral_of
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plots import Plots, SweepPlots
 from replkernel_scheduler.sim.row_table import RowsInMemory, RowTable
@@ -43,7 +44,8 @@ class Result:
 
     def by(self, column: str) -> RowTable:
         """Return a row for each user (`by("user")`), size (`by("gpus")`) or other: waits, slowdown, work."""
-        return by_column(self._served(), column)
+        gpu_seconds = integral_of(self.picture.provisioned, self.picture.step_s)
+        return by_column(self._served(), column, gpu_seconds)
 
     def jain(self) -> float:
         """Return Jain's index of users' mean slowdown: 1 if all are alike, 1 / users if one is slowed."""

@@ -6,7 +6,7 @@ path in `summary.json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -63,6 +63,43 @@ def _t_975(freedom: int) -> float:
     if freedom <= len(T_975):
         return T_975[freedom - 1]
     return Z_975 + (Z_975**3 + Z_975) / (4 * freedom)  # Good to 0.001 from here on.
+
+
+def against(
+    runs: Iterable[tuple[str, Mapping[str, str], Mapping[str, float]]], key: str, figure: str
+) -> dict[str, list[tuple[str, Interval]]]:
+    """Return a figure for each value of a swept key, by what else tells runs apart.
+
+    A run is its policy, its setting and its figures. Those that only seeds tell apart are one point.
+    """
+    samples: dict[str, dict[str, list[float]]] = {}
+    for policy, setting, figures in runs:
+        pairs = [pair.partition("=") for pair in policy.split(",")[1:]]
+        about = {name: value for name, _, value in pairs} | dict(setting)
+        if key not in about or figure not in figures:
+            continue
+        value = about.pop(key)
+        if key != SEED:
+            about.pop(SEED, None)
+        name = " ".join([policy.partition(",")[0], *(f"{k}={v}" for k, v in about.items())])
+        samples.setdefault(name, {}).setdefault(value, []).append(figures[figure])
+    return {
+        name: [(value, interval(found)) for value, found in values.items()]
+        for name, values in samples.items()
+    }
+
+
+def swept_keys(runs: Sequence[RunSummary]) -> list[str]:
+    """Return what was swept besides seeds, with more than one value."""
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for key, value in run.setting.items():
+            values.setdefault(key, set()).add(value)
+        for pair in run.policy.split(",")[1:]:
+            name, sign, value = pair.partition("=")
+            if sign:
+                values.setdefault(name, set()).add(value)
+    return [key for key, found in values.items() if key != SEED and len(found) > 1]
 
 
 def long_form(runs: Sequence[RunSummary]) -> RowTable:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from replkernel_scheduler.sim.elastic_way import ElasticWay
+from replkernel_scheduler.sim.fairness import FAIR
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.plan import Plan, Prices
@@ -64,7 +65,9 @@ class JobFigures(msgspec.Struct, frozen=True):
     """Jobs: waiting, loading, until all is saved; slowdown is (waiting + run) / run alone.
 
     `futile_s` is load time thrown away by preemption (None where nobody is stopped). `waited` is the share of
-    them that did not start at once.
+    them that did not start at once. `bounded_slowdown` is completion / run alone (10 s at least).
+    `finish_time_fairness` is completion / that on an equal share of the GPUs; `unfair` is the share of jobs
+    that took longer than that.
     """
 
     served: int
@@ -74,6 +77,9 @@ class JobFigures(msgspec.Struct, frozen=True):
     completion_s: Spread | None
     slowdown: Spread | None
     futile_s: Spread | None
+    bounded_slowdown: Spread | None
+    finish_time_fairness: Spread | None
+    unfair: float | None
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
@@ -193,8 +199,8 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
     return RunSummary(
         way.name,
         cells,
-        _jobs(figures, range(len(figures.waits))),
-        {kind: _jobs(figures, places) for kind, places in sorted(figures.kinds.items())},
+        _jobs(figures, range(len(figures.waits)), now),
+        {kind: _jobs(figures, places, now) for kind, places in sorted(figures.kinds.items())},
         _alone(figures.slowdowns),
         _cluster(figures, now, way),
         _money(figures, now, way, plan.gpus / plan.hosts, plan.prices),
@@ -208,15 +214,29 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
     )
 
 
-def _jobs(figures: Figures, places: Sequence[int]) -> JobFigures:
+def _jobs(figures: Figures, places: Sequence[int], now: float) -> JobFigures:
     """Return the figures of the jobs whose samples are at these places."""
     futile = spread([figures.futile[place] for place in places]) if figures.preemptions else None
     samples = (figures.waits, figures.loads, figures.job_times, figures.slowdowns)
     waits, loads, times, slowdowns = ([column[place] for place in places] for column in samples)
-    waited = sum([wait > 0 for wait in waits]) / len(waits) if waits else None
+    bounded, all_fairness = figures.bounded_slowdowns(), figures.fairness(now)
+    fairness = [all_fairness[place] for place in places]
     return JobFigures(
-        len(waits), waited, spread(waits), spread(loads), spread(times), spread(slowdowns), futile
+        len(waits),
+        _share_above(0, waits),
+        spread(waits),
+        spread(loads),
+        spread(times),
+        spread(slowdowns),
+        futile,
+        spread([bounded[place] for place in places]),
+        spread(fairness),
+        _share_above(FAIR, fairness),
     )
+
+
+def _share_above(least: float, samples: Sequence[float]) -> float | None:
+    return sum([sample > least for sample in samples]) / len(samples) if samples else None
 
 
 def _harvest(figures: Figures, now: float) -> HarvestFigures | None:

@@ -138,6 +138,8 @@ COLUMNS: dict[str, Column] = {
     "JCT p95": lambda run: _seconds(run.jobs.completion_s, "p95"),
     "slowdown p95": lambda run: _seconds(run.jobs.slowdown, "p95"),
     "max": lambda run: _seconds(run.jobs.slowdown, "max"),
+    "FTF p95": lambda run: _seconds(run.jobs.finish_time_fairness, "p95"),
+    "unfair": lambda run: _share(run.jobs.unfair),
     "stopped": lambda run: _positive(run.cluster.preemptions),
     "futile h": lambda run: _positive(run.cluster.futile_gpu_hours),
     "moves": lambda run: _positive(run.changes.migrations),
@@ -155,7 +157,8 @@ LEGEND = """\
 delay: from submitting a cell until its code runs; TCT: until its reply (s). place: the longest that a session
 waited for hosts with room (s). at once: bound to GPUs without waiting or moving; same host: as the last one.
 wait, JCT: a job's, until it has GPUs, until it is over (s); waited: share of jobs that did, and of the
-interactive ones. slowdown: (waiting + run) / run alone. stopped: how often jobs were for others; futile:
-GPU-hours of loading that this was in vain for. GPU-h: of hosts that are up, of sessions that hold GPUs, of
-cells and jobs. SR: subscribed / (GPUs x R).\
+interactive ones. slowdown: (waiting + run) / run alone. FTF: finish-time fairness, JCT / JCT on an equal
+share of the GPUs; unfair: share of jobs that took longer than on that. stopped: how often jobs were for
+others; futile: GPU-hours of loading that this was in vain for. GPU-h: of hosts that are up, of sessions that
+hold GPUs, of cells and jobs. SR: subscribed / (GPUs x R).\
 """

@@ -1,4 +1,4 @@
-"""A trace in Python: recorded files, rows that are in memory, or made sessions.
+"""A trace in Python: recorded files, rows that are in memory, made sessions, or one that resembles another.
 
 Law: it is read when it is played, and as often as that; rows in memory are a file in a directory of the
 trace's own, which goes with it, so all ways to a trace are one, also for processes side by side.
@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from replkernel_scheduler.sim import batch, forms, summary, workload_file
+from replkernel_scheduler.sim import alike, batch, drawing, forms, summary, workload_file
 from replkernel_scheduler.sim.batch import BatchPlan, Kind
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.loaders.own_csv import checked_columns
 from replkernel_scheduler.sim.mix import Mix, mix_named
+from replkernel_scheduler.sim.trace_picture import TracePicture, trace_picture
 from replkernel_scheduler.sim.window import Window
 from replkernel_scheduler.sim.workers import Source
 from replkernel_scheduler.sim.workload import PLANS
@@ -130,6 +131,20 @@ class Trace:
         workload_file.write(path, batch.lines(jobs, plan, seed))
         return cls._within(directory, path, None)
 
+    def alike(self, *, seed: int = 0, times: float = 1.0) -> Trace:
+        """Make one that resembles it, as `replkernel workload --like TRACE` does; `times` as many come.
+
+        Arrivals, GPUs, run times and think times are as often as here; no name and no record is taken over.
+        """
+        if seed < 0 or not 0.01 <= times < 1e9:
+            raise SimulationError("A seed is a whole number from 0 on, and times a number from 0.01 on.")
+        with self.source.spool(0) as spool:
+            made = alike.alike(spool, seed, times)
+        directory = Path(tempfile.mkdtemp(prefix="replkernel-trace-"))
+        path = directory / "alike.csv"
+        workload_file.write(path, alike.lines(made))
+        return self._within(directory, path, None)
+
     @classmethod
     def _within(cls, directory: Path, path: Path, gpu_mix: str | None) -> Trace:
         """Return the trace of a file whose directory goes when the trace does."""
@@ -143,9 +158,46 @@ class Trace:
             made: dict[str, float] = msgspec.to_builtins(summary.of_trace(spool))
             return made
 
+    @property
+    def plot(self) -> TracePlots:
+        """Return its plots: `trace.plot.load()`, `trace.plot.cdf("duration")`."""
+        return TracePlots(self)
+
+    def picture(self) -> TracePicture:
+        """Read it, and return what it looks like: courses over time, and distributions by their quantiles."""
+        with self.source.spool(0) as spool:
+            if not len(spool):
+                raise SimulationError(f"{self!r}: there is nothing in it.")
+            return trace_picture(spool, spool.first)
+
     def __repr__(self) -> str:
         """Return the names of its files."""
         return f"Trace({', '.join(repr(str(path)) for path in self.source.paths)})"
+
+
+class TracePlots:
+    """Each takes the `axes` of matplotlib to draw on (None: new ones), and returns them."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Draw this trace, which is read for each plot."""
+        self._trace = trace
+
+    def load(self, axes: Any = None) -> Any:
+        """Draw how many sessions are open over time, and how many cells or jobs run."""
+        return drawing.draw_load(drawing.new_axes(axes), self._trace.picture())
+
+    def times(self, axes: Any = None) -> Any:
+        """Draw the distributions of run times, of times from one to the next, and of think times."""
+        return drawing.draw_times(drawing.new_axes(axes), self._trace.picture())
+
+    def duty(self, axes: Any = None) -> Any:
+        """Draw the share of sessions that compute for no more than a share of their lives."""
+        duty = self._trace.picture().duty
+        if not duty:
+            raise SimulationError(f"{self._trace!r} has no sessions: jobs compute all their lives.")
+        return drawing.draw_distribution(
+            drawing.new_axes(axes), {"sessions": duty}, "share of its life that a session computes (%)"
+        )
 
 
 def _mix(text: str) -> Mix:

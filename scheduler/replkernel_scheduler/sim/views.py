@@ -9,26 +9,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.fairness import FAIR, Integral, Lived, finish_time_fairness
+from replkernel_scheduler.sim.figures import BOUND_S
 from replkernel_scheduler.sim.row_table import RowTable
 from replkernel_scheduler.sim.rows import COLUMNS, Value
 from replkernel_scheduler.sim.summary import spread
 
-BOUND_S = 10.0
-"""Shorter runs count as this long (Feitelson): else a job of a second would tell of nothing else."""
 HOUR_S = 3600.0
 FIGURES: dict[str, type] = {
     "count": int, "wait_mean_s": float, "wait_p95_s": float, "completion_mean_s": float,
-    "slowdown_mean": float, "gpu_hours": float,
+    "slowdown_mean": float, "fairness_mean": float, "unfair": float, "gpu_hours": float,
 }  # fmt: skip
+"""Finish-time fairness is of jobs; cells have none."""
 
 
-def by_column(rows: RowTable, name: str) -> RowTable:
-    """Return a row for each value of a column; raise SimulationError if there is no such column."""
+def by_column(rows: RowTable, name: str, gpu_seconds: Integral) -> RowTable:
+    """Return a row for each value of a column; raise SimulationError if there is no such column.
+
+    `gpu_seconds` tells those of all hosts until a time.
+    """
     if name not in COLUMNS:
         raise SimulationError(f"Rows have no column {name!r}: there are {', '.join(COLUMNS)}.")
-    groups: dict[Value, list[dict[str, Value]]] = {}
-    for row in _served(rows):
-        groups.setdefault(row[name], []).append(row)
+    served = _served(rows)
+    jobs = [_lived(row) for row in served if row["kind"] == "job"]
+    fairness = iter(finish_time_fairness(jobs, gpu_seconds))
+    groups: dict[Value, list[tuple[dict[str, Value], float | None]]] = {}
+    for row in served:
+        groups.setdefault(row[name], []).append((row, next(fairness) if row["kind"] == "job" else None))
     table = RowTable({name: COLUMNS[name], **FIGURES})
     for value in sorted(groups, key=lambda value: (value is None, value)):
         table.add([value, *_figures(groups[value])])
@@ -37,7 +44,10 @@ def by_column(rows: RowTable, name: str) -> RowTable:
 
 def jain(rows: RowTable) -> float:
     """Return Jain's index of users' mean slowdown: 1 if all are alike, 1 / users if one alone is slowed."""
-    means = [_number(value) for value in by_column(rows, "user")["slowdown_mean"]]
+    users: dict[Value, list[float]] = {}
+    for row in _served(rows):
+        users.setdefault(row["user"], []).append(bounded_slowdown(row))
+    means = [sum(times) / len(times) for times in users.values()]
     squares = sum(mean * mean for mean in means)
     return sum(means) ** 2 / (len(means) * squares) if squares else 1.0
 
@@ -67,14 +77,24 @@ def _served(rows: RowTable) -> list[dict[str, Value]]:
     return [row for row in rows.rows() if row["outcome"] == "done"]
 
 
-def _figures(rows: Sequence[dict[str, Value]]) -> list[Value]:
+def _lived(row: dict[str, Value]) -> Lived:
+    took_s = _number(row["done_s"]) - _number(row["submitted_s"])
+    return Lived(_number(row["submitted_s"]), took_s, _number(row["alone_s"]), _number(row["gpus"]))
+
+
+def _figures(group: Sequence[tuple[dict[str, Value], float | None]]) -> list[Value]:
+    rows, fairness = [row for row, _ in group], [times for _, times in group if times is not None]
     waits = spread([_number(row["bound_s"]) - _number(row["submitted_s"]) for row in rows])
     times = [_number(row["done_s"]) - _number(row["submitted_s"]) for row in rows]
     slowdowns = [bounded_slowdown(row) for row in rows]
     work_h = sum(_number(row["gpus"]) * _number(row["alone_s"]) for row in rows) / HOUR_S
     assert waits is not None
     count = len(rows)
-    return [count, waits.mean, waits.p95, sum(times) / count, sum(slowdowns) / count, work_h]
+    fair: list[Value] = [None, None]
+    if fairness:
+        unfair = sum([times > FAIR for times in fairness]) / len(fairness)
+        fair = [sum(fairness) / len(fairness), unfair]
+    return [count, waits.mean, waits.p95, sum(times) / count, sum(slowdowns) / count, *fair, work_h]
 
 
 def _number(value: Value) -> float:

@@ -1,4 +1,6 @@
-"""`replkernel workload`: sessions of people who train models, made from quantiles of your choice, as a trace.
+"""`replkernel workload`: sessions of people who train models, or batch jobs, as a trace.
+
+They are made from quantiles of your choice, or like a trace of yours.
 
 Law: what was achieved stands in the file and is told; a plan that cannot be ends with one sentence.
 """
@@ -15,12 +17,13 @@ from typing import Any
 
 import msgspec
 
-from replkernel_scheduler.sim import batch
+from replkernel_scheduler.sim import alike, batch, forms
 from replkernel_scheduler.sim.batch import BatchPlan
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.options import read_at_least, read_mix
+from replkernel_scheduler.sim.options import read_at_least, read_columns, read_mix
 from replkernel_scheduler.sim.progress import Progress, Terminal
+from replkernel_scheduler.sim.workers import Source
 from replkernel_scheduler.sim.workload import PLANS, Knots
 from replkernel_scheduler.sim.workload_file import Achieved, lines, made, spare, write
 
@@ -28,6 +31,7 @@ ACTIVE = {"17.5h": 19.5, "92d": 67.63}
 """The published means of cells that run at a time."""
 LIKE = "17.5h"
 OF_JOBS = ("--per-hour", "--swing", "--widest")
+OF_TRACES = ("--times", "--form", "--columns", "--skip-bad")
 DRAWN = ("poisson", "diurnal")
 OF_KINDS: dict[str, tuple[str, ...]] = {
     "--swing": ("diurnal",), "--widest": ("lublin",), "--gpu-mix": DRAWN, "--duration": DRAWN,
@@ -36,13 +40,16 @@ OF_KINDS: dict[str, tuple[str, ...]] = {
 KNOTS_MAX = 64
 DESCRIPTION = """\
 Make sessions of people who train models in notebooks: bouts of cells with breaks between, from the quantiles
-that are published of Adobe's cluster or from yours. The file is a trace for `replkernel simulate`; its first
-lines say what it was made from, and the statistics that came of it.
+that are published of Adobe's cluster or from yours; or sessions or batch jobs like those of a trace. The file
+is a trace for `replkernel simulate`; its first lines say what it was made from, and what came of it.
 """
 EPILOG = """\
 Example:
   replkernel workload sessions.csv --like 17.5h --seed 1 --gpu-mix 1=50,4=30,8=20
   replkernel simulate sessions.csv --policy notebook,scaling=buffered --policy reservation --out build/sim
+
+Like a trace of yours (arrivals, GPUs, run times, think times), with twice as many people, and no name in it:
+  replkernel workload alike.csv --like cells.csv --times 2 --seed 1
 
 Batch jobs, with --hours, --duration, --gpu-mix and these:
   replkernel workload jobs.csv --jobs diurnal --hours 168 --per-hour 200
@@ -82,7 +89,41 @@ def _make_jobs(options: argparse.Namespace) -> int:
     return 0
 
 
+def _make_alike(options: argparse.Namespace) -> int:
+    """Make a workload like the trace that `--like` names."""
+    given = [name for name, (_, field, _) in OPTIONS.items() if vars(options)[field] is not None]
+    given += [name for name in (*OF_JOBS, "--active-mean") if getattr(options, _field(name)) is not None]
+    if options.kind is not None:
+        given.append("--jobs")
+    if given:
+        raise SimulationError(f"With --like TRACE all is as in the trace but --times: leave out {given[0]}.")
+    trace = Path(options.like)
+    if not trace.exists():
+        raise SimulationError(
+            f"--like {options.like} is neither {' nor '.join(PLANS)}, nor is there such a file."
+        )
+    spare(options.out)
+    progress = Progress(Terminal(sys.stderr, quiet=options.quiet), time.monotonic)
+    source = Source((trace,), options.form, options.skip_bad, None, columns=options.columns)
+    files = source.files()
+    with source.spool(0, files=files, reading=progress.reading) as spool:
+        try:
+            made = alike.alike(spool, options.seed, 1.0 if options.times is None else options.times)
+        except SimulationError as error:
+            raise SimulationError(f"{trace}: {error}") from None
+    write(options.out, alike.lines(made))
+    progress.clear()
+    left_out = f" ({files[0].bad:,} rows that cannot be are left out)" if files[0].bad else ""
+    print(f"{options.out}: like {trace}{left_out}.\n{alike.told(made.resemblance)}")
+    return 0
+
+
 def _make(options: argparse.Namespace) -> int:
+    if options.like is not None and options.like not in PLANS:
+        return _make_alike(options)
+    for name in OF_TRACES:
+        if getattr(options, _field(name)):
+            raise SimulationError(f"{name} is of --like TRACE: leave it out.")
     if options.kind is not None:
         return _make_jobs(options)
     for name in OF_JOBS:
@@ -133,7 +174,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="the CSV file to write, packed if it ends in .gz, .xz or .zst"
     )
-    parser.add_argument("--like", choices=tuple(PLANS), help=f"the published excerpt to begin with ({LIKE})")
+    parser.add_argument(
+        "--like",
+        metavar="{" + ",".join([*PLANS, "TRACE"]) + "}",
+        help=f"the published excerpt to begin with ({LIKE}), or a trace of any form to be like",
+    )
+    parser.add_argument(
+        "--times", type=_positive, metavar="X", help="X times as many as in the trace to be like (1)"
+    )
+    parser.add_argument("--form", choices=tuple(forms.FORMS), help="its form, where it is not found")
+    parser.add_argument(
+        "--columns",
+        type=read_columns,
+        default=(),
+        metavar="OURS=THEIRS,…",
+        help="what its columns are called, as with simulate",
+    )
+    parser.add_argument("--skip-bad", action="store_true", help="leave out and count its rows that cannot be")
     parser.add_argument(
         "--seed", type=read_at_least(0), default=0, metavar="N", help="of all dice (default: 0)"
     )

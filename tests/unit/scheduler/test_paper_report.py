@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from tests.paper.bars import bars, courses
+from tests.paper.bars import bars, courses, curves
+from tests.paper.load import most
 from tests.paper.pages import PLACE, Kept, filled, pages
-from tests.paper.report import Course, Row, number, table
+from tests.paper.report import Course, Curve, Row, number, table
 
 
 def test_shares_differ_in_points_and_all_else_in_percent() -> None:
@@ -60,6 +61,17 @@ def test_pictures_are_well_formed_and_say_their_figures_in_words() -> None:
     drawn = bars("A & B", "h", ("published", "ours"), {"<x>": [2.0, 1.0], "y": [None, 3.0]})
     ElementTree.fromstring(drawn)
     assert "published 2 h, ours 1 h" in drawn and drawn.count("<rect") == 1 + 2 + 3
+    curve = Curve("N", "x", tuple(float(value + 1) for value in range(201))).kept["quantiles"]
+    assert (len(curve), curve[0], curve[50], curve[-1]) == (101, 1.0, 101.0, 201.0)
+    drawn = curves("S", "x", {"one & all": curve, "other": [0.0, 1.0, 5.0]}, least_share=50)
+    ElementTree.fromstring(drawn)
+    assert "one &amp; all: half up to 101 x, all up to 201 x" in drawn and "100 %</text>" in drawn
     line = Course("N", "x", 60.0, tuple(map(float, range(300)))).kept
     assert line["step_s"] == 180.0 and len(line["values"]) == 100
-    ElementTree.fromstring(courses("G", "GPUs", 180.0, {"x": line["values"]}))
+    drawn = courses("G", "GPUs", 180.0, {"x": line["values"]})
+    ElementTree.fromstring(drawn)
+    assert all(f">{tick}</text>" in drawn for tick in (0, 80, 160, 240, 320)), "up to 298: in round numbers"
+
+
+def test_most_at_a_time_worked_by_hand() -> None:
+    assert most([(0.0, 10.0), (5.0, 20.0), (10.0, 15.0), (12.0, 13.0)]) == 3, "who ends at 10 is not there"

@@ -29,7 +29,7 @@ from replkernel_scheduler.policies.reshape_never import NeverReshape
 from replkernel_scheduler.policies.reshape_sidecar import SideCar
 from replkernel_scheduler.sim.elastic_simulation import Arrival, ElasticSimulation
 
-from tests.paper.sidecar import AS_PRINTED, CASE_SEED, case_study
+from tests.paper.sidecar import AS_PRINTED, CASE_SEED, case_study, waiting
 from tests.support.examples import examples
 
 LINEAR = JobType("linear", 10, {1: 1.0, 2: 1.0, 4: 1.0, 5: 1.0})
@@ -256,3 +256,13 @@ def test_workload_four_a_newcomer_goes_where_its_model_of_gpu_ends_it_sooner() -
     assert trained.over - trained.started == pytest.approx(1000.0 + SIDECAR.finish_s), (
         "2,000 by two, at 1 s each"
     )
+
+
+def test_who_waits_is_who_has_come_and_was_not_launched() -> None:
+    kind = JobType("any", 1, {4: 1.0})
+    arrivals = [Arrival(float(at), TrainingWanted(f"{at}", kind, 400.0)) for at in (0, 50, 60)]
+    simulation = ElasticSimulation(arrivals, (4,), SIDECAR, NeverReshape())
+    stories = simulation.run().values()
+    # One after the other on 4 GPUs: at 60 s the second waits, at 61 s both of the later ones.
+    assert [waiting(stories, at) for at in (0, 50, 60, 61)] == [0, 0, 1, 2]
+    assert waiting(stories, simulation.makespan) == 0
