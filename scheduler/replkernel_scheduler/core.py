@@ -190,8 +190,19 @@ class SchedulerCore:
         """Return where a live kernel has replicas and what it waits for; None if nobody knows it."""
         return self._placing.standing(kernel_id)
 
+    def beside(self, occupants: Callable[[HostName], int]) -> None:
+        """Have hosts kept where `occupants` counts any who hold no lease; `left` says that they are gone."""
+        self._parts.occupants = occupants
+
+    def left(self, host: HostName) -> list[Effect]:
+        """Return what follows once the last of those has left a host."""
+        self._hosts.left(host)
+        out = self._parts.out
+        self._parts.out = []
+        return out
+
     def draining_awaits(self, host: HostName) -> dict[str, int]:
-        """Return, for a host that is being drained, how many replicas and leases it has still, by reason."""
+        """Return, for a host that is being drained, what it has still, by reason, and how many."""
         found = self._parts.hosts.by_name.get(host)
         return {} if found is None else self._hosts.awaits(found)
 

@@ -91,6 +91,7 @@ class HarvestCore:
         self.desk = desk = Desk(
             self, self._out.append, pace or Pace(), queues or SingleQueue(MULTIPLICITY), discipline or Easy()
         )
+        core.beside(desk.jobs.count_on_cores)
         self.gangs = gangs = Gangs(self, self._out.append)
         self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
             JobSubmitted: desk.submitted,
@@ -129,10 +130,17 @@ class HarvestCore:
         while self.gangs.unsettled:
             self.gangs.settle(now)
             self.desk.settle(now)
+        self._give_back_hosts()
         self.now = now
         out = self._out.copy()
         self._out.clear()
         return out
+
+    def _give_back_hosts(self) -> None:
+        """Have drained hosts released that the last job on cores has left."""
+        left = self.desk.jobs.left
+        while left:
+            self._out += self.core.left(left.pop(0))
 
     def deadline(self) -> float | None:
         """Return when `handle(TimeReached(), …)` is due."""

@@ -369,7 +369,8 @@ class Desk:
         assert job.cores is not None
         job.count(now)
         job.attempt += 1
-        job.state, job.host, job.ran_on, job.begun = "starting", host, host, now
+        self.jobs.settle(job, host)
+        job.state, job.ran_on, job.begun = "starting", host, now
         job.changed(job.cores.count, "idle", now)
         self._tell(StartJob(job.spec, job.attempt, host, ()))
 
@@ -392,6 +393,8 @@ class Desk:
         job.pause(now)
         job.count(now)
         job.changed(0, why, now)
+        if job.cores is not None:
+            self.jobs.unsettle(job)
         job.state, job.gpus, job.host, job.model, job.leaves = "waiting", (), None, "", None
 
     def gives_all_back(self, job: JobRecord, now: float) -> None:

@@ -195,18 +195,57 @@ class Jobs:
         self.of_lease: dict[LeaseId, JobRecord] = {}
         self.on_cores = 0
         """How many of them run, or are to run, on cores alone."""
+        self.left: list[HostName] = []
+        """The hosts that the last job on cores has left just now."""
+        self._number_of: dict[JobName, int] = {}
+        """Jobs on cores by when they came."""
+        self._cores_of: dict[HostName, dict[int, JobRecord]] = {}
+        self._came = 0
 
     def add(self, job: JobRecord) -> None:
         """Take a job in, with the leases that it has."""
         self.by_name[job.spec.job] = job
-        self.on_cores += job.cores is not None
+        if job.cores is not None:
+            self._came += 1
+            self._number_of[job.spec.job] = self._came
+            self.on_cores += 1
+            if job.host is not None:
+                self.settle(job, job.host)
         for lease in job.leases:
             self.of_lease[lease] = job
 
     def remove(self, job: JobRecord) -> None:
         """Forget a job."""
         del self.by_name[job.spec.job]
-        self.on_cores -= job.cores is not None
+        if job.cores is not None:
+            self.unsettle(job)
+            del self._number_of[job.spec.job]
+            self.on_cores -= 1
+
+    def settle(self, job: JobRecord, host: HostName) -> None:
+        """Have a job on cores on a host."""
+        job.host = host
+        self._cores_of.setdefault(host, {})[self._number_of[job.spec.job]] = job
+
+    def unsettle(self, job: JobRecord) -> None:
+        """Take a job on cores off its host, if it is on one."""
+        host, job.host = job.host, None
+        if host is None:
+            return
+        there = self._cores_of[host]
+        del there[self._number_of[job.spec.job]]
+        if not there:
+            del self._cores_of[host]
+            self.left.append(host)
+
+    def on_cores_of(self, host: HostName) -> list[JobRecord]:
+        """Return the jobs that have cores of a host, in the order in which they came."""
+        there = self._cores_of.get(host)
+        return [] if there is None else [there[number] for number in sorted(there)]
+
+    def count_on_cores(self, host: HostName) -> int:
+        """Return how many jobs have cores of a host."""
+        return len(self._cores_of.get(host, ()))
 
     def take(self, job: JobRecord, lease: Lease, now: float) -> None:
         """Give a job a lease."""

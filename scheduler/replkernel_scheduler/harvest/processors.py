@@ -209,7 +209,7 @@ class Processors:
         return self._part(self._spots())[0].multiplicity
 
     def _on(self, host: HostName) -> list[JobRecord]:
-        return [job for job in self._jobs.on(host) if job.cores is not None]
+        return self._jobs.on_cores_of(host)
 
     # -- laws -----------------------------------------------------------------------------------------
 
@@ -218,6 +218,9 @@ class Processors:
         on_cores = [job for job in self._jobs.by_name.values() if job.cores is not None]
         if len(on_cores) != self._jobs.on_cores:
             raise InvariantBroken("jobs on cores are counted wrongly")
+        for host in {job.host for job in on_cores if job.host is not None}:
+            if self._on(host) != [job for job in on_cores if job.host == host]:
+                raise InvariantBroken("a host does not know the jobs on its cores")
         for job in on_cores:
             if job.leases or (job.state == "waiting") != (job.host is None):
                 raise InvariantBroken("a job on cores has GPUs, or runs nowhere")

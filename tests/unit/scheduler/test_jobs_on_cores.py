@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.events import HostAway, HostDown, HostDrained, HostUndrained, HostUp
+from replkernel_scheduler.effects import ReleaseHost
+from replkernel_scheduler.events import HostAway, HostDown, HostDrained, HostUndrained, HostUp, TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.processors import LEAVES_S, STAYS_WITHIN
@@ -30,6 +31,7 @@ from replkernel_scheduler.harvest.types import (
     JobOver,
     JobRefused,
     JobRuns,
+    JobsDue,
     JobSpec,
     JobStopAsked,
     JobStopped,
@@ -48,6 +50,7 @@ from replkernel_scheduler.policies.discipline_easy import Easy
 from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.queues_multi import MultiQueue
 from replkernel_scheduler.policies.queues_single import SingleQueue
+from replkernel_scheduler.policies.scaling_buffered import Buffered
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence, Gpu, GpuUuid, HostName, UserName
 
@@ -230,6 +233,45 @@ def test_a_job_whose_host_is_gone_starts_elsewhere_and_one_that_is_drained_has_i
     assert stop.saves
     world.stopped("j0")
     assert world.job("j0").state == "waiting"
+
+
+def test_a_drained_host_is_given_back_once_its_last_job_has_saved() -> None:
+    world = OnCores()
+    world.machine("a")
+    assert (world.wants("j0"), world.wants("j1")) == ("a", "a")
+    effects = world.feed(HostDrained(HostName("a")))
+    assert {stop.job for stop in of(StopJob, effects)} == {"j0", "j1"}
+    assert of(ReleaseHost, effects) == [], "its jobs save"
+    assert world.core.core.draining_awaits(HostName("a")) == {"job: until it is saved": 2}
+    assert of(ReleaseHost, world.stopped("j0")) == []
+    assert of(ReleaseHost, world.ended("j1")) == [ReleaseHost(HostName("a"))]
+    assert world.core.core.draining_awaits(HostName("a")) == {}
+
+
+def test_a_host_on_which_a_job_runs_is_not_scaled_in() -> None:
+    policies = msgspec.structs.replace(notebook(), scaling=Buffered())
+    core = SchedulerCore(random.Random(0), policies, CoreSettings(hosts_min=1, hosts_buffer=0))
+    world = HarvestCore(core, queues=SingleQueue(2))
+    now = 0.0
+
+    def feed(event: HarvestEvent) -> list[HarvestEffect]:
+        effects = world.handle(event, now)
+        while (due := world.jobs_due()) is not None and due <= now:
+            effects += world.handle(JobsDue(), now)
+        return effects
+
+    for name in "ab":
+        feed(HostUp(HostName(name), (Gpu(GpuUuid(f"GPU-{name}")),), 4.0, 16.0))
+    feed(HostUsed(HostName("a"), 0, 2.0))
+    spec = JobSpec(job=JobName("j0"), type=type_on_cores("j0"), owner=ANN, cores=Cores(1, 1.0))
+    (start,) = of(StartJob, feed(JobSubmitted(spec)))
+    feed(HostUp(HostName("c"), (Gpu(GpuUuid("GPU-c")),), 4.0, 16.0))
+    released = set[str]()
+    while now < 1000.0:
+        now = min(each for each in (world.deadline(), world.jobs_due()) if each is not None)
+        released |= {each.host for each in of(ReleaseHost, feed(TimeReached()))}
+    assert start.host == "a"
+    assert released and core.hosts_up() == ["a"]
 
 
 def test_it_is_held_goes_on_and_is_accounted_for_the_cores_that_it_had() -> None:
