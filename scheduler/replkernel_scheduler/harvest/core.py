@@ -120,7 +120,7 @@ class HarvestCore:
         if decide is None:
             self.feed(event, now)  # type: ignore[arg-type]
             if isinstance(event, HOSTS):
-                self.desk.processors.hosts_changed(now)
+                self.desk.processors.host_changed(event.host, now)
         else:
             timer = self.core.deadline()
             if timer is not None and timer < now:

@@ -76,6 +76,7 @@ class Processors:
         self._leasing, self._jobs, self._reach, self._acts = leasing, jobs, reach, acts
         self._queues, self._discipline = queues, discipline
         self.used: dict[HostName, HostUsed] = {}
+        self._multiplicity = self._part(())[0].multiplicity
 
     def done_s(self, job: str, now: float) -> float:
         """Return how long a job has run: nobody measures how much of its work that is."""
@@ -89,20 +90,18 @@ class Processors:
             self.used[event.host] = event
             self._make_way(event.host, now)
 
-    def hosts_changed(self, now: float) -> None:
-        """See to the jobs of hosts that are gone, are to be emptied, or have less than before."""
-        jobs = self._jobs.by_name.values() if self._jobs.on_cores else ()
-        for host in {job.host: None for job in jobs if job.cores and job.host}:
-            assert host is not None
-            self._make_way(host, now)
-            for job in self._on(host) if self._leasing.size_of(host) is None else ():
-                if self._leasing.is_there(host):
-                    self._leaves(job, None, now)
-                else:
-                    job.since = now  # What was not saved is lost.
-                    self._acts.goes_on(job, now, "lease over")
-        for host in [host for host in self.used if not self._leasing.is_there(host)]:
-            del self.used[host]
+    def host_changed(self, host: HostName, now: float) -> None:
+        """See to the jobs of a host that is gone, is to be emptied, or has less than before."""
+        self._make_way(host, now)
+        is_there = self._leasing.is_there(host)
+        for job in self._on(host) if self._leasing.size_of(host) is None else ():
+            if is_there:
+                self._leaves(job, None, now)
+            else:
+                job.since = now  # What was not saved is lost.
+                self._acts.goes_on(job, now, "lease over")
+        if not is_there:
+            self.used.pop(host, None)
 
     # -- who starts -----------------------------------------------------------------------------------
 
@@ -113,12 +112,18 @@ class Processors:
         part, among = self._part(self._spots())
         among = [spot for spot in among if self._has_cores_for_all(spot, part)]
         queues: dict[tuple[HostName, ...], list[JobRecord]] = {}
+        reached: dict[UserName, tuple[HostName, ...]] = {}
         for job in self._jobs.waiting_for_cores():
-            reach = self._reach.get(job.spec.owner)
-            hosts = tuple([spot.host for spot in among if reach is None or spot.host in reach])
-            queues.setdefault(hosts, []).append(job)
+            owner = job.spec.owner
+            if owner not in reached:
+                told = self._reach.get(owner)
+                reach = None if told is None else frozenset(told)
+                hosts = tuple([spot.host for spot in among if reach is None or spot.host in reach])
+                reached[owner] = hosts
+            queues.setdefault(reached[owner], []).append(job)
+        by_host = {spot.host: spot for spot in among}
         for hosts, jobs in queues.items():
-            there = [spot for spot in among if spot.host in hosts]
+            there = [by_host[host] for host in hosts]
             self._serve(msgspec.structs.replace(part, nodes=len(there)), there, jobs, now)
 
     def _spots(self) -> list[Spot]:
@@ -148,12 +153,16 @@ class Processors:
         """Start those of one queue: its discipline says who, and where."""
         waiting = {str(job.spec.job): job for job in jobs}
         line = self._line(part, spots)
+        seen: dict[tuple[int, float], tuple[bool, str]] = {}
         for name, job in waiting.items():
             wanted = job.cores
             assert wanted is not None
-            job.refused = _why_never(wanted, part, spots)
-            if not job.refused:
-                job.refused = _why_not_yet(wanted, spots, line)
+            alike = wanted.count, wanted.memory_gb
+            if alike not in seen:
+                never = _why_never(wanted, part, spots)
+                seen[alike] = not never, never or _why_not_yet(wanted, spots, line)
+            could, job.refused = seen[alike]
+            if could:
                 line.wait(_wanted(name, wanted), Shape(1, wanted.count, wanted.count))
         for asked, places in self._discipline.serve(line, None, now):
             line.start(asked, places, now)
@@ -189,11 +198,13 @@ class Processors:
 
     def _without_room(self, host: HostName) -> list[JobRecord]:
         """Return the jobs that stay on a host and have no room there; the first to come have it first."""
+        if not self._jobs.count_on_cores(host):
+            return []
         size, used = self._leasing.size_of(host), self.used.get(host)
         if size is None:
             return []
         memory_gb = size.memory_gb * STAYS_WITHIN - (0.0 if used is None else used.memory_gb) + ROUNDING_GB
-        free, found = size.cores * self._multiplicity(), []
+        free, found = size.cores * self._multiplicity, []
         for job in sorted(self._on(host), key=lambda job: -job.spec.priority):
             cores = job.cores
             assert cores is not None
@@ -204,9 +215,6 @@ class Processors:
             else:
                 memory_gb, free = memory_gb - cores.memory_gb, free - cores.count
         return found
-
-    def _multiplicity(self) -> int:
-        return self._part(self._spots())[0].multiplicity
 
     def _on(self, host: HostName) -> list[JobRecord]:
         return self._jobs.on_cores_of(host)
