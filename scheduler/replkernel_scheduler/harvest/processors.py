@@ -37,8 +37,16 @@ class Acts(Protocol):
         """Have it started on a host."""
         ...
 
-    def stops(self, job: JobRecord, until: float | None, why: Literal["wanted back"], now: float) -> None:
-        """Have it saved and stopped."""
+    def stops(
+        self,
+        job: JobRecord,
+        until: float | None,
+        why: Literal["wanted back", "lease over"],
+        now: float,
+        *,
+        saves: bool = True,
+    ) -> None:
+        """Have it saved and stopped, or ended at once."""
         ...
 
     def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
@@ -99,6 +107,7 @@ class Processors:
                 self._leaves(job, None, now)
             else:
                 job.since = now  # What was not saved is lost.
+                self._acts.stops(job, None, "lease over", now, saves=False)
                 self._acts.goes_on(job, now, "lease over")
         if not is_there:
             self.used.pop(host, None)

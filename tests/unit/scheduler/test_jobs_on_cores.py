@@ -226,13 +226,27 @@ def test_a_job_whose_host_is_gone_starts_elsewhere_and_one_that_is_drained_has_i
     assert world.wants("j0") == "a"
     world.machine("b")
     world.feed(HostDown(HostName("a")))
-    world.processes.clear()
     world.until(world.now)
     assert world.where("j0") == "b" and world.job("j0").attempt == 2
     (stop,) = of(StopJob, world.feed(HostDrained(HostName("b"))))
     assert stop.saves
     world.stopped("j0")
     assert world.job("j0").state == "waiting"
+
+
+def test_what_ran_on_a_host_that_is_gone_is_ended_there_before_it_starts_elsewhere() -> None:
+    world = OnCores()
+    world.machine("a")
+    assert (world.wants("j0"), world.wants("saves")) == ("a", "a")
+    world.runs("j0")
+    world.feed(JobHoldAsked(JobName("saves")))
+    effects = world.feed(HostDown(HostName("a")))
+    stops = {(stop.job, stop.attempt, stop.host, stop.saves) for stop in of(StopJob, effects)}
+    assert stops == {("j0", 1, "a", False), ("saves", 1, "a", False)}
+    assert of(StartJob, effects) == []
+    world.machine("b")
+    assert world.where("j0") == "b" and world.job("j0").attempt == 2
+    assert world.job("saves").state == "waiting"
 
 
 def test_a_drained_host_is_given_back_once_its_last_job_has_saved() -> None:
