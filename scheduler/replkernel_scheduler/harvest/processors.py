@@ -172,7 +172,7 @@ class Processors:
                 seen[alike] = not never, never or _why_not_yet(wanted, spots, line)
             could, job.refused = seen[alike]
             if could:
-                line.wait(_wanted(name, wanted), Shape(1, wanted.count, wanted.count))
+                line.wait(_wanted(name, wanted, wanted.count), Shape(1, wanted.count, wanted.count))
         for asked, places in self._discipline.serve(line, None, now):
             line.start(asked, places, now)
             job = waiting[asked.job]
@@ -187,8 +187,9 @@ class Processors:
         for number, spot in enumerate(spots):
             for job in self._on(spot.host):
                 assert job.cores is not None
-                places = (_emptiest(line, number, job.cores.count),)
-                line.runs(_wanted(str(job.spec.job), job.cores), places, job.begun)
+                place = _emptiest(line, number, job.cores.count)
+                wanted = _wanted(str(job.spec.job), job.cores, len(place.cores))
+                line.runs(wanted, (place,), job.begun)
             busy = min(spot.busy, line.table.free[number])
             if busy:
                 line.table.take((_emptiest(line, number, busy),), 0.0)
@@ -248,9 +249,9 @@ class Processors:
                 raise InvariantBroken("jobs on cores have more of a host than there is")
 
 
-def _wanted(name: str, cores: Cores) -> JobWanted:
-    """Return a job as the rules know it: a process for each core, with its part of the memory."""
-    return JobWanted(name, cores.count, cores.expected_s, cores.memory_gb / cores.count)
+def _wanted(name: str, cores: Cores, there: int) -> JobWanted:
+    """Return a job as the rules know it: a process for each core there, with its part of the memory."""
+    return JobWanted(name, cores.count, cores.expected_s, cores.memory_gb / there)
 
 
 def _emptiest(line: Line, node: int, count: int) -> Place:

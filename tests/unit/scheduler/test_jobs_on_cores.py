@@ -249,6 +249,17 @@ def test_what_ran_on_a_host_that_is_gone_is_ended_there_before_it_starts_elsewhe
     assert world.job("saves").state == "waiting"
 
 
+def test_on_a_host_that_came_back_with_fewer_cores_a_job_has_all_of_its_memory_until_it_leaves() -> None:
+    world = OnCores()
+    world.machine("a", 4, 16.0, used_gb=2.0)
+    assert world.wants("j0", 4, 8.0) == "a"
+    (stop,) = of(StopJob, world.feed(HostUp(HostName("a"), (Gpu(GpuUuid("GPU-a-0")),), 3.0, 16.0)))
+    assert stop.job == "j0"
+    assert world.wants("j1", 1, 5.0) is None
+    world.stopped("j0")
+    assert world.where("j1") == "a"
+
+
 def test_a_drained_host_is_given_back_once_its_last_job_has_saved() -> None:
     world = OnCores()
     world.machine("a")
