@@ -39,6 +39,7 @@ class JobRecord(msgspec.Struct):
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
     `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
     `speeds` that were seen, for numbers of GPUs. `core_s` is as `gpu_s`, `begun` when it was started last.
+    `evicted`: how often notebooks had it leave cores lately; it starts again at `returns_at` at the soonest.
     """
 
     spec: JobSpec
@@ -70,6 +71,8 @@ class JobRecord(msgspec.Struct):
     speeds: tuple[tuple[int, float], ...] = ()
     core_s: float = 0.0
     begun: float = 0.0
+    evicted: int = 0
+    returns_at: float = 0.0
 
     @property
     def cores(self) -> Cores | None:

@@ -27,6 +27,9 @@ from replkernel_scheduler.types import HostName, UserName
 STARTS_WITHIN, STAYS_WITHIN = 0.9, 0.95
 """Of a host's memory: nothing starts beyond the one, and beyond the other somebody leaves."""
 LEAVES_S = 30.0
+PAUSE_S, PAUSE_S_MAX = 30.0, 1800.0
+"""Who has to leave pauses so long, each time twice as long, or as at first if it has run for the longest."""
+PAUSES = "Notebooks needed its memory; it starts again after a pause."
 ROUNDING_GB = 1e-6
 
 
@@ -123,6 +126,9 @@ class Processors:
         queues: dict[tuple[HostName, ...], list[JobRecord]] = {}
         reached: dict[UserName, tuple[HostName, ...]] = {}
         for job in self._jobs.waiting_for_cores():
+            if job.returns_at > now:
+                job.refused = PAUSES
+                continue
             owner = job.spec.owner
             if owner not in reached:
                 told = self._reach.get(owner)
@@ -200,6 +206,8 @@ class Processors:
     def _make_way(self, host: HostName, now: float) -> None:
         """Have the newest jobs of a host leave until the others have room."""
         for job in self._without_room(host):
+            job.evicted = job.evicted + 1 if now - job.begun < PAUSE_S_MAX else 1
+            job.returns_at = now + min(PAUSE_S * 2 ** min(job.evicted - 1, 10), PAUSE_S_MAX)
             self._leaves(job, now + LEAVES_S, now)
 
     def _leaves(self, job: JobRecord, until: float | None, now: float) -> None:

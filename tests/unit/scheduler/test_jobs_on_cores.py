@@ -16,8 +16,9 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import ReleaseHost
 from replkernel_scheduler.events import HostAway, HostDown, HostDrained, HostUndrained, HostUp, TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
+from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
 from replkernel_scheduler.harvest.leasing import Pace
-from replkernel_scheduler.harvest.processors import LEAVES_S, STAYS_WITHIN
+from replkernel_scheduler.harvest.processors import LEAVES_S, PAUSE_S, PAUSE_S_MAX, STAYS_WITHIN
 from replkernel_scheduler.harvest.types import (
     Cores,
     HarvestEffect,
@@ -166,9 +167,35 @@ def test_notebooks_that_need_memory_have_the_newest_jobs_leave_and_come_back() -
     world.stopped("j1")
     assert world.job("j1").state == "waiting"
     world.uses("a", used_gb=2.0)
+    assert world.where("j1") is None
+    assert world.why("j1") == "Notebooks needed its memory; it starts again after a pause."
+    world.until(world.now + PAUSE_S + LOOK_EVERY_S)
     assert world.where("j1") == "a" and world.job("j1").attempt == 2
     changes = [(each.gpus, each.why) for each in world.core.desk.jobs.by_name[JobName("j1")].changes]
     assert changes == [(1, "idle"), (0, "wanted back"), (1, "idle")]
+
+
+def test_who_is_told_to_leave_again_and_again_pauses_longer_each_time_until_it_has_run_for_long() -> None:
+    world = OnCores()
+    world.machine("a", 4, 10.0, used_gb=1.0)
+    assert world.wants("j0", memory_gb=4.0) == "a"
+
+    def paused_s() -> float:
+        """Have it leave; return how long it then waits where there is room again."""
+        told = world.now
+        world.uses("a", used_gb=8.0)
+        world.stopped("j0")
+        world.uses("a", used_gb=1.0)
+        while world.where("j0") is None:
+            world.until(world.now + 1.0)
+        return world.now - told
+
+    pauses = [paused_s() for _ in range(9)]
+    for number, pause_s in enumerate(pauses):
+        least_s = min(PAUSE_S * 2**number, PAUSE_S_MAX)
+        assert least_s <= pause_s <= least_s + LOOK_EVERY_S
+    world.until(world.now + PAUSE_S_MAX)
+    assert paused_s() <= PAUSE_S + LOOK_EVERY_S
 
 
 def test_who_has_the_higher_priority_stays() -> None:
