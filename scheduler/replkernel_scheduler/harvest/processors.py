@@ -9,7 +9,7 @@ behind a job that no host could take now, however many jobs ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -121,25 +121,33 @@ class Processors:
         """Start those that wait, as far as there is room."""
         if not self._jobs.on_cores:
             return
-        part, among = self._part(self._spots())
-        among = [spot for spot in among if self._has_cores_for_all(spot, part)]
-        queues: dict[tuple[HostName, ...], list[JobRecord]] = {}
+        spots = self._spots()
+        part, among = self._part(spots)
+        used = {spot.host for spot in among}
+        spared = [spot.host for spot in spots if spot.host not in used]
+        there = {spot.host: spot for spot in among if self._has_cores_for_all(spot, part)}
         reached: dict[UserName, tuple[HostName, ...]] = {}
+        queues: dict[tuple[HostName, ...], list[JobRecord]] = {}
         for job in self._jobs.waiting_for_cores():
+            owner = job.spec.owner
             if job.returns_at > now:
                 job.refused = PAUSES
                 continue
-            owner = job.spec.owner
             if owner not in reached:
-                told = self._reach.get(owner)
-                reach = None if told is None else frozenset(told)
-                hosts = tuple([spot.host for spot in among if reach is None or spot.host in reach])
-                reached[owner] = hosts
-            queues.setdefault(reached[owner], []).append(job)
-        by_host = {spot.host: spot for spot in among}
+                reached[owner] = self._among(there, owner)
+            if reached[owner]:
+                queues.setdefault(reached[owner], []).append(job)
+            else:
+                job.refused = _why_nowhere(self._among(spared, owner))
         for hosts, jobs in queues.items():
-            there = [by_host[host] for host in hosts]
-            self._serve(msgspec.structs.replace(part, nodes=len(there)), there, jobs, now)
+            part = msgspec.structs.replace(part, nodes=len(hosts))
+            self._serve(part, [there[host] for host in hosts], jobs, now)
+
+    def _among(self, hosts: Iterable[HostName], owner: UserName) -> tuple[HostName, ...]:
+        """Return those of some hosts on which an owner's jobs can be started."""
+        told = self._reach.get(owner)
+        reach = None if told is None else frozenset(told)
+        return tuple([host for host in hosts if reach is None or host in reach])
 
     def _spots(self) -> list[Spot]:
         """Return the hosts of which is known what is left, by name."""
@@ -268,10 +276,15 @@ def _emptiest(line: Line, node: int, count: int) -> Place:
     return Place(node, tuple(sorted(range(len(loads)), key=loads.__getitem__)[:count]))
 
 
+def _why_nowhere(spared: Sequence[HostName]) -> str:
+    """Say why no host of an owner's takes jobs now; `spared` are those that the queues leave out."""
+    if spared:
+        return f"The scheduler's policy keeps host {spared[0]} for notebooks alone."
+    return "No host on which an agent of yours runs takes jobs on cores."
+
+
 def _why_never(wanted: Cores, part: Part, spots: Sequence[Spot]) -> str:
     """Say why no host could take a job, even if no other one ran; "" if one could."""
-    if not spots:
-        return "No host on which an agent of yours runs takes jobs on cores."
     if any(spot.could(wanted, part.multiplicity) for spot in spots):
         return ""
     best = max(spots, key=lambda spot: (min(spot.cores, wanted.count), spot.memory_gb))

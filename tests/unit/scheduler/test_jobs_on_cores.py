@@ -234,6 +234,20 @@ def test_mq_keeps_a_part_of_the_hosts_for_notebooks_alone() -> None:
     assert [world.wants(f"j{number}") for number in range(3)] == ["c", "d", None]
 
 
+def test_who_reaches_only_hosts_that_are_kept_for_notebooks_is_told_so() -> None:
+    world = OnCores(MultiQueue(r=10.0, mb=1))
+    world.feed(JobHosts(BOB, (HostName("a"),)))
+    world.machine("a")
+    world.machine("b")
+    assert world.wants("j0") == "b"
+    assert world.wants("j1", owner=BOB) is None
+    assert world.why("j1") == "The scheduler's policy keeps host a for notebooks alone."
+    world.feed(HostUp(HostName("silent"), (), 4.0, 16.0))
+    world.feed(JobHosts(BOB, (HostName("silent"),)))
+    world.until(world.now + 1.0)
+    assert world.why("j1") == "No host on which an agent of yours runs takes jobs on cores."
+
+
 def test_a_host_of_which_nothing_was_told_takes_none_nor_does_one_that_the_owner_does_not_reach() -> None:
     world = OnCores()
     world.feed(HostUp(HostName("silent"), (), 4.0, 16.0))
