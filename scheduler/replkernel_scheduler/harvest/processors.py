@@ -4,7 +4,8 @@ Policies of `queues` and `discipline` decide, the same that the simulator plays;
 made here for one moment. A core has as many processes as its part says at most: those of jobs, and one for
 each core on which notebooks have just computed. Laws: the jobs that stay on a host have, with all else there,
 no more memory than the host without its reserve; where that grows, the newest of them leaves. Nobody waits
-behind a job that no host could take now, however many jobs ended.
+behind a job that no host could take now, however many jobs ended. Owners that reach the same hosts have one
+queue; another's reservation is not known in it, so a large job may wait long where queues share a host.
 """
 
 from __future__ import annotations
