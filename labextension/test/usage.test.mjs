@@ -142,6 +142,8 @@ const job = (more = {}) => ({
     { at: 1000, gpus: 4, why: 'GPUs were idle' },
     { at: 1300, gpus: 2, why: 'a notebook wanted its GPUs' }
   ],
+  cpus: 0,
+  cpu_hours: 0,
   ...more
 });
 
@@ -175,6 +177,32 @@ test('its GPUs over time are a line of steps, and words that say the same with t
   assert.match(shown, /2 min ago: 2 GPUs, because a notebook wanted its GPUs/);
   assert.match(shown, /b-1 done – h1/);
   assert.doesNotMatch(tables(store({ hosts }), 1400), /Jobs/);
+});
+
+test('a job without GPUs is told with its cores', () => {
+  const onCores = job({
+    gpus: 0,
+    shapes: [],
+    ends_in: [],
+    gpu_hours: 0,
+    cpus: 4,
+    cpu_hours: 2.5,
+    reshapes: [{ at: 1000, gpus: 4, why: 'there was room' }]
+  });
+  assert.equal(gpusOfJob(onCores, trans), '4 cores');
+  assert.equal(gpusOfJob({ ...onCores, cpus: 1 }, trans), '1 core');
+  assert.deepEqual(allocation(onCores, 1400).slice(0, 2), [
+    [0, 0],
+    [0, 1]
+  ]);
+  const shown = tables(store({ hosts, jobs: [onCores] }), 1400);
+  assert.match(shown, /resnet-3f9a2c running 4 cores h1 .* 2\.50 of cores/);
+  assert.match(shown, /resnet-3f9a2c 4 cores there was room/);
+  assert.match(shown, /7 min ago: 4 cores, because there was room/);
+  assert.match(
+    tables(store({ hosts, jobs: [{ ...onCores, state: 'waiting' }] }), 1400),
+    /waits for cores 4 cores/
+  );
 });
 
 test('who holds a GPU that a job uses is the job', () => {

@@ -247,7 +247,7 @@ def _add_store(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     agent = verbs.add_parser(
         "agent",
-        help="run, list or stop the host agent",
+        help="run, list or stop the host agent, and tell what it measured",
         description="The host agent keeps this user's replicas on one host. Kernels start it when they need "
         "it, so you rarely have to. Without a word it runs in the foreground until Ctrl-C.",
     )
@@ -265,10 +265,18 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="offer N simulated GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
     )
     _add_reach(agent)
-    acts = agent.add_subparsers(dest="act", metavar="[list | stop]")
+    acts = agent.add_subparsers(dest="act", metavar="[list | stop | phases]")
     acts.add_parser("list", help="list the agents of this user, alive or not")
     stop = acts.add_parser("stop", help="end an agent and every kernel on it; their state goes with them")
     stop.add_argument("host", nargs="?", help="the host's name (default: this machine's)")
+    phases = acts.add_parser(
+        "phases",
+        help="write when its kernels computed and when they idled, as a trace",
+        description="Write when kernels of a host computed and when they idled, each 5 s, as a trace in the "
+        "Standard Workload Format: `replkernel agent phases > mine.swf`, then `replkernel simulate mine.swf "
+        "--policy sq,m=2 --hosts 2x8`. A kernel is busy while it has more than a fifth of a core.",
+    )
+    phases.add_argument("host", nargs="?", help="the host's name (default: this machine's)")
 
 
 def _add_reach(agent: argparse.ArgumentParser) -> None:

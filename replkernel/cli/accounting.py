@@ -23,7 +23,7 @@ COLUMNS = {
     "cell": ("ended", "user", "kernel_id", "host", "gpus", "queued_s", "busy_s", "gpu_hours"),
     "kernel": ("kernel_id", "user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours"),
     "user": ("user", "cells", "queued_s", "busy_s", "gpu_hours", "saved_gpu_hours", "job_gpu_hours"),
-    "job": ("job", "user", "state", "host", "starts", "gpu_hours"),
+    "job": ("job", "user", "state", "host", "starts", "cpu_hours", "gpu_hours"),
     "cluster": ("currency", "cost", "charged", "margin"),
 }
 

@@ -1,4 +1,4 @@
-"""`replkernel agent`: run the host agent in the foreground, list agents, stop one."""
+"""`replkernel agent`: run the host agent in the foreground, list agents, stop one, tell what it measured."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def run_agent(
             return _list()
         case "stop":
             return _stop(chosen, asked=bool(host or name))
+        case "phases":
+            return _phases(chosen)
     return _run(chosen, fake_gpus)
 
 
@@ -85,6 +87,23 @@ def _place(address: AgentAddress) -> str:
     if address.far:
         return f"on another machine, {address.endpoint.rpartition('/')[0]}"
     return f"process {address.pid}, {address.endpoint}"
+
+
+def _phases(host: str) -> int:
+    """Write when kernels of a host computed and when they idled, as a trace."""
+    from replkernel.agent.core.phases import swf_lines
+    from replkernel.agent.io.measuring import kept_in
+
+    kept = kept_in(agent_dir(host, os.environ))
+    lines = list(swf_lines([*kept.over, *(one.record for one in kept.living)]))
+    if len(lines) < 2:
+        print(
+            f"Nothing is recorded of kernels on host {host} yet: its agent writes it down every 5 minutes.",
+            file=sys.stderr,
+        )
+        return 1
+    print("\n".join(lines))
+    return 0
 
 
 def _stop(host: str, *, asked: bool) -> int:

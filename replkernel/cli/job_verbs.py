@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 
 SHAPES_MAX = 64
+CPUS_MAX = 1024
+MEMORY_GIB = 4.0
+"""What a job on cores may take where nobody says."""
+HOURS_MAX = 100_000.0
 VERBS = "run | list | show | logs | stop | hold | resume"
 ABOUT = """\
 A job is a command that runs on GPUs which no notebook needs at the moment. When a cell wants them, the job is
 asked to save, leaves within seconds, and goes on from there when there are GPUs again.
+With --cpus it needs no GPU. It runs beside notebooks at the lowest priority, within the memory that it names.
 
 Your program must do two things:
   * load its checkpoint when it starts, if there is one
@@ -31,6 +36,8 @@ examples:
                                                             on as many of 1, 2 or 4 as are free
   replkernel job run --epochs 90 -- python train.py --gpus {gpus}
                                                             {gpus} becomes the number of this start
+  replkernel job run --cpus 4 --memory 16 -- python prepare.py
+                                                            on 4 cores and 16 GiB of a host, without GPUs
   replkernel job list                                       your jobs, and the last that are over
   replkernel job logs -f resnet-3f9a2c                      what it writes, until it is over
   replkernel job hold resnet-3f9a2c                         save it, keep it waiting until `resume`
@@ -72,8 +79,18 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def add_options(run: argparse.ArgumentParser) -> None:
     """Add what can be said of a job that is submitted, here and at the top of a cell."""
+    run.add_argument("--gpus", type=_shapes, metavar="N,…", help="the numbers of GPUs it can run with (1)")
     run.add_argument(
-        "--gpus", type=_shapes, default=(1,), metavar="N,…", help="the numbers of GPUs it can run with (1)"
+        "--cpus", type=_cpus, default=0, metavar="N", help="run on so many cores of a host, without GPUs"
+    )
+    run.add_argument(
+        "--memory",
+        type=_memory,
+        metavar="GiB",
+        help=f"with --cpus: what it may take; with more it is ended ({MEMORY_GIB:g})",
+    )
+    run.add_argument(
+        "--hours", type=_hours, metavar="N", help="with --cpus: how long it may take, for the queue (1)"
     )
     run.add_argument("--name", default="", help="what it is called (default: the program's name)")
     run.add_argument("--epochs", type=float, metavar="N", help="how many it has, for a guess of its end")
@@ -88,3 +105,31 @@ def _shapes(text: str) -> tuple[int, ...]:
         if found[0] >= 1 and found[-1] <= SHAPES_MAX:
             return tuple(found)
     raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers from 1 to {SHAPES_MAX}, as 1,2,4 is")
+
+
+def _cpus(text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= CPUS_MAX:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number of cores from 1 to {CPUS_MAX}")
+
+
+def _memory(text: str) -> float:
+    from replkernel.leasing.request import memory_gib  # Other commands start without it.
+
+    try:
+        found = memory_gib(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} {error}") from None
+    if not found:
+        raise argparse.ArgumentTypeError("a job needs memory: leave --memory out, or name some")
+    return found
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0.0 < hours <= HOURS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours, as 0.5 or 12 are")
+    return hours

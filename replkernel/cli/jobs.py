@@ -15,6 +15,7 @@ import urllib.parse
 import msgspec
 
 from replkernel.agent.io import lookup
+from replkernel.cli.job_verbs import MEMORY_GIB
 from replkernel.errors import ReplkernelError
 from replkernel.hosts.places import own_host
 from replkernel.jobs.answers import JobAnswer, JobsAnswer, LogAnswer
@@ -56,7 +57,7 @@ def run_job(options: argparse.Namespace) -> int:
             print(f"Job {options.job} saves, then waits until `replkernel job resume {options.job}`.")
         case "resume":
             asked(_path(options.job, "/hold"), "DELETE")
-            print(f"Job {options.job} goes on when there are GPUs.")
+            print(f"Job {options.job} goes on when there is room.")
     return 0
 
 
@@ -70,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     command = (os.path.abspath(program), *command[1:])
     wanted = wanted_by(options)
     name = new_name(wanted, _title(command))
-    _serve()
+    _serve(on_cores=bool(wanted.cpus))
     submit(name, command, _here(), wanted, os.environ)
     print(f"Job {name} is submitted. `replkernel job logs -f {name}` shows what it writes.")
     return 0
@@ -86,17 +87,28 @@ def _here() -> str:
 
 
 def wanted_by(options: argparse.Namespace) -> Wanted:
-    """Return what the options of `replkernel job run`, or of `%%job`, say."""
-    return Wanted(options.gpus, options.name, options.epochs, options.gpu_model, options.vram_gb)
+    """Return what the options of `replkernel job run`, or of `%%job`, say; raises ReplkernelError."""
+    of_gpus = options.gpus is not None or options.gpu_model or options.vram_gb
+    of_cores = options.memory is not None or options.hours is not None
+    if options.cpus and of_gpus:
+        raise ReplkernelError("A job runs on GPUs or on cores alone: name --gpus or --cpus, not both.")
+    if of_cores and not options.cpus:
+        raise ReplkernelError("--memory and --hours go with --cpus, for jobs that need no GPU.")
+    plain = Wanted(options.gpus or (1,), options.name, options.epochs, options.gpu_model, options.vram_gb)
+    if not options.cpus:
+        return plain
+    memory_gb = MEMORY_GIB if options.memory is None else options.memory
+    on_cores = {"cpus": options.cpus, "memory_gb": memory_gb, "hours": options.hours or 0.0}
+    return msgspec.structs.replace(plain, **on_cores)
 
 
-def _serve() -> None:
+def _serve(*, on_cores: bool) -> None:
     """Have a scheduler, and on one's own machine an agent that runs the job."""
     if os.environ.get(URL, "").strip():
         return
     have_scheduler(os.environ)
     hosts = parsed(asked("/api/v1/status"), HostsShown).hosts
-    if not any(host.gpus for host in hosts):
+    if not any(host.gpus or on_cores for host in hosts):
         lookup.find_or_start(own_host(os.environ), os.environ)
 
 
@@ -115,17 +127,17 @@ def _list(*, as_json: bool) -> int:
     if not jobs:
         print("No jobs. `replkernel job run -- python train.py` submits one.")
         return 0
-    rows = [("JOB", "STATE", "GPUS", "HOST", "EPOCH", "LOSS", "ENDS IN", "GPU-HOURS")]
+    rows = [("JOB", "STATE", "RUNS ON", "HOST", "EPOCH", "LOSS", "ENDS IN", "HOURS")]
     rows += [
         (
             job.job,
             job.state,
-            f"{len(job.gpus)} of {','.join(map(str, job.shapes))}",
+            _size(job),
             job.host or "-",
             _epoch(job),
             "-" if job.loss is None else f"{job.loss:.4g}",
             "-" if job.ends_in_s is None else _duration(job.ends_in_s),
-            f"{job.gpu_hours:.2f}",
+            f"{job.cpu_hours:.2f} CPU" if job.cpus else f"{job.gpu_hours:.2f} GPU",
         )
         for job in jobs
     ]
@@ -133,6 +145,16 @@ def _list(*, as_json: bool) -> int:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     return 0
+
+
+def _size(job: JobAnswer) -> str:
+    if job.cpus:
+        return _cores(job.cpus)
+    return f"{len(job.gpus)} of {','.join(map(str, job.shapes))} GPUs"
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'' if count == 1 else 's'}"
 
 
 def _show(name: str, *, as_json: bool) -> int:
@@ -145,21 +167,28 @@ def _show(name: str, *, as_json: bool) -> int:
         "job": job.job,
         "state": job.state + (f" ({job.said})" if job.said else ""),
         "host": job.host or "-",
-        "GPUs": ", ".join(job.gpus) or f"none now; it can run with {','.join(map(str, job.shapes))}",
+        **_has(job),
         "command": " ".join(job.command),
         "directory": job.directory,
         "starts": str(job.starts),
         "epoch": _epoch(job),
         "loss": "-" if job.loss is None else f"{job.loss:.6g}",
         "ends in": _ends_in(job),
-        "GPU-hours": f"{job.gpu_hours:.3f}",
+        "CPU-hours" if job.cpus else "GPU-hours": f"{job.cpu_hours if job.cpus else job.gpu_hours:.3f}",
     }
     for what, said in lines.items():
         print(f"{what:<10} {said}")
     for change in job.reshapes[-CHANGES_SHOWN:]:
-        had = "none" if not change.gpus else f"{change.gpus} GPU{'' if change.gpus == 1 else 's'}"
+        had = _cores(change.gpus) if job.cpus else f"{change.gpus} GPU{'' if change.gpus == 1 else 's'}"
+        had = had if change.gpus else "none"
         print(f"{'':<10} {_duration(change.ago_s)} ago: {had}, because {change.why}")
     return 0
+
+
+def _has(job: JobAnswer) -> dict[str, str]:
+    if job.cpus:
+        return {"cores": str(job.cpus), "memory": f"{job.memory_gb:g} GiB at most"}
+    return {"GPUs": ", ".join(job.gpus) or f"none now; it can run with {','.join(map(str, job.shapes))}"}
 
 
 def _ends_in(job: JobAnswer) -> str:

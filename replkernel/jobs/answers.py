@@ -13,7 +13,7 @@ class EndsIn(msgspec.Struct, frozen=True):
 
 
 class Reshape(msgspec.Struct, frozen=True):
-    """For `ago_s` seconds a job has had so many GPUs; `why` is a clause."""
+    """For `ago_s` seconds a job has had so many GPUs, or cores where it wants no GPU; `why` is a clause."""
 
     ago_s: float
     gpus: int
@@ -26,6 +26,7 @@ class JobAnswer(msgspec.Struct):
     `gpus` are those that it runs with, `shapes` the numbers that it can run with; `starts` is how often it
     was started. `said` is a clause about how it stands. `ends_in_s` is a guess, null where there is none,
     and so is `ends_in` for each number of GPUs. `reshapes` are the last changes of its GPUs, oldest first.
+    A job that wants no GPU has `cpus` cores and `memory_gb` GiB of its host; its `reshapes` are of cores.
     """
 
     job: str
@@ -45,6 +46,9 @@ class JobAnswer(msgspec.Struct):
     said: str
     ends_in: list[EndsIn] = []
     reshapes: list[Reshape] = []
+    cpus: int = 0
+    memory_gb: float = 0.0
+    cpu_hours: float = 0.0
 
 
 class JobsAnswer(msgspec.Struct):

@@ -24,6 +24,7 @@ from replkernel.jobs.life import END_SHARE
 from replkernel.jobs.shelf import check_start, is_live, places_in, superfluous
 from replkernel.jobs.words import (
     GONE,
+    MEMORY,
     WAKE,
     JobPlace,
     Order,
@@ -41,6 +42,7 @@ from replkernel.leasing.wire import (
     FromClient,
     FromScheduler,
     Hello,
+    HostUse,
     JobGone,
     JobLog,
     JobLogWanted,
@@ -53,6 +55,7 @@ from replkernel.leasing.wire import (
     StartRanks,
     StopJob,
     StopRanks,
+    UseWanted,
 )
 from replkernel.ranks.starting import Launchers
 from replkernel.records import HostName
@@ -111,6 +114,8 @@ class JobKeeping:
         self._tell_at: dict[str, float] = {}
         self._spawned_at: dict[str, float] = {}
         self._unwritten: dict[str, Unwritten] = {}
+        self._use: HostUse | None = None
+        self._use_is_wanted = False
         self._launchers = Launchers(host, directory / "ranks", env, changed)
         self._awaits = self._up = self._ending = False
         self._changed_at = self._loop.time()
@@ -125,6 +130,21 @@ class JobKeeping:
     def any(self) -> bool:
         """Tell whether the agent is to stay: a job runs here, or waits somewhere."""
         return bool(self._live) or self._awaits or self._launchers.any()
+
+    def jobs_bytes(self) -> int:
+        """Return what the jobs here that run on cores alone have of memory, as their supervisors tell."""
+        return sum([self._places[name].number(MEMORY) for name in self._live])
+
+    def uses(self, use: HostUse) -> None:
+        """Tell the scheduler what is used of this host, if that is news."""
+        news = HostUse(use.busy, round(use.used_gb, 1), round(use.jobs_gb, 1))
+        if news != self._use:
+            self._use = news
+            self._tell_use()
+
+    def _tell_use(self) -> None:
+        if self._up and self._use_is_wanted and self._use is not None:
+            self._send(self._use)
 
     def runs_any(self) -> bool:
         """Tell whether a job runs here, or a part of a cell on several hosts."""
@@ -263,7 +283,7 @@ class JobKeeping:
 
     def _welcomed(self) -> None:
         """Tell all: ends first, for what is not told to be here is thought to have stopped."""
-        self._up, self._changed_at = True, self._loop.time()
+        self._up, self._use_is_wanted, self._changed_at = True, False, self._loop.time()
         self._told.clear()
         for name, place in self._places.items():
             if place.record().state in ("done", "failed") and not place.is_gone():
@@ -274,7 +294,7 @@ class JobKeeping:
             if order is not None and not (kept and kept.is_told):
                 here.append((name, order.attempt))
         gangs = self._launchers.gangs()[:JOBS_OF_HOST_MAX]
-        self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX]), ranks=True, gangs=gangs))
+        self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX]), ranks=True, gangs=gangs, uses=True))
         for name in self._live:
             self._tell(name, self._places[name])
         self._woken.set()
@@ -296,6 +316,9 @@ class JobKeeping:
                 order = self._order(job)
                 if order is not None and order.attempt == attempt:
                     self._stop(job, order, within_s, saves=saves)
+            case UseWanted():
+                self._use_is_wanted = True
+                self._tell_use()
             case JobGone(job):
                 self._gone(job)
             case JobsAwait(awaits):
@@ -330,7 +353,10 @@ class JobKeeping:
         if before is not None and before.attempt >= wanted.attempt:
             return
         number = 1 if before is None else before.number + 1
-        order = Order(number, name, wanted.attempt, wanted.gpus, wanted.command, wanted.directory, runs=True)
+        order = Order(
+            number, name, wanted.attempt, wanted.gpus, wanted.command, wanted.directory, runs=True,
+            cpus=wanted.cpus, memory_gb=wanted.memory_gb,
+        )  # fmt: skip
         try:
             place.make()
             place.write(order)

@@ -2,7 +2,8 @@
 
 Law: no process of an attempt is started before all of the one before are over. Who leaves is asked to save
 first, then told to end, then ended, each within its share of the time; what ends while it leaves has stopped,
-whatever its exit code. A program that fails is started again after growing pauses, so often and no more.
+whatever its exit code. A program that fails is started again after growing pauses, so often and no more; one
+that takes more memory than it may is ended at once, and not started again.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Life:
         self.lives = leaves is not None
         self.tries = 0
         self._leaving = False
+        self._too_much = ""
         self._next: Order | None = None
         self._since = now
         self._start_at = self._end_at = self._kill_at = inf
@@ -93,15 +95,25 @@ class Life:
         self._end_at = inf
         return [End()]
 
+    def takes_too_much(self, said: str) -> list[Act]:
+        """Have a program ended that has more memory than it may; `said` is how much, in a clause."""
+        if not self.lives:
+            return []
+        self._too_much = said
+        return [Kill()]
+
     def ended(self, code: int | None, how: str, now: float) -> list[Act]:
         """Take note that no process is left; `code` None: nobody knows how the first one ended."""
         self.lives, leaving = False, self._leaving
+        too_much, self._too_much = self._too_much, ""
         self._leaving, self._end_at, self._kill_at = False, inf, inf
         if leaving and self._next is not None:
             order, self._next = self._next, None
             return self._start(order, now)
         if leaving:
             return [Say("stopped")]
+        if too_much:
+            return [Say("failed", too_much)]
         if code == 0:
             return [Say("done")]
         if now - self._since >= HEALTHY_S:

@@ -13,17 +13,19 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from replkernel.agent.io.death import STARTED, start_time, stat_fields
 from replkernel.agent.io.start import JOB, NOT_FOR_PROGRAMS
 from replkernel.hosts.places import this_machine
+from replkernel.jobs.stepping_aside import step_aside
 from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of, make_jobs_dir
 from replkernel.launch.module_command import module_command
 
 SUPERVISOR = "replkernel.jobs.supervisor"
-GPUS = "{gpus}"
+GPUS, CPUS = "{gpus}", "{cpus}"
 TORCHRUN = "torchrun"
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 TORCHRUN_WITHIN = 6
@@ -50,9 +52,14 @@ class _Seen(NamedTuple):
     started: int
 
 
-def command_with(command: tuple[str, ...], gpus: int) -> list[str]:
-    """Return the command for so many GPUs: `{gpus}` is their number; torchrun starts a process for each."""
+def command_with(command: tuple[str, ...], gpus: int, cpus: int = 0) -> list[str]:
+    """Return the command for so many GPUs: `{gpus}` is their number; torchrun starts a process for each.
+
+    A job without GPUs has `cpus` cores: `{cpus}` is their number, and torchrun is as its user wrote it.
+    """
     words = [word.replace(GPUS, str(gpus)) for word in command]
+    if cpus:
+        return [word.replace(CPUS, str(cpus)) for word in words]
     place = _torchrun(words)
     if place is None or GPUS in " ".join(command):
         return words
@@ -90,9 +97,16 @@ def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str,
         "REPLKERNEL_JOB_GPUS": str(len(order.gpus)),
         "REPLKERNEL_JOB_CHECKPOINT": str(checkpoint_of(order.directory, order.job)),
         "CUDA_VISIBLE_DEVICES": ",".join(order.gpus),
+        **_for_cores(order.cpus),
         "PYTHONUNBUFFERED": plain.get("PYTHONUNBUFFERED", "1"),
         "SPT_NOENV": "1",  # setproctitle leaves the environment where it can be read.
     }
+
+
+def _for_cores(cpus: int) -> dict[str, str]:
+    """Return what keeps a program's libraries to so many cores; nothing where it has GPUs."""
+    names = ("REPLKERNEL_JOB_CPUS", "OMP_NUM_THREADS", "PYTHON_CPU_COUNT") if cpus else ()
+    return dict.fromkeys(names, str(cpus))
 
 
 def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subprocess.Popen[bytes]:
@@ -100,13 +114,14 @@ def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subpr
     # The directory of the job itself may be a disk that is not mounted.
     (make_jobs_dir(order.directory) / order.job).mkdir(mode=0o700, exist_ok=True)
     return subprocess.Popen(
-        command_with(order.command, len(order.gpus)),
+        command_with(order.command, len(order.gpus), order.cpus),
         cwd=order.directory,
         env=environment(base, order, place),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         start_new_session=True,
+        preexec_fn=partial(step_aside, order.memory_gb) if order.cpus else None,  # noqa: PLW1509 - no threads
     )
 
 

@@ -23,6 +23,7 @@ from replkernel.leasing.starting import SchedulerNotStarted, find_or_start
 
 BOUNDS = Bounds(10.0, 30.0, 16 * 1024 * 1024)
 NAME_CHARS = 40
+HOUR_S = 3600.0
 Shape = TypeVar("Shape")
 
 
@@ -39,13 +40,19 @@ class MaybeSubmitted(ReplkernelError):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a job is to run with: `gpus` are the numbers of GPUs that it can use, one of them at a time."""
+    """What a job is to run with: `gpus` are the numbers of GPUs that it can use, one of them at a time.
+
+    `cpus`: it wants no GPU, but so many cores of a host with `memory_gb` GiB; `hours`: so long it may take.
+    """
 
     gpus: tuple[int, ...] = (1,)
     name: str = ""
     epochs: float | None = None
     gpu_model: str = ""
     vram_gb: float = 0.0
+    cpus: int = 0
+    memory_gb: float = 0.0
+    hours: float = 0.0
 
 
 def new_name(wanted: Wanted, title: str) -> str:
@@ -61,16 +68,18 @@ def submit(
     name: str, command: tuple[str, ...], directory: str, wanted: Wanted, env: Mapping[str, str]
 ) -> None:
     """Submit a job; raises ReplkernelError where it is not taken in, MaybeSubmitted where nobody knows."""
-    body = {
+    body: dict[str, object] = {
         "job": name,
         "command": command,
         "directory": directory,
         "seal": seal_of(key_of(env), name, command, directory),
-        "gpus": wanted.gpus,
-        "gpu_model": wanted.gpu_model,
-        "vram_gb": wanted.vram_gb,
         "epochs": wanted.epochs,
     }
+    if wanted.cpus:
+        body |= {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb}
+        body |= {"expected_s": wanted.hours * HOUR_S} if wanted.hours else {}
+    else:
+        body |= {"gpus": wanted.gpus, "gpu_model": wanted.gpu_model, "vram_gb": wanted.vram_gb}
     try:
         asked("/api/v1/jobs", "POST", msgspec.json.encode(body), env)
     except Unanswered as error:

@@ -22,6 +22,7 @@ from replkernel.agent.io.start import Start as AgentStart
 from replkernel.agent.io.start import agent_holds_lock, begin, is_stopped, lives_elsewhere
 from replkernel.jobs import processes
 from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
+from replkernel.jobs.stepping_aside import MemoryWatch
 from replkernel.jobs.words import (
     ASKED,
     FINAL,
@@ -29,6 +30,7 @@ from replkernel.jobs.words import (
     LOCK,
     LOG,
     LOG_BYTES_MAX,
+    MEMORY,
     PROGRESS,
     SAVED,
     WAKE,
@@ -46,6 +48,8 @@ AGENT_LOOK_S = 5.0
 SETTLED_S = 1.0
 """A checkpoint file that has not changed for so long is whole."""
 CANNOT = 127
+MEMORY_STEP = 64 << 20
+"""What a job on cores has of memory is written down when it has changed by so many bytes."""
 
 
 class Supervisor:
@@ -66,6 +70,8 @@ class Supervisor:
         """What could not be written, on a full disk: tried again at each look."""
         self._agent_at = time.monotonic() + AGENT_LOOK_S
         self._agent: AgentStart | None = None
+        self._watch: MemoryWatch | None = None
+        self._told_memory = place.number(MEMORY)
         order = place.order()
         left = order is not None and bool(self._members())
         self._life = Life(order if left else None, time.monotonic())
@@ -124,6 +130,7 @@ class Supervisor:
         if self._asked_at is not None and self._has_saved():
             self._asked_at = None
             self._do(self._life.saved(now))
+        self._look_at_memory(now)
         if self._life.lives and self._is_over():
             code = self._program.returncode if self._program is not None else None
             self._program, self._first, self._asked_at = None, processes.NOBODY, None
@@ -132,6 +139,26 @@ class Supervisor:
         if self._agent_at <= now:
             self._agent_at = now + AGENT_LOOK_S
             self._look_for_agent()
+
+    def _look_at_memory(self, now: float) -> None:
+        """End a program that has more memory than its job may; tell the agent how much it has."""
+        order = self._life.order
+        if order is None or not order.cpus or not self._life.lives:
+            self._watch = None
+            self._tell_memory(0)
+            return
+        if self._watch is None:
+            self._watch = MemoryWatch(order.memory_gb, self._members)
+        too_much = self._watch.look(now)
+        self._tell_memory(self._watch.held)
+        if too_much:
+            self._do(self._life.takes_too_much(too_much))
+
+    def _tell_memory(self, held: int) -> None:
+        if abs(held - self._told_memory) >= MEMORY_STEP or (not held and self._told_memory):
+            with contextlib.suppress(OSError):
+                self._place.set_number(MEMORY, held)
+                self._told_memory = held
 
     def _members(self) -> list[int]:
         return processes.members(self._place.directory, self._first)

@@ -36,6 +36,7 @@ JOBS = "replkernel-jobs"
 PLACE, ORDER, RECORD, LOCK = "REPLKERNEL_JOB_DIR", "order.json", "record.json", "supervisor.lock"
 LOG, WAKE, GONE = "job.log", "wake", "gone"
 PROGRESS, ASKED, SAVED, LISTENS = "progress.json", "asked", "saved", "listens"
+MEMORY = "memory"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
 _Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 
@@ -48,6 +49,7 @@ class Order(msgspec.Struct, frozen=True):
     """What is wanted of a job, by its agent: `runs` with these GPUs, or not any more.
 
     `number` grows with each order. Not `runs`: its processes stop within `within_s`, saved first if `saves`.
+    `cpus`: it has no GPUs but so many cores, and `memory_gb` GiB at most.
     """
 
     number: int
@@ -59,6 +61,8 @@ class Order(msgspec.Struct, frozen=True):
     runs: bool = True
     within_s: float = 60.0
     saves: bool = True
+    cpus: int = 0
+    memory_gb: float = 0.0
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ HELP = """\
                      as notebooks leave idle. The cell returns at once, and says how the job is called
 %%job --epochs 90    with the number of epochs, for a guess of its end (--gpu-model H100, --vram-gb 40)
 %%job --gpus 1,2,4 -- torchrun      another program than Python runs the text: the file's name follows it
+%%job --cpus 4 --memory 16    without GPUs: on 4 cores and 16 GiB of a host, beside notebooks
 %job list            your jobs;  %job show JOB, %job logs [-f] JOB, %job stop JOB, %job hold JOB,
                      %job resume JOB
 %job --help          this text
@@ -70,7 +71,11 @@ class JobMagics(Magics):
         from replkernel.jobs.words import make_jobs_dir
 
         said, separator, behind = f" {line} ".partition(" -- ")
-        wanted = wanted_by(_options(said))
+        options = _options(said)
+        try:
+            wanted = wanted_by(options)
+        except ReplkernelError as error:
+            raise UsageError(f"%%job: {error}") from None
         program = _words(behind) if separator else [sys.executable]
         if not program:
             raise UsageError(f"%%job: name the program behind --. {BAD}")
@@ -236,7 +241,9 @@ def _symbols(table: symtable.SymbolTable) -> Iterator[tuple[str, bool, bool]]:
 def complete_job(shell: Any, event: Any) -> list[str]:
     """Return the words that can follow `%job` or `%%job`."""
     cell = event.line.lstrip().startswith("%%")
-    options = ("--gpus", "--name", "--epochs", "--gpu-model", "--vram-gb", "--help")
+    options = (
+        "--gpus", "--cpus", "--memory", "--hours", "--name", "--epochs", "--gpu-model", "--vram-gb", "--help",
+    )  # fmt: skip
     return [word for word in (options if cell else (*VERBS, "--help")) if word.startswith(event.symbol)]
 
 

@@ -462,15 +462,23 @@ def _time(text: str) -> float:
     return value
 
 
-def _gibibytes(text: str) -> float:
+def memory_gib(text: str) -> float:
+    """Return the GiB that `32`, `32GiB` or `512MiB` say; raises ValueError with a clause."""
     plain, units = text.lower().strip(), {"gib": 1.0, "gi": 1.0, "g": 1.0, "mib": 1 / 1024, "mi": 1 / 1024}
     if plain.endswith(("gb", "mb")):
-        _refuse(f"`--memory {text[:40]}` is not in GiB, as memory is counted here")
+        raise ValueError("is not in GiB, as memory is counted here")
     unit = next((unit for unit in units if plain.endswith(unit)), "")
     value = _number(plain.removesuffix(unit)) * units.get(unit, 1.0)
     if not 0.0 <= value <= MEMORY_GIB_MAX:
-        _refuse(f"`--memory {text[:40]}` is not a number of GiB from 0 to {MEMORY_GIB_MAX:.0f}")
+        raise ValueError(f"is not a number of GiB from 0 to {MEMORY_GIB_MAX:.0f}")
     return value
+
+
+def _gibibytes(text: str) -> float:
+    try:
+        return memory_gib(text)
+    except ValueError as error:
+        _refuse(f"`--memory {text[:40]}` {error}")
 
 
 def _hosts(text: str) -> int:

@@ -280,12 +280,14 @@ class JobsHere(LeaseMessage, frozen=True):
     """All attempts of jobs that this agent has processes of, or is about to; said first on each connection.
 
     Before it only ends are told that the scheduler may not have heard of. `ranks`: StartRanks and StopRanks
-    may be said to it; `gangs` are those of which it has launchers.
+    may be said to it; `gangs` are those of which it has launchers. `uses`: so may UseWanted, and StartJob
+    with `cpus`.
     """
 
     jobs: Annotated[tuple[tuple[_Id, int], ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
     ranks: bool = False
     gangs: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
+    uses: bool = False
 
 
 class JobSaid(LeaseMessage, frozen=True):
@@ -300,6 +302,18 @@ class JobSaid(LeaseMessage, frozen=True):
     said: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
     epoch: _Told | None = None
     loss: _Told | None = None
+
+
+class HostUse(LeaseMessage, frozen=True):
+    """What is used of the agent's host: the answer to UseWanted, again when it changes, every USE_S at most.
+
+    `busy`: cores on which its kernels computed in the last minute. `used_gb` is what all processes of the
+    machine use of its memory, `jobs_gb` what this user's jobs on cores have of that.
+    """
+
+    busy: _Amount = 0.0
+    used_gb: _Amount = 0.0
+    jobs_gb: _Amount = 0.0
 
 
 class JobLog(LeaseMessage, frozen=True):
@@ -510,7 +524,8 @@ class StartJob(LeaseMessage, frozen=True):
     """Have a job's processes run on these GPUs, from where it was saved last; JobSaid tells the rest.
 
     What runs of an older attempt is saved and stopped first. `seal` shows that the agent's own user wants
-    this command run in this directory: without it nothing is started.
+    this command run in this directory: without it nothing is started. Without GPUs it runs beside all else
+    on `cpus` cores, and ends when it takes more than `memory_gb`.
     """
 
     job: _Id
@@ -519,6 +534,12 @@ class StartJob(LeaseMessage, frozen=True):
     command: tuple[str, ...]
     directory: str
     seal: str
+    cpus: int = 0
+    memory_gb: float = 0.0
+
+
+class UseWanted(LeaseMessage, frozen=True):
+    """Say HostUse from now on, as long as this connection lasts."""
 
 
 class StopJob(LeaseMessage, frozen=True):
@@ -611,6 +632,7 @@ FromClient: TypeAlias = (
     | MoveFailed
     | JobsHere
     | JobSaid
+    | HostUse
     | JobLog
     | RanksFailed
     | GangWish
@@ -633,6 +655,7 @@ FromScheduler: TypeAlias = (
     | MoveDenied
     | MoveOver
     | StartJob
+    | UseWanted
     | StopJob
     | JobGone
     | JobsAwait
@@ -644,6 +667,8 @@ FromScheduler: TypeAlias = (
     | GangEnded
 )
 
+USE_S = 5.0
+"""How often an agent measures what its kernels compute: the paper's samples (spec 4.3)."""
 BEAT_S = 2.0
 """How often an agent tells that it lives; a host that missed three counts as lost."""
 

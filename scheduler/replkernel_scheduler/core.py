@@ -58,7 +58,7 @@ from replkernel_scheduler.expecting.durations import Durations
 from replkernel_scheduler.expecting.lines import Lines, picture
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.host_life import HostLife
-from replkernel_scheduler.hosts import NO_ROOM, Room
+from replkernel_scheduler.hosts import MILLI, NO_ROOM, Room, Size
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
@@ -190,8 +190,19 @@ class SchedulerCore:
         """Return where a live kernel has replicas and what it waits for; None if nobody knows it."""
         return self._placing.standing(kernel_id)
 
+    def beside(self, occupants: Callable[[HostName], int]) -> None:
+        """Have hosts kept where `occupants` counts any who hold no lease; `left` says that they are gone."""
+        self._parts.occupants = occupants
+
+    def left(self, host: HostName) -> list[Effect]:
+        """Return what follows once the last of those has left a host."""
+        self._hosts.left(host)
+        out = self._parts.out
+        self._parts.out = []
+        return out
+
     def draining_awaits(self, host: HostName) -> dict[str, int]:
-        """Return, for a host that is being drained, how many replicas and leases it has still, by reason."""
+        """Return, for a host that is being drained, what it has still, by reason, and how many."""
         found = self._parts.hosts.by_name.get(host)
         return {} if found is None else self._hosts.awaits(found)
 
@@ -212,6 +223,18 @@ class SchedulerCore:
     def hosts_known(self) -> list[HostName]:
         """Return the hosts that are up or may come back into sight, in the order in which they came."""
         return [host.name for host in self._parts.hosts.by_name.values() if host.state in ("up", "down")]
+
+    def size_of(self, host: HostName) -> Size | None:
+        """Return what a host has that is up, or may come back into sight; None: there is none such."""
+        found = self._parts.hosts.by_name.get(host)
+        if found is None or found.state not in ("up", "down"):
+            return None
+        leased = found.memory_milli - found.memory_free
+        return Size(found.cpu_milli // MILLI, found.memory_milli / MILLI, leased / MILLI)
+
+    def is_there(self, host: HostName) -> bool:
+        """Say whether a host is known, however it stands."""
+        return host in self._parts.hosts.by_name
 
     def gpus_of(self, host: HostName, wish: LeaseRequest) -> int:
         """Return the most GPUs that a host could lease to such a request, with nothing else on it."""

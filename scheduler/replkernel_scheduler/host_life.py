@@ -37,7 +37,7 @@ from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.queue import Waiting
-from replkernel_scheduler.types import ReservationId
+from replkernel_scheduler.types import HostName, ReservationId
 from replkernel_scheduler.warming import Warming
 
 HOSTS_MAX = 16_384
@@ -286,14 +286,23 @@ class HostLife:
             self.go_on(host)
 
     def awaits(self, host: Host) -> dict[str, int]:
-        """Return, for a host that is being drained, what is still there: replicas by reason, and leases."""
+        """Return, for a host that is being drained, what is still there, by reason."""
         if host.state != "draining":
             return {}
         kernels = [self.parts.kernels.by_id[name] for name in sorted(host.replicas)]
         found = Counter(f"replica: {self.moving.awaits(kernel, host)}" for kernel in kernels)
         others = [record for record in host.leases.values() if record.lease.kernel_id not in host.replicas]
         found.update("lease: until its GPUs are given back" for _ in others)
+        jobs = self.parts.occupants(host.name)
+        if jobs:
+            found["job: until it is saved"] = jobs
         return found
+
+    def left(self, name: HostName) -> None:
+        """Have a drained host released: who used it without a lease has left."""
+        host = self.parts.hosts.by_name.get(name)
+        if host is not None:
+            self.placing.emptied(host)
 
     # -- whoever waits ----------------------------------------------------------------------------
 

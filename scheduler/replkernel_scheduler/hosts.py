@@ -50,6 +50,14 @@ class Room(NamedTuple):
 NO_ROOM = Room(0, "")
 
 
+class Size(NamedTuple):
+    """What a host has of cores and memory, and what of the memory is leased."""
+
+    cores: int
+    memory_gb: float
+    leased_gb: float
+
+
 class Pool:
     """The GPUs of one host that have the same model and memory; `idle` are their numbers, sorted.
 

@@ -5,6 +5,7 @@ Law: one event at a time; `now` is its time, `out` what follows from it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from replkernel_scheduler.accounting import Accounts
@@ -23,7 +24,7 @@ from replkernel_scheduler.queue import Queue
 from replkernel_scheduler.reservations import Reservations
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import Timers
-from replkernel_scheduler.types import BookingId, Fence
+from replkernel_scheduler.types import BookingId, Fence, HostName
 from replkernel_scheduler.users import Users
 
 if TYPE_CHECKING:
@@ -55,3 +56,9 @@ class Parts:
         self.pauses = Pauses()
         self.timers = Timers()
         self.history = History()
+        self.occupants: Callable[[HostName], int] = _nobody
+        """How many use a host without a lease: it is not given back before they have left."""
+
+
+def _nobody(_: HostName) -> int:
+    return 0

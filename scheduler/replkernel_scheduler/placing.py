@@ -209,7 +209,7 @@ class Placing:
 
     def emptied(self, host: Host) -> None:
         """Have a drained host released once it holds nothing."""
-        full = host.replicas or host.leases or host.moves
+        full = host.replicas or host.leases or host.moves or self.parts.occupants(host.name)
         if host.state == "draining" and not full and not host.released:
             host.released = True
             self.parts.out.append(ReleaseHost(host.name))

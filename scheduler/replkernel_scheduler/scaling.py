@@ -1,7 +1,7 @@
 """The pass that asks the scaling policy for more or fewer hosts.
 
-Law: a host is released only when it commits nothing, is in no migration or claim, and holds at most
-IDLE_REPLICAS_MAX replicas, which move first. (Spec 1.7.)
+Law: a host is released only when it commits nothing, is in no migration or claim, has no job without a
+lease, and holds at most IDLE_REPLICAS_MAX replicas, which move first. (Spec 1.7.)
 """
 
 from __future__ import annotations
@@ -59,16 +59,15 @@ class ScalingPass:
         may = [
             host
             for host in self.parts.hosts.by_name.values()
-            if len(host.replicas) <= IDLE_REPLICAS_MAX and host.state == "up" and _unused(host)
+            if len(host.replicas) <= IDLE_REPLICAS_MAX and host.state == "up" and self._unused(host)
         ]
         return nsmallest(count, may, key=_least_subscribed)
 
-
-def _unused(host: Host) -> bool:
-    """Say whether nobody computes on a host or is about to; what merely lingers there does not keep it."""
-    if host.claims or host.moves:
-        return False
-    return all(len(pool.idle) + pool.lingering == len(pool.uuids) for pool in host.pools)
+    def _unused(self, host: Host) -> bool:
+        """Say whether nobody computes on a host or is about to; what merely lingers does not keep it."""
+        if host.claims or host.moves or self.parts.occupants(host.name):
+            return False
+        return all(len(pool.idle) + pool.lingering == len(pool.uuids) for pool in host.pools)
 
 
 def _least_subscribed(host: Host) -> tuple[int, str]:

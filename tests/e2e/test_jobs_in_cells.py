@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from replkernel.agent.io.lookup import agent_dir
+from replkernel.agent.io.measuring import kept_in
+from replkernel.leasing.wire import USE_S
 from tests.e2e.test_moves import Agents
 from tests.support.group import standing
 from tests.support.live import Live, eventually, kernel
@@ -85,3 +89,20 @@ def test_a_cell_is_a_job_also_where_another_host_runs_the_notebook(
     told = done(service, second)
     assert told["state"] == "done", told
     assert live.value(f"%job logs {second}") == f"trained well 2 {tmp_path}"
+
+
+def test_a_cell_is_a_job_on_cores_and_agents_keep_when_the_notebook_computed(
+    live: Live, service: Service, agents: Agents
+) -> None:
+    said = "import os\nfrom replkernel import job\nprint(job.cpus, job.gpus, os.nice(0))"
+    told = live.value(f"%%job --cpus 1 --memory 0.5 --name cores\n{said}")
+    (name,) = re.findall(r"Job (cores-\S+) is submitted", told)
+    over = done(service, name)
+    assert (over["state"], over["cpus"], over["gpus"]) == ("done", 1, []), over
+    assert live.value(f"%job logs {name}") == "1 0 19"
+    spins = f"import time; begin = time.process_time()\nwhile time.process_time() < begin + {2 * USE_S}: pass"
+    at = live.run(spins).said["host"]
+    agents.end()
+    kept = kept_in(agent_dir(at, os.environ))
+    phases_s = [one.record.phases_s for one in kept.living]
+    assert any(sum(each[1::2]) >= USE_S for each in phases_s), phases_s

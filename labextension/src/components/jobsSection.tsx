@@ -25,7 +25,7 @@ export function Allocation(props: { job: IJob; now: number; trans: ITranslate })
     return null;
   }
   const points = corners.map(([x, y]) => `${(x * WIDTH).toFixed(1)},${((1 - y) * HEIGHT + 1).toFixed(1)}`);
-  const words = job.reshapes.map(change => reshapeInWords(change, now, trans)).join('\n');
+  const words = job.reshapes.map(change => reshapeInWords(job, change, now, trans)).join('\n');
   return (
     <svg
       className="jp-replkernel-allocation"
@@ -61,7 +61,8 @@ export function JobsSection(props: {
         {jobs.slice(0, SHOWN_MAX).map(job => {
           const end = endOfJob(job, trans);
           const last = job.reshapes.at(-1);
-          const how = [stateInWords(job, trans), trans('%1 GPUs', gpusOfJob(job, trans)), job.host];
+          const size = gpusOfJob(job, trans);
+          const how = [stateInWords(job, trans), job.cpus > 0 ? size : trans('%1 GPUs', size), job.host];
           return (
             <li key={job.job}>
               <strong>{job.yours ? job.job : trans('%1 of %2', job.job, job.user)}</strong>
@@ -69,7 +70,7 @@ export function JobsSection(props: {
               {progressOfJob(job, trans) !== '' && <div>{progressOfJob(job, trans)}</div>}
               {end !== '' && <div>{trans('Ends in about %1', end)}</div>}
               {job.said !== '' && <div>{job.said}</div>}
-              {last !== undefined && <div>{reshapeInWords(last, now, trans)}</div>}
+              {last !== undefined && <div>{reshapeInWords(job, last, now, trans)}</div>}
               <Allocation job={job} now={now} trans={trans} />
             </li>
           );

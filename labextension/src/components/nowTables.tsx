@@ -5,7 +5,7 @@ import type { IJob } from '../generated/live';
 import { clock } from '../models/clock';
 import type { NameKernel } from '../models/cluster';
 import { formatHours } from '../models/facts';
-import { endOfJob, gpusOfJob, isOver, progressOfJob, stateInWords } from '../models/jobs';
+import { coresInWords, endOfJob, gpusOfJob, isOver, progressOfJob, stateInWords } from '../models/jobs';
 import type { ITranslate } from '../models/line';
 import { formatEstimate } from '../models/line';
 import type { LiveStore } from '../models/live';
@@ -69,7 +69,7 @@ function JobTables(props: { jobs: readonly IJob[]; now: number; trans: ITranslat
       job.host === '' ? '–' : job.host,
       progressOfJob(job, trans) || '–',
       (isOver(job) ? '' : endOfJob(job, trans)) || '–',
-      formatHours(job.gpu_hours),
+      job.cpus > 0 ? trans('%1 of cores', formatHours(job.cpu_hours)) : formatHours(job.gpu_hours),
       isOver(job) ? '–' : <Allocation job={job} now={now} trans={trans} />
     ]
   }));
@@ -77,15 +77,16 @@ function JobTables(props: { jobs: readonly IJob[]; now: number; trans: ITranslat
     .flatMap(job =>
       job.reshapes.map((change, at) => ({
         job: job.job,
+        had: job.cpus > 0 ? coresInWords(change.gpus, trans) : change.gpus,
         change,
         at,
         key: `${job.job}/${at}`
       }))
     )
     .sort((a, b) => b.change.at - a.change.at || b.at - a.at)
-    .map(({ job, change, key }) => ({
+    .map(({ job, had, change, key }) => ({
       key,
-      cells: [clock(change.at, now), job, change.gpus === 0 ? trans('none') : change.gpus, change.why]
+      cells: [clock(change.at, now), job, change.gpus === 0 ? trans('none') : had, change.why]
     }));
   const [name, gpus] = [trans('Job'), trans('GPUs')];
   return (

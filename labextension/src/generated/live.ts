@@ -193,6 +193,8 @@ export interface IJob {
   gpu_hours: number;
   said: string;
   reshapes: IJobReshape[];
+  cpus: number;
+  cpu_hours: number;
 }
 
 /** In how many seconds a job would be done with so many GPUs all along. */
@@ -201,7 +203,7 @@ export interface IJobEnd {
   seconds: number;
 }
 
-/** From the Unix time `at` on a job has had so many GPUs; `why` is a clause. */
+/** From the Unix time `at` on a job has had so many GPUs, or cores; `why` is a clause. */
 export interface IJobReshape {
   at: number;
   gpus: number;

@@ -15,11 +15,11 @@ export function isOver(job: IJob): boolean {
 export function stateInWords(job: IJob, trans: ITranslate): string {
   switch (job.state) {
     case 'waiting':
-      return trans('waits for idle GPUs');
+      return job.cpus > 0 ? trans('waits for cores') : trans('waits for idle GPUs');
     case 'starting':
       return trans('starting');
     case 'running':
-      return trans('training');
+      return job.cpus > 0 ? trans('running') : trans('training');
     case 'stopping':
       return trans('saving');
     case 'held':
@@ -35,10 +35,18 @@ export function stateInWords(job: IJob, trans: ITranslate): string {
   }
 }
 
-/** Write its GPUs: `2 of 1, 2 or 4`; those of one that is over are none. */
+/** Write a number of cores. */
+export function coresInWords(count: number, trans: ITranslate): string {
+  return count === 1 ? trans('1 core') : trans('%1 cores', count);
+}
+
+/** Write its GPUs: `2 of 1, 2 or 4`, or its cores; those of one that is over are none. */
 export function gpusOfJob(job: IJob, trans: ITranslate): string {
   if (isOver(job)) {
     return '–';
+  }
+  if (job.cpus > 0) {
+    return coresInWords(job.cpus, trans);
   }
   const shapes = job.shapes.map(String);
   const last = shapes.pop() ?? '';
@@ -85,11 +93,13 @@ export function endOfJob(job: IJob, trans: ITranslate): string {
     .join(', ');
 }
 
-/** Write one change of its GPUs: `5 min ago: 2 GPUs, because a notebook wanted its GPUs`. */
-export function reshapeInWords(change: IJobReshape, now: number, trans: ITranslate): string {
+/** Write one change of its GPUs or cores: `5 min ago: 2 GPUs, because a notebook wanted its GPUs`. */
+export function reshapeInWords(job: IJob, change: IJobReshape, now: number, trans: ITranslate): string {
+  const cores = change.gpus === 0 ? trans('no core') : coresInWords(change.gpus, trans);
   const gpus =
     change.gpus === 0 ? trans('no GPU') : change.gpus === 1 ? trans('1 GPU') : trans('%1 GPUs', change.gpus);
-  return trans('%1 ago: %2, because %3', lasting(Math.max(0, now - change.at), trans), gpus, change.why);
+  const had = job.cpus > 0 ? cores : gpus;
+  return trans('%1 ago: %2, because %3', lasting(Math.max(0, now - change.at), trans), had, change.why);
 }
 
 /** Its GPUs over time as the corners of a line in a box of 1 by 1, from its first GPUs until now; empty without. */
@@ -98,7 +108,7 @@ export function allocation(job: IJob, now: number): [number, number][] {
   if (first === undefined || now <= first.at) {
     return [];
   }
-  const most = Math.max(1, ...job.shapes);
+  const most = Math.max(1, job.cpus, ...job.shapes);
   const x = (at: number): number => Math.min(1, Math.max(0, (at - first.at) / (now - first.at)));
   const corners: [number, number][] = [];
   let level = 0;

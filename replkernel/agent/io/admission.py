@@ -142,6 +142,10 @@ class Admission:
         drivers = () if kernel is None else kernel.drivers.values()
         return [driver.core.life.pid for driver in drivers if driver.core.life.pid]
 
+    def whose(self) -> dict[int, str]:
+        """Return the kernel of each process of replicas here."""
+        return {pid: str(name) for name in self._alive for pid in self.pids_of(name)}
+
     # -- taking in -------------------------------------------------------------------------------------
 
     def prepare(self, identity: bytes, pid: int, message: PrepareReplica) -> str:

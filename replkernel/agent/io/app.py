@@ -28,6 +28,7 @@ from replkernel.agent.io.early import First, Options
 from replkernel.agent.io.gpu_guarding import GpuGuarding
 from replkernel.agent.io.gpus import gpu_reader
 from replkernel.agent.io.lookup import agent_dir
+from replkernel.agent.io.measuring import Measuring
 from replkernel.agent.io.pretended import forget_pretended, pretended_gpus
 from replkernel.agent.io.server import AgentServer
 from replkernel.agent.io.socket_places import make_places
@@ -123,6 +124,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     server.take_limits(find_limits(env))
     jobs = JobKeeping(options.name, directory, env, server.consider_idle)
     server.has_jobs, server.runs_jobs, server.stop_jobs = jobs.any, jobs.runs_any, jobs.stop_all
+    measuring = Measuring(directory, server.kernels.whose, jobs.jobs_bytes, jobs.uses)
     server.consider_idle()
     if first.zygote is not None:
         server.spawner.take_over(*first.zygote)
@@ -138,6 +140,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         server.restore()
         announcer.start()
         jobs.start()
+        measuring.start()
         await server.finished.wait()
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -145,7 +148,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         leaves = not server.kernels.any() and not jobs.runs_any()
         if leaves:
             forget_pretended(directory)
-        await asyncio.gather(jobs.close(), announcer.close(leaves=leaves))
+        await asyncio.gather(measuring.close(), jobs.close(), announcer.close(leaves=leaves))
         if guarding is not None:
             await guarding.close()
         await server.close()

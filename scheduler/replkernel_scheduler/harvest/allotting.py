@@ -214,7 +214,7 @@ class Allotting:
 
     def grow(self, now: float) -> bool:
         """Have jobs grow into what is idle; say whether notebooks were asked for more."""
-        jobs = self._jobs.by_name.values()
+        jobs = [job for job in self._jobs.by_name.values() if job.cores is None]
         floor = Floor(jobs, lambda job: self._asking.sizes(job, job.held(), SHAPES_MAX), now)
         there = self._jobs.leases_by_host()
         closed = {job.host for job in jobs if job.leaves is not None}

@@ -26,6 +26,8 @@ from replkernel_scheduler.events import (
     BookingCancelled,
     BookingMade,
     Event,
+    HostDown,
+    HostDrained,
     HostUndrained,
     HostUp,
     KernelEnded,
@@ -43,6 +45,7 @@ from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
     HostJobs,
+    HostUsed,
     JobEnded,
     JobHoldAsked,
     JobHosts,
@@ -54,22 +57,41 @@ from replkernel_scheduler.harvest.types import (
     JobSubmitted,
     JobView,
 )
-from replkernel_scheduler.hosts import Room
+from replkernel_scheduler.hosts import Room, Size
+from replkernel_scheduler.jobs.protocol import Discipline, Queues
+from replkernel_scheduler.policies.discipline_easy import Easy
+from replkernel_scheduler.policies.queues_single import SingleQueue
 from replkernel_scheduler.types import HostName, LeaseRequest, UserName
 
 ROOM = (HostUp, HostUndrained, LeaseWithdrawn, KernelEnded, BookingMade, BookingCancelled, TimeReached)
 """What may make room for a gang, beside the ends of leases."""
+HOSTS = (HostUp, HostDown, HostDrained, HostUndrained)
+"""What changes a host's cores and memory, or takes them away."""
+MULTIPLICITY = 2
+"""So many processes a core has at most where nobody says otherwise: SQ(2)."""
 
 
 class HarvestCore:
     """Kernels' leases as the scheduler's core has them, and jobs in what they leave."""
 
-    def __init__(self, core: SchedulerCore, pace: Pace | None = None) -> None:
-        """Begin with no jobs beside what `core` has; from here on it is driven through this alone."""
+    def __init__(
+        self,
+        core: SchedulerCore,
+        pace: Pace | None = None,
+        queues: Queues | None = None,
+        discipline: Discipline | None = None,
+    ) -> None:
+        """Begin with no jobs beside what `core` has; from here on it is driven through this alone.
+
+        `queues` and `discipline` are for jobs on cores alone.
+        """
         self.core = core
         self.now = float("-inf")
         self._out: list[HarvestEffect] = []
-        self.desk = desk = Desk(self, self._out.append, pace or Pace())
+        self.desk = desk = Desk(
+            self, self._out.append, pace or Pace(), queues or SingleQueue(MULTIPLICITY), discipline or Easy()
+        )
+        core.beside(desk.jobs.count_on_cores)
         self.gangs = gangs = Gangs(self, self._out.append)
         self._deciders: dict[type[Any], Callable[[Any, float], None]] = {
             JobSubmitted: desk.submitted,
@@ -80,6 +102,7 @@ class HarvestCore:
             JobProgress: desk.progress,
             JobStopped: desk.stopped,
             JobEnded: desk.ended,
+            HostUsed: desk.uses,
             HostJobs: desk.host_has,
             JobsDue: self._due,
             GangAsked: gangs.asked,
@@ -96,6 +119,8 @@ class HarvestCore:
         decide = self._deciders.get(type(event))
         if decide is None:
             self.feed(event, now)  # type: ignore[arg-type]
+            if isinstance(event, HOSTS):
+                self.desk.processors.host_changed(event.host, now)
         else:
             timer = self.core.deadline()
             if timer is not None and timer < now:
@@ -105,10 +130,17 @@ class HarvestCore:
         while self.gangs.unsettled:
             self.gangs.settle(now)
             self.desk.settle(now)
+        self._give_back_hosts()
         self.now = now
         out = self._out.copy()
         self._out.clear()
         return out
+
+    def _give_back_hosts(self) -> None:
+        """Have drained hosts released that the last job on cores has left."""
+        left = self.desk.jobs.left
+        while left:
+            self._out += self.core.left(left.pop(0))
 
     def deadline(self) -> float | None:
         """Return when `handle(TimeReached(), …)` is due."""
@@ -170,6 +202,14 @@ class HarvestCore:
     def hosts(self) -> list[HostName]:
         """Return the hosts that are up."""
         return self.core.hosts_up()
+
+    def size_of(self, host: HostName) -> Size | None:
+        """Return what a host has of cores and memory; None: it is gone, or is to be emptied."""
+        return self.core.size_of(host)
+
+    def is_there(self, host: HostName) -> bool:
+        """Say whether a host is known, however it stands."""
+        return self.core.is_there(host)
 
     def gpu_quota(self, user: UserName) -> int | None:
         """Return how many GPUs a user may have at once; None: as many as there are."""

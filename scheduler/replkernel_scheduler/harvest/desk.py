@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import UNSET
+
 from replkernel_scheduler.effects import EndReason
 from replkernel_scheduler.events import (
     GpusAwaited,
@@ -22,9 +24,11 @@ from replkernel_scheduler.harvest.asking import LEASE_S, Asking
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing, Pace, Place, problem
 from replkernel_scheduler.harvest.past import PastJobs
+from replkernel_scheduler.harvest.processors import Processors
 from replkernel_scheduler.harvest.types import (
     ChangeWhy,
     HostJobs,
+    HostUsed,
     JobEnd,
     JobEnded,
     JobHoldAsked,
@@ -46,6 +50,7 @@ from replkernel_scheduler.harvest.types import (
     StopWhy,
     type_as_seen,
 )
+from replkernel_scheduler.jobs.protocol import Discipline, Queues
 from replkernel_scheduler.types import (
     HostName,
     Lease,
@@ -62,8 +67,15 @@ BACK_S = 2.0
 class Desk:
     """Decides about all jobs; `tell` takes the effects."""
 
-    def __init__(self, leasing: Leasing, tell: Callable[[JobsEffect], None], pace: Pace) -> None:
-        """Start with no jobs."""
+    def __init__(
+        self,
+        leasing: Leasing,
+        tell: Callable[[JobsEffect], None],
+        pace: Pace,
+        queues: Queues,
+        discipline: Discipline,
+    ) -> None:
+        """Start with no jobs; those on cores are served as `queues` and `discipline` say."""
         self.pace = pace
         self.looked_at: float | None = None
         self.looked_until: JobName | None = None
@@ -79,6 +91,7 @@ class Desk:
         """Where the jobs of an owner can be started, as far as that was told."""
         self.past = PastJobs()
         self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, self)
+        self.processors = Processors(leasing, self.jobs, self.reach, self, queues, discipline)
         self._giving = self._launching = False
         self._bereft: dict[JobName, JobRecord] = {}
 
@@ -108,7 +121,7 @@ class Desk:
             job.pause(now)
             job.left = event.left
             job.speeds = event.speeds
-            job.seen = type_as_seen(job.spec.type, event.speeds, len(job.gpus))
+            job.seen = type_as_seen(job.spec.type, event.speeds, job.size)
 
     def stopped(self, event: JobStopped, now: float) -> None:
         """Give back what is wanted back, and let the job go on with the rest."""
@@ -153,6 +166,12 @@ class Desk:
         """Take note of where an owner's jobs can be started."""
         self.reach[event.owner] = event.hosts
         if self.jobs.by_name:
+            self._look_soon(now)
+
+    def uses(self, event: HostUsed, now: float) -> None:
+        """Take note of what is used on a host beside jobs on cores."""
+        self.processors.uses(event, now)
+        if self.jobs.waiting_for_cores():
             self._look_soon(now)
 
     def host_has(self, event: HostJobs, now: float) -> None:
@@ -252,7 +271,7 @@ class Desk:
         if looks:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
-            if all(job.leases or job.on_hold for job in jobs):
+            if all(job.leases or job.on_hold or job.cores for job in jobs):
                 asked_back = self._allotting.grow(now)
                 self.look_at = now + BACK_S if asked_back else None
             if jobs:
@@ -291,6 +310,7 @@ class Desk:
             self.looked_until = None
         if missed:
             self.asking.ask_back(missed, self.jobs.of_lease, now)
+        self.processors.launch(now)
 
     def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest.
@@ -299,6 +319,10 @@ class Desk:
         """
         if job.ending is not None:
             self._over(job, job.ending, now)
+            return
+        if job.cores is not None:
+            self.rests(job, now, why)
+            self._look_soon(now)
             return
         newcomer, job.leaves = self._newcomer_of(job), None
         place = None if job.host is None else Place(job.host, job.model)
@@ -340,6 +364,16 @@ class Desk:
         else:
             self._tell(ReshapeJob(job.spec.job, job.attempt, host, gpus))
 
+    def starts_on(self, job: JobRecord, host: HostName, now: float) -> None:
+        """Start an attempt of a job on cores."""
+        assert job.cores is not None
+        job.count(now)
+        job.attempt += 1
+        self.jobs.settle(job, host)
+        job.state, job.ran_on, job.begun = "starting", host, now
+        job.changed(job.cores.count, "idle", now)
+        self._tell(StartJob(job.spec, job.attempt, host, ()))
+
     def stops(
         self,
         job: JobRecord,
@@ -357,7 +391,10 @@ class Desk:
     def rests(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Let a job without GPUs wait."""
         job.pause(now)
+        job.count(now)
         job.changed(0, why, now)
+        if job.cores is not None:
+            self.jobs.unsettle(job)
         job.state, job.gpus, job.host, job.model, job.leaves = "waiting", (), None, "", None
 
     def gives_all_back(self, job: JobRecord, now: float) -> None:
@@ -369,7 +406,10 @@ class Desk:
         self._give_back(job, list(job.leases), now)
         job.count(now)
         self.past.add(job.past(why, said, now))
-        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on, job.spec.owner))
+        core_s = UNSET if job.cores is None else job.core_s
+        self._tell(JobOver(job.spec.job, why, job.gpu_s, job.ran_on, job.spec.owner, core_s))
+        if job.cores is not None:
+            self._look_soon(now)
 
     def _give_wanted_back(self, job: JobRecord, now: float) -> None:
         """Give back what is wanted back, also what is while that happens."""

@@ -13,7 +13,7 @@ import msgspec
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.gangs.types import GangId, GangRecord
 from replkernel_scheduler.harvest.jobs import JobRecord
-from replkernel_scheduler.harvest.types import JobName, PastJob
+from replkernel_scheduler.harvest.types import HostUsed, JobName, PastJob
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.types import HostName, LeaseId, UserName
 
@@ -38,6 +38,7 @@ class JobsImage(msgspec.Struct, frozen=True):
     gangs: tuple[GangRecord, ...] = ()
     """In the order in which they came."""
     gangs_renew_at: tuple[tuple[GangId, float], ...] = ()
+    used: tuple[HostUsed, ...] = ()
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ def take(desk: Desk, gangs: Gangs, now: float) -> JobsImage:
         desk.looked_until,
         tuple(desk.past.gpu_s.items()),
         *gangs.image(),
+        tuple(desk.processors.used.values()),
     )
 
 
@@ -75,6 +77,7 @@ def restore(kept: JobsImage, desk: Desk) -> None:
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
     desk.reach.update(kept.reach)
     desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
+    desk.processors.used.update({used.host: used for used in kept.used})
     desk.past.restore(kept.past, kept.past_gpu_s)
 
 

@@ -1,6 +1,7 @@
 """The jobs that are not over, and whose each lease is.
 
-Law: a lease is of one job, and all leases of a job are on one host. A job without leases waits.
+Law: a lease is of one job, and all leases of a job are on one host. A job without leases waits, unless it
+runs on cores alone: then it has no leases.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import UNSET
 
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.harvest.types import (
     ChangeWhy,
+    Cores,
     JobChange,
     JobEnd,
     JobName,
@@ -35,7 +38,8 @@ class JobRecord(msgspec.Struct):
     `changes` are the last ones, `why` the reason of the next: processes that end unasked are lost.
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
     `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
-    `speeds` that were seen, for numbers of GPUs.
+    `speeds` that were seen, for numbers of GPUs. `core_s` is as `gpu_s`, `begun` when it was started last.
+    `evicted`: how often notebooks had it leave cores lately; it starts again at `returns_at` at the soonest.
     """
 
     spec: JobSpec
@@ -65,6 +69,20 @@ class JobRecord(msgspec.Struct):
     hopes_until: float = 0.0
     seen: JobType | None = None
     speeds: tuple[tuple[int, float], ...] = ()
+    core_s: float = 0.0
+    begun: float = 0.0
+    evicted: int = 0
+    returns_at: float = 0.0
+
+    @property
+    def cores(self) -> Cores | None:
+        """Return what it asks of a host where it wants no GPUs."""
+        return None if self.spec.cores is UNSET else self.spec.cores
+
+    @property
+    def size(self) -> int:
+        """Return with which of its type's sizes it runs."""
+        return 1 if self.cores else len(self.gpus)
 
     @property
     def type(self) -> JobType:
@@ -111,7 +129,15 @@ class JobRecord(msgspec.Struct):
     def count(self, now: float) -> None:
         """Add up what it had of GPUs; called before that changes."""
         self.gpu_s += self.held() * (now - self.counted_at)
+        self.core_s = self.core_s_at(now)
         self.counted_at = now
+
+    def core_s_at(self, now: float) -> float:
+        """Return what it had of cores."""
+        cores = self.cores
+        if cores is None or self.state == "waiting":
+            return self.core_s
+        return self.core_s + cores.count * (now - self.counted_at)
 
     def changed(self, gpus: int, why: ChangeWhy, now: float) -> None:
         """Take note that it has so many GPUs from now on."""
@@ -127,14 +153,23 @@ class JobRecord(msgspec.Struct):
     def past(self, why: JobEnd, said: str, now: float) -> PastJob:
         """Return it as one that is over."""
         return PastJob(
-            self.spec, why, said, self.gpu_s, self.ran_on, now, self.attempt, self.epoch, self.loss
+            self.spec,
+            why,
+            said,
+            self.gpu_s,
+            self.ran_on,
+            now,
+            self.attempt,
+            self.epoch,
+            self.loss,
+            self.core_s,
         )
 
     def view(self) -> JobView:
         """Return it for others."""
         ends_at = None
         if self.state == "running" and self.left is not None:
-            ends_at = self.since + self.type.run_s(self.left, len(self.gpus))
+            ends_at = self.since + self.type.run_s(self.left, self.size)
         return JobView(
             self.spec,
             self.state,
@@ -151,7 +186,7 @@ class JobRecord(msgspec.Struct):
 
     def _done(self, now: float) -> float:
         """Return what it did since it runs: profiles say how fast it is."""
-        return (now - self.since) * self.type.rate(len(self.gpus)) if self.state == "running" else 0.0
+        return (now - self.since) * self.type.rate(self.size) if self.state == "running" else 0.0
 
 
 class Jobs:
@@ -161,16 +196,59 @@ class Jobs:
         """Start with none."""
         self.by_name: dict[JobName, JobRecord] = {}
         self.of_lease: dict[LeaseId, JobRecord] = {}
+        self.on_cores = 0
+        """How many of them run, or are to run, on cores alone."""
+        self.left: list[HostName] = []
+        """The hosts that the last job on cores has left just now."""
+        self._number_of: dict[JobName, int] = {}
+        """Jobs on cores by when they came."""
+        self._cores_of: dict[HostName, dict[int, JobRecord]] = {}
+        self._came = 0
 
     def add(self, job: JobRecord) -> None:
         """Take a job in, with the leases that it has."""
         self.by_name[job.spec.job] = job
+        if job.cores is not None:
+            self._came += 1
+            self._number_of[job.spec.job] = self._came
+            self.on_cores += 1
+            if job.host is not None:
+                self.settle(job, job.host)
         for lease in job.leases:
             self.of_lease[lease] = job
 
     def remove(self, job: JobRecord) -> None:
         """Forget a job."""
         del self.by_name[job.spec.job]
+        if job.cores is not None:
+            self.unsettle(job)
+            del self._number_of[job.spec.job]
+            self.on_cores -= 1
+
+    def settle(self, job: JobRecord, host: HostName) -> None:
+        """Have a job on cores on a host."""
+        job.host = host
+        self._cores_of.setdefault(host, {})[self._number_of[job.spec.job]] = job
+
+    def unsettle(self, job: JobRecord) -> None:
+        """Take a job on cores off its host, if it is on one."""
+        host, job.host = job.host, None
+        if host is None:
+            return
+        there = self._cores_of[host]
+        del there[self._number_of[job.spec.job]]
+        if not there:
+            del self._cores_of[host]
+            self.left.append(host)
+
+    def on_cores_of(self, host: HostName) -> list[JobRecord]:
+        """Return the jobs that have cores of a host, in the order in which they came."""
+        there = self._cores_of.get(host)
+        return [] if there is None else [there[number] for number in sorted(there)]
+
+    def count_on_cores(self, host: HostName) -> int:
+        """Return how many jobs have cores of a host."""
+        return len(self._cores_of.get(host, ()))
 
     def take(self, job: JobRecord, lease: Lease, now: float) -> None:
         """Give a job a lease."""
@@ -200,6 +278,13 @@ class Jobs:
 
     def waiting(self) -> list[JobRecord]:
         """Return who waits for GPUs, the first ones first."""
+        return [job for job in self._waiting() if job.cores is None]
+
+    def waiting_for_cores(self) -> list[JobRecord]:
+        """Return who waits for cores and memory alone, the first ones first."""
+        return [job for job in self._waiting() if job.cores is not None] if self.on_cores else []
+
+    def _waiting(self) -> list[JobRecord]:
         return sorted(
             [job for job in self.by_name.values() if job.state == "waiting" and not job.on_hold],
             key=lambda job: -job.spec.priority,
@@ -210,5 +295,5 @@ class Jobs:
         return {job.leaves for job in self.by_name.values() if job.leaves is not None}
 
     def on(self, host: HostName) -> Iterator[JobRecord]:
-        """Yield the jobs that have GPUs of a host."""
+        """Yield the jobs that have GPUs, or cores, of a host."""
         return (job for job in list(self.by_name.values()) if job.state != "waiting" and job.host == host)

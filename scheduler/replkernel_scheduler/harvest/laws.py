@@ -26,7 +26,9 @@ def check(view: ClusterView, desk: Desk) -> None:
     _require(len(leaving) == len({job.leaves for job in leaving}), "two jobs make room for one")
     _require(len(leaving) == len({job.host for job in leaving}), "two jobs make room on one host")
     for job in desk.jobs.by_name.values():
-        _job(job, leases)
+        if job.cores is None:
+            _job(job, leases)
+    desk.processors.check()
 
 
 def _job(job: JobRecord, leases: dict[LeaseId, LeaseView]) -> None:

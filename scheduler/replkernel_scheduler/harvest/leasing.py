@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from msgspec import UNSET
+
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.jobs import Jobs
 from replkernel_scheduler.harvest.types import JobSpec
-from replkernel_scheduler.hosts import Room
+from replkernel_scheduler.hosts import Room, Size
 from replkernel_scheduler.types import HostName, UserName
 
 JOBS_MAX = 10_000
 SHAPES_MAX = 64
+CORES_MAX = 1024
+MEMORY_GB_MAX = 65_536.0
 
 
 class Pace(NamedTuple):
@@ -47,6 +51,14 @@ class Leasing(Protocol):
         """Return the hosts that are up."""
         ...
 
+    def size_of(self, host: HostName) -> Size | None:
+        """Return what a host has; None: it is gone, or is to be emptied."""
+        ...
+
+    def is_there(self, host: HostName) -> bool:
+        """Say whether a host is known, however it stands."""
+        ...
+
     def gpu_quota(self, user: UserName) -> int | None:
         """Return how many GPUs a user may have at once; None: as many as there are."""
         ...
@@ -70,6 +82,12 @@ def problem(spec: JobSpec, jobs: Jobs, *, keeps: bool) -> str | None:
         return f"Job {spec.job} is there already; give each job an id of its own."
     if len(jobs.by_name) >= JOBS_MAX:
         return f"{JOBS_MAX} jobs are there already; stop some, or wait until some are done."
+    if spec.cores is not UNSET:
+        if 1 <= spec.cores.count <= CORES_MAX and 0.0 < spec.cores.memory_gb <= MEMORY_GB_MAX:
+            return None
+        return (
+            f"A job without GPUs wants 1 to {CORES_MAX} cores, and {MEMORY_GB_MAX:g} GiB of memory at most."
+        )
     if keeps:
         return "Kernels keep their GPUs under this scheduler's policies, so none is left for jobs."
     if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:

@@ -10,6 +10,7 @@ from math import inf, log2
 from typing import ClassVar, Literal, NewType, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler.effects import Effect, EndReason
 from replkernel_scheduler.elastic.types import JobType
@@ -22,6 +23,9 @@ JobName = NewType("JobName", str)
 
 EFFICIENCY = 0.9
 """What each doubling of a job's GPUs is thought to keep of twice the speed, before anybody measured it."""
+
+EXPECTED_S = 3600.0
+"""A job on cores is thought to take so long if nobody says."""
 
 TIMES_MAX = 1000.0
 """No number of GPUs is thought to be more times as fast as another one."""
@@ -40,11 +44,19 @@ were gone."""
 
 
 class JobChange(msgspec.Struct, frozen=True, gc=False):
-    """From `at` on a job has had so many GPUs."""
+    """From `at` on a job has had so many GPUs, or cores if it runs on these alone."""
 
     at: float
     gpus: int
     why: ChangeWhy
+
+
+class Cores(msgspec.Struct, frozen=True, gc=False):
+    """What a job without GPUs asks of one host; it is thought to take `expected_s` there, if it is alone."""
+
+    count: int
+    memory_gb: float
+    expected_s: float = EXPECTED_S
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +65,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     `samples` is how much it has to do; None: nobody knows, and it is thought to have as much left as it has
     done. `gpu_model` and `vram_gb` are what its GPUs must be. `command`, run in `directory`, is what an agent
     starts, `seal` shows it that its user wants that, `epochs` is how many there are: they mean nothing here.
+    `cores`: it runs on these alone, and of `type` only that it is always as fast counts.
     """
 
     job: JobName
@@ -67,6 +80,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     directory: str = ""
     seal: str = ""
     epochs: float | None = None
+    cores: Cores | UnsetType = UNSET
+
+
+def type_on_cores(name: str) -> JobType:
+    """Return the type of a job without GPUs: it has one size, and what is left of it is seconds."""
+    return JobType(name, 1, {1: 1.0})
 
 
 def type_of_shapes(name: str, shapes: tuple[int, ...]) -> JobType:
@@ -165,6 +184,14 @@ class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
     loss: float | None = None
 
 
+class HostUsed(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """On a host notebooks compute on so many cores, and all but jobs on cores use so much memory."""
+
+    host: HostName
+    busy: int
+    memory_gb: float
+
+
 class HostJobs(SchedulerEvent, frozen=True, tag=True, gc=False):
     """All that a host's agent has running, said when it comes, and when it comes back.
 
@@ -192,6 +219,7 @@ JobEvent: TypeAlias = (
     | JobProgress
     | JobStopped
     | JobEnded
+    | HostUsed
     | HostJobs
     | JobsDue
 )
@@ -260,13 +288,17 @@ class StopJob(JobEffect, frozen=True, tag=True, gc=False):
 
 
 class JobOver(JobEffect, frozen=True, tag=True, gc=False):
-    """Tell a job's owner that it is over; `gpu_s` is what it had of GPUs in all, `host` where it ran last."""
+    """Tell a job's owner that it is over; `gpu_s` is what it had of GPUs in all, `host` where it ran last.
+
+    `core_s` is what it had of cores, where it ran on these alone.
+    """
 
     job: JobName
     why: JobEnd
     gpu_s: float
     host: HostName | None = None
     owner: UserName = NOBODY
+    core_s: float | UnsetType = UNSET
 
 
 JobsEffect: TypeAlias = JobRefused | JobLeased | JobLeaseEnded | StartJob | ReshapeJob | StopJob | JobOver
@@ -307,3 +339,4 @@ class PastJob(msgspec.Struct, frozen=True, gc=False):
     attempt: int = 0
     epoch: float | None = None
     loss: float | None = None
+    core_s: float = 0.0

@@ -8,7 +8,7 @@ that has done more than asked for is thought to end now.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, merge
 
 from replkernel_scheduler.jobs.lengths import Lengths
@@ -35,13 +35,15 @@ class Running:
 class Line:
     """The queue, the table of nodes, and the jobs that run on them."""
 
-    def __init__(self, number: int, part: Part, node: NodeShape, meter: Meter) -> None:
-        """Start empty, as the part with this number."""
+    def __init__(
+        self, number: int, part: Part, node: NodeShape, meter: Meter, nodes: Sequence[NodeShape] = ()
+    ) -> None:
+        """Start empty, as the part with this number; `nodes` as in a table of them."""
         self.number, self.part, self.node, self._meter = number, part, node, meter
         self.shared = part.multiplicity > 1
-        self.alone = not self.shared and not node.memory_gb
+        self.alone = not self.shared and not node.memory_gb and not nodes
         """Nobody shares a core, and memory is no limit: free cores are all there is to know."""
-        self.table = NodeTable(part, node)
+        self.table = NodeTable(part, node, nodes)
         self.waiting: dict[str, tuple[JobWanted, Shape]] = {}
         self._by_shape: dict[Shape, dict[str, tuple[int, JobWanted]]] = {}
         """Who waits, by shape: with the number of its arrival."""
@@ -98,6 +100,11 @@ class Line:
             self._count(places)
         else:
             insort(self._by_end, (run.ends, run.number, run))
+
+    def runs(self, wanted: JobWanted, places: tuple[Place, ...], since: float) -> None:
+        """Have a job on its cores that runs since then."""
+        self.wait(wanted, Shape(len(places), len(places[0].cores), len(places[-1].cores)))
+        self.start(wanted, places, since)
 
     def end(self, job: str) -> None:
         """Take a job off its cores."""

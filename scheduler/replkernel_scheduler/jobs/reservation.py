@@ -44,7 +44,7 @@ class Ahead:
             if self._assigned[node]:
                 self._memory[node] += memory_gb * len(cores)
             else:
-                self._memory[node] = self._table.memory_each
+                self._memory[node] = self._table.memory_of[node]
             self.fit += self._fits(node) and not before
 
     def emptiest(self, count: int) -> frozenset[int]:

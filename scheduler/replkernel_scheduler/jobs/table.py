@@ -9,7 +9,7 @@ without looking at the others.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.types import NodeShape, Part, Place
@@ -22,24 +22,29 @@ class NodeTable:
     """Processes by node and core."""
 
     __slots__ = (
-        "_full", "assigned", "by_assigned", "cores", "free", "loads", "memory", "memory_each", "most",
+        "_full", "_mixed", "assigned", "by_assigned", "cores", "free", "loads", "memory", "memory_of", "most",
         "with_free",
     )  # fmt: skip
 
-    def __init__(self, part: Part, node: NodeShape) -> None:
-        """Start empty."""
-        count = part.nodes
+    def __init__(self, part: Part, node: NodeShape, nodes: Sequence[NodeShape] = ()) -> None:
+        """Start empty. `nodes`: what each has where not all are as `node`, which then is the largest."""
+        count, self._mixed = part.nodes, bool(nodes)
         self.cores, self.most = node.cores, part.multiplicity
-        self.loads = [[0] * node.cores for _ in range(count)]
+        self.free = [each.cores for each in nodes] if nodes else [node.cores] * count
+        self.loads = [[0] * cores for cores in self.free]
         self.assigned = [0] * count
         self.by_assigned: list[list[int]] = [[] for _ in range(node.cores * part.multiplicity)]
         self.by_assigned[0] = list(range(count))
-        self.free = [node.cores] * count
-        self.memory_each = node.memory_gb or float("inf")
-        self.memory = [self.memory_each] * count
-        self.with_free = [count] * (node.cores + 1)
-        every = tuple(range(node.cores))
-        self._full = [Place(number, every) for number in range(count)]
+        every_gb = node.memory_gb or float("inf")
+        self.memory_of = [each.memory_gb for each in nodes] if nodes else [every_gb] * count
+        self.memory = self.memory_of.copy()
+        self.with_free = (
+            [sum([cores >= k for cores in self.free]) for k in range(node.cores + 1)]
+            if nodes
+            else [count] * (node.cores + 1)
+        )
+        every = {cores: tuple(range(cores)) for cores in {*self.free}}
+        self._full = [Place(number, every[cores]) for number, cores in enumerate(self.free)]
 
     def find(self, shape: Shape, memory_gb: float, barred: Container[int] = ()) -> tuple[Place, ...] | None:
         """Return where a job of this shape goes: the nodes with the fewest processes, their emptiest cores.
@@ -94,7 +99,7 @@ class NodeTable:
             self._assign(node, -len(cores))
             # An empty node has all of it again, whatever rounding has left over.
             self.memory[node] = (
-                self.memory[node] + memory_gb * len(cores) if self.assigned[node] else self.memory_each
+                self.memory[node] + memory_gb * len(cores) if self.assigned[node] else self.memory_of[node]
             )
             self.free[node] = before + opened
             for room in range(before + 1, before + opened + 1):
@@ -129,7 +134,7 @@ class NodeTable:
         for node in nodes:
             self.loads[node] = [0] * each
             self.assigned[node], self.free[node] = 0, each
-            self.memory[node] = self.memory_each
+            self.memory[node] = self.memory_of[node]
         for room in range(1, each + 1):
             self.with_free[room] += len(places)
 
@@ -145,7 +150,7 @@ class NodeTable:
     def _emptiest(self, count: int, each: int, needed_gb: float, barred: Container[int]) -> list[int] | None:
         """Return the nodes with the fewest processes that have the room, the first ones of equals."""
         by_assigned, free, memory = self.by_assigned, self.free, self.memory
-        if not needed_gb and not barred and len(by_assigned[0]) >= count:
+        if not needed_gb and not barred and not self._mixed and len(by_assigned[0]) >= count:
             return by_assigned[0][:count]
         if len(free) <= len(by_assigned):
             fit = [
@@ -173,4 +178,4 @@ class NodeTable:
                 core = loads.index(0, core + 1)
                 cores.append(core)
             return Place(node, tuple(cores))
-        return Place(node, tuple(sorted(range(self.cores), key=loads.__getitem__)[:count]))
+        return Place(node, tuple(sorted(range(len(loads)), key=loads.__getitem__)[:count]))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+from msgspec import UNSET
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.types import (
     ChangeWhy,
+    Cores,
     JobHoldAsked,
     JobName,
     JobRefused,
@@ -19,6 +22,7 @@ from replkernel_scheduler.harvest.types import (
     JobSubmitted,
     PastJob,
     type_of_shapes,
+    type_on_cores,
 )
 from replkernel_scheduler.types import HostName, UserName
 
@@ -74,6 +78,17 @@ class JobsBase(SchedulerHandler):
 
     def job_answer(self, job: JobRecord | PastJob) -> JobAnswer:
         """Write a job."""
+        answer = self._any_answer(job)
+        cores = job.spec.cores
+        if cores is UNSET:
+            return answer
+        core_s = job.core_s if isinstance(job, PastJob) else job.core_s_at(self.driver.clock.now())
+        hours = round(core_s / HOUR_S, 6)
+        return msgspec.structs.replace(
+            answer, shapes=[], ends_in=[], cpus=cores.count, memory_gb=cores.memory_gb, cpu_hours=hours
+        )
+
+    def _any_answer(self, job: JobRecord | PastJob) -> JobAnswer:
         spec = job.spec
         shapes, command = sorted(spec.type.iteration_s), list(spec.command)
         if isinstance(job, PastJob):
@@ -82,6 +97,7 @@ class JobsBase(SchedulerHandler):
                 spec.job, spec.owner, job.why, job.ran_on, (), shapes, command, spec.directory, job.attempt,
                 job.epoch, spec.epochs, job.loss, None, hours, job.said,
             )  # fmt: skip
+        why = WHY if job.cores is None else WHY | WHY_ON_CORES
         now, told = self.driver.clock.now(), self.desk.told_of.get(spec.job)
         left_s = None if told is None or job.state != "running" else told.left_s(spec.epochs)
         if left_s is not None and told is not None:
@@ -93,7 +109,7 @@ class JobsBase(SchedulerHandler):
             spec.directory, job.attempt, job.epoch if told is None else told.epoch, spec.epochs,
             job.loss if told is None else told.loss, left_s, round(gpu_s / HOUR_S, 6), self._said(job),
             [] if told is None else _ends_in(told, job, now),
-            [Reshape(round(now - each.at, 1), each.gpus, WHY[each.why]) for each in job.changes],
+            [Reshape(round(now - each.at, 1), each.gpus, why[each.why]) for each in job.changes],
         )  # fmt: skip
 
     def _said(self, job: JobRecord) -> str:
@@ -103,10 +119,13 @@ class JobsBase(SchedulerHandler):
                 return "no agent of its user that can run it is connected"
             if job.spec.job in self.driver.beside.desk.jobs.promised():
                 return "another job makes room for it"
-            return _clause(job.refused) or "it waits for GPUs that nobody needs"
+            what = "GPUs that nobody needs" if job.cores is None else "cores and memory"
+            return _clause(job.refused) or f"it waits for {what}"
         if job.state == "stopping":
             if job.ending or job.on_hold:
                 return "it is saved and stopped"
+            if job.cores is not None:
+                return "its host needs what it has"
             return "notebooks want its GPUs" if job.leaves is None else "another job needs some of its GPUs"
         return "" if told is None or told.attempt != job.attempt else told.said
 
@@ -120,6 +139,12 @@ WHY: dict[ChangeWhy, str] = {
     "asked": "its owner stopped or held it",
     "lease over": "its GPUs or its host failed",
     "lost": "its program or its agent was gone",
+}
+
+WHY_ON_CORES: dict[ChangeWhy, str] = {
+    "idle": "there was room",
+    "wanted back": "notebooks needed memory, or its host was to be emptied",
+    "lease over": "its host failed",
 }
 
 
@@ -143,7 +168,8 @@ class JobsHandler(JobsBase):
     operations: ClassVar = {
         "get": Operation("One's own jobs (an admin: all), also the last that are over.", {200: JobsAnswer}),
         "post": Operation(
-            "Submit a job: it runs on GPUs that nobody needs, and leaves them when a cell wants them.",
+            "Submit a job: it runs on GPUs that nobody needs, and leaves them when a cell wants them; or, "
+            "without GPUs, on cores and memory beside notebooks.",
             {201: JobAnswer, 409: Why, 429: Why},
             takes=JobBody,
         ),
@@ -166,6 +192,8 @@ class JobsHandler(JobsBase):
             return
         if not body.directory.startswith("/") or sum(map(len, body.command)) > COMMAND_CHARS_MAX:
             raise BadRequest("A job has an absolute directory, and a command of 65536 characters at most.")
+        if bool(body.gpus) == bool(body.cpus):
+            raise BadRequest("A job wants GPUs (`gpus`) or cores alone (`cpus`): name one of these.")
         jobs = self.driver.beside.desk.jobs.by_name.values()
         if sum(job.spec.owner == user for job in jobs) >= JOBS_OF_USER_MAX:
             raise TooMuch(f"{user} has {JOBS_OF_USER_MAX} jobs, as many as one may: stop some.")
@@ -180,9 +208,10 @@ class JobsHandler(JobsBase):
         self.answer(201, self.job_answer(self.own_job(body.job)))
 
     async def _submit(self, body: JobBody, user: UserName) -> list[object]:
+        on_cores = type_on_cores(body.job)
         spec = JobSpec(
             job=JobName(body.job),
-            type=type_of_shapes(body.job, tuple(sorted(set(body.gpus)))),
+            type=type_of_shapes(body.job, tuple(sorted(set(body.gpus)))) if body.gpus else on_cores,
             owner=user,
             gpu_model=model_name(body.gpu_model),
             vram_gb=body.vram_gb,
@@ -190,8 +219,11 @@ class JobsHandler(JobsBase):
             directory=body.directory,
             seal=body.seal,
             epochs=body.epochs,
+            cores=Cores(body.cpus, body.memory_gb, body.expected_s) if body.cpus else UNSET,
         )
         await self.driver.apply(self.desk.before(user))
+        for used in self.desk.before_on_cores(user) if body.cpus else ():
+            await self.driver.apply(used)
         effects = await self.driver.apply(JobSubmitted(spec))
         await self.channel.happened(JobCame(user))
         return [*effects]

@@ -238,7 +238,7 @@ class JobEnd(msgspec.Struct, frozen=True):
 
 
 class JobReshape(msgspec.Struct, frozen=True):
-    """From the Unix time `at` on a job has had so many GPUs; `why` is a clause."""
+    """From the Unix time `at` on a job has had so many GPUs, or cores; `why` is a clause."""
 
     at: float
     gpus: int
@@ -246,7 +246,10 @@ class JobReshape(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job that this user may see; `gpus` is how many it runs with, `said` a clause about how it stands."""
+    """A job that this user may see; `gpus` is how many it runs with, `said` a clause about how it stands.
+
+    `cpus`: it wants no GPU but so many cores, and its `reshapes` are of these.
+    """
 
     job: str
     state: str
@@ -263,6 +266,8 @@ class Job(msgspec.Struct, frozen=True):
     gpu_hours: float
     said: str
     reshapes: list[JobReshape]
+    cpus: int
+    cpu_hours: float
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag_field="type", tag="snapshot"):

@@ -61,6 +61,8 @@ def _job(job: JobAnswer, before: told.Job | None, wall: float, env: Mapping[str,
         gpu_hours=round(job.gpu_hours, 3),
         said=job.said,
         reshapes=_reshapes(job.reshapes, [] if before is None else before.reshapes, wall),
+        cpus=job.cpus,
+        cpu_hours=round(job.cpu_hours, 3),
     )
 
 

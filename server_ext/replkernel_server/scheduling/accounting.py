@@ -64,7 +64,7 @@ class SumRow(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """What a job had of GPUs; of those that are over the last ones are there."""
+    """What a job had of GPUs, or of cores alone; of those that are over the last ones are there."""
 
     user: str
     job: str
@@ -72,6 +72,7 @@ class JobRow(msgspec.Struct, frozen=True):
     host: str
     starts: int
     gpu_hours: float
+    cpu_hours: float = 0.0
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
@@ -111,10 +112,12 @@ def job_rows(desk: Desk, now: float) -> Iterator[JobRow]:
     """Yield one row a job, the oldest first of those that are over, then the others."""
     for past in desk.past:
         hours, host = round(past.gpu_s / HOUR_S, 9), past.ran_on or ""
-        yield JobRow(past.spec.owner, past.spec.job, past.why, host, past.attempt, hours)
+        cpu_hours = round(past.core_s / HOUR_S, 9)
+        yield JobRow(past.spec.owner, past.spec.job, past.why, host, past.attempt, hours, cpu_hours)
     for job in desk.jobs.by_name.values():
         hours, host = round(_gpu_s(job, now) / HOUR_S, 9), job.ran_on or ""
-        yield JobRow(job.spec.owner, job.spec.job, job.state, host, job.attempt, hours)
+        cpu_hours = round(job.core_s_at(now) / HOUR_S, 9)
+        yield JobRow(job.spec.owner, job.spec.job, job.state, host, job.attempt, hours, cpu_hours)
 
 
 def _gpu_s(job: JobRecord, now: float) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from replkernel_scheduler.harvest.leasing import CORES_MAX, MEMORY_GB_MAX
+from replkernel_scheduler.harvest.types import EXPECTED_S
 
 from replkernel_server.errors import BadRequest
 from replkernel_server.scheduling.past import Point
@@ -83,7 +85,8 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
     """A command to run in a directory as a job; `gpus` are the numbers that it can run with.
 
     `seal` shows the agents of its user that the command is his; `replkernel job run` makes it. `epochs`: how
-    many it has in all, for the guess of its end.
+    many it has in all, for the guess of its end. `cpus`: it runs on so many cores of a host instead, with
+    `memory_gb` GiB of its memory, and is thought to take `expected_s`.
     """
 
     job: Annotated[str, msgspec.Meta(pattern=JOB_NAME)]
@@ -95,11 +98,14 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
     seal: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)]
     gpus: Annotated[
         list[Annotated[int, msgspec.Meta(ge=1, le=GPUS_MAX)]],
-        msgspec.Meta(min_length=1, max_length=GPUS_MAX),
-    ]
+        msgspec.Meta(max_length=GPUS_MAX),
+    ] = []
     gpu_model: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
     vram_gb: Size = 0.0
     epochs: Annotated[float, msgspec.Meta(gt=0, le=S_MAX)] | None = None
+    cpus: Annotated[int, msgspec.Meta(ge=0, le=CORES_MAX)] = 0
+    memory_gb: Annotated[float, msgspec.Meta(ge=0, le=MEMORY_GB_MAX)] = 0.0
+    expected_s: Annotated[float, msgspec.Meta(gt=0, le=S_MAX)] = EXPECTED_S
 
 
 class Empty(msgspec.Struct):

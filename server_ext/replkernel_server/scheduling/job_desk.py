@@ -8,9 +8,10 @@ back tells all that it has, and the core compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import inf
+from math import ceil, inf
 
 import msgspec
+from msgspec import UNSET
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.jobs import JobRecord
@@ -18,6 +19,7 @@ from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
     HostJobs,
+    HostUsed,
     JobEnded,
     JobHosts,
     JobName,
@@ -45,6 +47,8 @@ ENDS = ("done", "failed")
 TOLD_MAX = 10_000
 SEEN_S_MIN = 5.0
 """Nothing is guessed from less than this of an attempt's epochs."""
+USED_STEP_GB = 0.5
+"""Memory that is used is told to the core in steps, and not where it is one less: each is an event."""
 LEFT_S_MAX = 1e12
 """A guess that is longer, or that is no number, is none."""
 
@@ -52,7 +56,8 @@ LEFT_S_MAX = 1e12
 class Line(msgspec.Struct):
     """An agent that runs the jobs of its user on one host; `said`: it has told what it runs.
 
-    `ranks`: it can also start the processes of cells on several hosts.
+    `ranks`: it can also start the processes of cells on several hosts. `uses`: it tells what is used of its
+    host, last `use`, and runs jobs on cores.
     """
 
     user: UserName
@@ -60,6 +65,8 @@ class Line(msgspec.Struct):
     said: bool = False
     awaits: bool | None = None
     ranks: bool = False
+    uses: bool = False
+    use: wire.HostUse | None = None
 
 
 class Told(msgspec.Struct):
@@ -158,7 +165,9 @@ class JobDesk:
 
     def offered(self, host: HostName) -> Iterator[Act]:
         """Look again for the jobs that can be started on a host: it has come, or is not for them any more."""
-        waiting = {job.spec.owner for job in self._beside.desk.jobs.waiting()}
+        jobs = self._beside.desk.jobs
+        yield from self._tells_used(host)
+        waiting = {job.spec.owner for job in (*jobs.waiting(), *jobs.waiting_for_cores())}
         for user in sorted({line.user for line in self.lines.values() if line.host == host and line.said}):
             yield from [Feed(self.before(user))] if user in waiting else self._reaches(user)
 
@@ -198,10 +207,13 @@ class JobDesk:
             case wire.JobsHere() if line.said:
                 yield Send(client, wire.Refused("JobsHere is said once on a connection: connect again."))
             case wire.JobsHere(jobs, ranks):
-                line.ranks = ranks
+                line.ranks, line.uses = ranks, message.uses
                 yield from self._here(client, line, jobs)
             case wire.JobSaid():
                 yield from self._job_said(client, line, message, now)
+            case wire.HostUse():
+                line.use = message
+                yield from self._tells_used(line.host)
             case wire.JobLog():
                 return
             case _:
@@ -223,6 +235,8 @@ class JobDesk:
         yield from self._reaches(line.user)
         yield Feed(HostJobs(line.host, tuple(own), line.user))
         yield from self._awaits(line.user)
+        if line.uses:
+            yield Send(client, wire.UseWanted())
 
     def _job_said(self, client: int, line: Line, said: wire.JobSaid, now: float) -> Iterator[Act]:
         name = JobName(said.job)
@@ -256,7 +270,7 @@ class JobDesk:
                 told.first, told.first_at = said.epoch, now
             told.epoch, told.loss, told.at = said.epoch, said.loss, now
             if job.state == "running":
-                told.ran_with(len(job.gpus))
+                told.ran_with(job.size)
         return told
 
     def _event(self, job: JobRecord, said: wire.JobSaid, told: Told, now: float) -> HarvestEvent | None:
@@ -275,7 +289,7 @@ class JobDesk:
             return None
         told.left_at = now
         speeds = tuple(sorted(told.speeds.items()))
-        return JobProgress(name, attempt, left_s * job.spec.type.rate(len(job.gpus)), speeds)
+        return JobProgress(name, attempt, left_s * job.spec.type.rate(job.size), speeds)
 
     def answered(self, client: int, event: HarvestEvent) -> Iterator[Act]:
         """Have an agent forget a job whose end is durable, also one that ended before it could say so."""
@@ -307,11 +321,20 @@ class JobDesk:
 
     def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
         client = self.line_of(spec.owner, host)
-        if client is not None:
+        if client is not None and spec.cores is not UNSET and not self.lines[client].uses:
+            said = (
+                f"your agent on host {host} is of a release that has no jobs without GPUs: install this one"
+            )
+            yield Feed(JobEnded(spec.job, attempt, "failed", said))
+        elif client is not None:
             yield Send(
                 client,
-                wire.StartJob(spec.job, attempt, tuple(gpus), spec.command, spec.directory, spec.seal),
-            )
+                wire.StartJob(
+                    spec.job, attempt, tuple(gpus), spec.command, spec.directory, spec.seal,
+                    0 if spec.cores is UNSET else spec.cores.count,
+                    0.0 if spec.cores is UNSET else spec.cores.memory_gb,
+                ),
+            )  # fmt: skip
 
     def _lines(self, user: UserName | None, host: HostName | None) -> list[int]:
         """Return the agents of a user on a host."""
@@ -324,6 +347,33 @@ class JobDesk:
     def before(self, user: UserName) -> JobHosts:
         """Return the event that goes before a user's job: where it can be started."""
         return JobHosts(user, self.reach(user))
+
+    def before_on_cores(self, user: UserName) -> list[HostUsed]:
+        """Return the events that go before a user's job on cores: what is used where it can be started."""
+        return list(self._used(self.reach(user)))
+
+    def _tells_used(self, host: HostName) -> Iterator[Act]:
+        """Tell the core what is used on a host, as long as there are jobs on cores."""
+        if self._beside.desk.jobs.on_cores:
+            yield from map(Feed, self._used((host,)))
+
+    def _used(self, hosts: tuple[HostName, ...]) -> Iterator[HostUsed]:
+        """Yield what is used on hosts, where that is news.
+
+        A host has an agent of each user: each knows its own kernels and jobs, and the memory of them all.
+        """
+        for host in hosts:
+            found = [line.use for line in self.lines.values() if line.host == host and line.use is not None]
+            if not found:
+                continue
+            busy = ceil(round(sum([use.busy for use in found]), 2))
+            used_gb = max(0.0, max([use.used_gb for use in found]) - sum([use.jobs_gb for use in found]))
+            step, known = ceil(used_gb / USED_STEP_GB), self._beside.desk.processors.used.get(host)
+            if known is not None and (step + 1) * USED_STEP_GB == known.memory_gb:
+                step += 1
+            told = HostUsed(host, busy, step * USED_STEP_GB)
+            if known != told:
+                yield told
 
     def _awaits(self, user: UserName) -> Iterator[Act]:
         jobs = self._beside.desk.jobs.by_name.values()

@@ -35,7 +35,7 @@ from replkernel_server.scheduling.journal_tables import (
     outcome,
     proof,
 )
-from replkernel_server.scheduling.live_policies import policies_of
+from replkernel_server.scheduling.live_policies import policies_of, queues_of
 from replkernel_server.scheduling.settings import POLICIES, ServiceSettings
 from replkernel_server.scheduling.snapshots import SnapshotUnfit
 
@@ -71,7 +71,7 @@ def make_core(head: Head, dice: random.Random | None = None) -> SchedulerCore:
 
 def make_beside(head: Head, dice: random.Random | None = None) -> HarvestCore:
     """Return the core that `head` describes with no jobs beside it, before any event."""
-    return HarvestCore(make_core(head, dice), LIVE)
+    return HarvestCore(make_core(head, dice), LIVE, *queues_of(head.policies))
 
 
 def recover(

@@ -79,7 +79,7 @@ SETTING_DOCS = (
         JOBS,
         "jobs",
         "on",
-        "Whether jobs run on GPUs that notebooks leave idle (`on`, `off`: those that are there are stopped).",
+        "Whether jobs run on what notebooks leave idle (`on`, `off`: those that are there are stopped).",
     ),
     SettingDoc(
         GPU_SHARING,

@@ -56,6 +56,18 @@ def test_the_cell_is_kept_line_by_line_and_runs_with_the_notebooks_python(
     assert f"`%job logs -f {name}`" in capsys.readouterr().out
 
 
+def test_a_cell_may_run_without_gpus_and_what_does_not_go_together_is_told(
+    submitted: list[Submitted],
+) -> None:
+    magics().job("--cpus 4 --memory 16 --name prepare", "print(1)\n")
+    ((_, _, _, wanted),) = submitted
+    assert (wanted.cpus, wanted.memory_gb) == (4, 16.0)
+    with pytest.raises(UsageError, match=r"%%job: .* name --gpus or --cpus, not both"):
+        magics().job("--cpus 4 --gpus 1", "print(1)\n")
+    with pytest.raises(UsageError, match="'4GB' is not in GiB"):
+        magics().job("--cpus 4 --memory 4GB", "print(1)\n")
+
+
 def test_another_program_runs_the_file(submitted: list[Submitted]) -> None:
     magics().job("--gpus 1,2 -- sh -e", "echo $HOME !\n")
     ((name, command, directory, wanted),) = submitted

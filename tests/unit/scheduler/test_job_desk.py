@@ -10,8 +10,10 @@ import pytest
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import (
+    Cores,
     HarvestEvent,
     HostJobs,
+    HostUsed,
     JobName,
     JobsDue,
     JobSpec,
@@ -19,6 +21,7 @@ from replkernel_scheduler.harvest.types import (
     JobSubmitted,
     JobView,
     type_of_shapes,
+    type_on_cores,
 )
 from replkernel_scheduler.types import HostName
 from replkernel_server.scheduling.desk import Desk, DeskTimes
@@ -68,7 +71,7 @@ class JobRoom(Room):
         self.heard[client] = []
         self.do(self.desk.handle(Joined(client, wire.Hello(1, "jobs", host), who), self.now))
         if client not in self.closed:
-            self.say(client, wire.JobsHere(here, ranks=True))
+            self.say(client, wire.JobsHere(here, ranks=True, uses=True))
         return client
 
     def submit(self, name: str, who: Identity = ALICE, *shapes: int, epochs: float | None = None) -> None:
@@ -414,3 +417,106 @@ def test_a_job_that_is_over_has_what_it_told_last_and_how_often_it_was_started()
     room.feed(cast("Event", JobStopAsked(JobName("j"))))
     (past,) = room.beside.desk.past
     assert (past.why, past.attempt, past.epoch, past.loss) == ("stopped", 1, 3.0, 0.25)
+
+
+# -- jobs on cores --------------------------------------------------------------------------------------
+
+
+def machine(room: JobRoom, host: str, cores: float = 4.0, memory_gb: float = 16.0) -> int:
+    agent = room.join("agent", host, ROOT)
+    room.say(agent, wire.HostOffer((), cores, memory_gb))
+    return agent
+
+
+def submit_on_cores(room: JobRoom, name: str, who: Identity = ALICE, *, epochs: float | None = None) -> None:
+    spec = JobSpec(
+        job=JobName(name), type=type_on_cores(name), owner=who.user, command=("prepare",), directory="/w",
+        seal="s", epochs=epochs, cores=Cores(2, 2.0),
+    )  # fmt: skip
+    assert room.desk.jobs is not None
+    room.feed(cast("Event", room.desk.jobs.before(who.user)))
+    for used in room.desk.jobs.before_on_cores(who.user):
+        room.feed(cast("Event", used))
+    room.submitted(JobSubmitted(spec))
+    room.do(room.desk.handle(JobCame(who.user), room.now))
+
+
+def used(room: JobRoom) -> list[HostUsed]:
+    return [event for event in room.fed if isinstance(event, HostUsed)]
+
+
+def test_what_is_used_of_hosts_is_journalled_only_while_there_are_jobs_on_cores() -> None:
+    room = JobRoom()
+    machine(room, "a")
+    line = room.line("a")
+    room.say(line, wire.HostUse(0.0, 2.0, 0.0), wire.HostUse(1.0, 3.0, 0.0))
+    assert used(room) == []
+    submit_on_cores(room, "j")
+    assert used(room) == [HostUsed(HostName("a"), 1, 3.0)]
+    room.say(line, wire.HostUse(1.0, 2.9, 0.1), wire.HostUse(2.0, 3.4, 0.6), wire.HostUse(2.0, 3.9, 0.6))
+    assert used(room)[1:] == [HostUsed(HostName("a"), 2, 3.0), HostUsed(HostName("a"), 2, 3.5)]
+    room.say(line, wire.HostUse(2.0, 3.5, 0.6), wire.HostUse(2.0, 4.0, 0.6), wire.HostUse(2.0, 3.5, 0.6))
+    assert len(used(room)) == 3, "it wavers about a step"
+    room.say(line, wire.HostUse(2.0, 3.0, 0.6))
+    assert used(room)[3:] == [HostUsed(HostName("a"), 2, 2.5)]
+    room.say(line, wire.JobSaid("j", 1, "done"), wire.HostUse(0.0, 2.0, 0.0))
+    assert len(used(room)) == 4
+
+
+def test_a_job_on_cores_starts_with_its_bounds_where_its_users_agent_has_told_what_is_used() -> None:
+    room = JobRoom()
+    machine(room, "a")
+    line = room.line("a")
+    submit_on_cores(room, "j")
+    assert room.started(line) == []
+    room.say(line, wire.HostUse(0.0, 2.0, 0.0))
+    (start,) = [said for said in room.heard[line] if isinstance(said, wire.StartJob)]
+    assert (start.gpus, start.cpus, start.memory_gb) == ((), 2, 2.0)
+    room.say(line, wire.JobSaid("j", 1, "runs"), wire.JobSaid("j", 1, "progress", "", 1.0, 0.5))
+    assert room.job("j").state == "running"  # type: ignore[union-attr]
+    room.wait(30.0)
+    room.say(line, wire.HostUse(0.0, 15.0, 0.0))
+    (stop,) = [said for said in room.heard[line] if isinstance(said, wire.StopJob)]
+    assert stop.saves and 0.0 < stop.within_s <= 30.0
+
+
+def test_agents_of_several_users_on_a_host_tell_of_its_memory_once_and_of_their_cores_together() -> None:
+    room = JobRoom()
+    machine(room, "a", 8.0)
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    submit_on_cores(room, "j")
+    room.say(alices, wire.HostUse(1.0, 6.0, 1.0))
+    room.say(bobs, wire.HostUse(2.0, 6.2, 2.0))
+    assert used(room)[-1] == HostUsed(HostName("a"), 3, 3.5)
+    room.do(room.desk.handle(Left(bobs), room.now))
+    room.say(alices, wire.HostUse(1.0, 6.0, 1.0))
+    assert used(room)[-1] == HostUsed(HostName("a"), 1, 5.0)
+
+
+def test_how_far_a_job_on_cores_is_tells_when_it_ends() -> None:
+    room = JobRoom()
+    room.now = 100.0
+    machine(room, "a")
+    line = room.line("a")
+    room.say(line, wire.HostUse(0.0, 2.0, 0.0))
+    submit_on_cores(room, "j", epochs=10.0)
+    room.say(line, wire.JobSaid("j", 1, "runs"), wire.JobSaid("j", 1, "progress", "", 1.0))
+    room.now = 130.0
+    room.say(line, wire.JobSaid("j", 1, "progress", "", 4.0))
+    assert room.job("j").ends_at == room.now + 60.0  # type: ignore[union-attr]
+
+
+def test_an_agent_is_asked_what_is_used_if_it_can_tell_and_an_older_one_is_given_no_job_on_cores() -> None:
+    room = JobRoom()
+    machine(room, "a")
+    assert wire.UseWanted() in room.heard[room.line("a", BOB)]
+    older = len(room.heard) + 1
+    room.heard[older] = []
+    room.do(room.desk.handle(Joined(older, wire.Hello(1, "jobs", "a"), ALICE), room.now))
+    room.say(older, wire.JobsHere(()))
+    assert wire.UseWanted() not in room.heard[older]
+    room.say(older - 1, wire.HostUse(0.0, 2.0, 0.0))
+    submit_on_cores(room, "j")
+    assert room.started(older) == []
+    (past,) = room.beside.desk.past
+    assert past.why == "failed" and past.said.startswith("your agent on host a is of a release that has no")

@@ -14,7 +14,8 @@ from replkernel_scheduler.jobs.line import Line
 from replkernel_scheduler.jobs.protocol import Discipline, Queues
 from replkernel_scheduler.jobs.reservation import Reservation
 from replkernel_scheduler.jobs.shape import Shape, shape
-from replkernel_scheduler.jobs.types import JobOver, JobWanted, NodeShape, Place, RefuseJob, StartJob
+from replkernel_scheduler.jobs.table import NodeTable
+from replkernel_scheduler.jobs.types import JobOver, JobWanted, NodeShape, Part, Place, RefuseJob, StartJob
 from replkernel_scheduler.policies.discipline_easy import Easy
 from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.queues_multi import MultiQueue
@@ -316,3 +317,48 @@ def test_easy_looks_at_few_however_many_wait(monkeypatch: pytest.MonkeyPatch) ->
         assert not cluster.over("short", 50.0)
         seen.append(looks)
     assert seen[0] == seen[1] <= 2
+
+
+@settings(max_examples=examples(300))
+@given(
+    nodes=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0.0, 2.0, 8.0])), min_size=1, max_size=5),
+    most=st.integers(1, 3),
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 4), st.sampled_from([0.0, 0.5, 1.0])), max_size=30
+    ),
+)
+def test_nodes_that_differ_take_what_they_have_room_for_the_emptiest_ones_first(
+    nodes: list[tuple[int, float]], most: int, steps: list[tuple[int, int, float]]
+) -> None:
+    shapes = [NodeShape(cores, memory_gb) for cores, memory_gb in nodes]
+    largest = NodeShape(max(each.cores for each in shapes))
+    table = NodeTable(Part("all", len(shapes), most), largest, shapes)
+    loads = [[0] * each.cores for each in shapes]
+    left_gb = [each.memory_gb for each in shapes]
+    taken: list[tuple[Place, float]] = []
+    for kind, count, memory_gb in steps:
+        if not kind and taken:
+            place, each_gb = taken.pop(0)
+            table.give((place,), each_gb)
+            left_gb[place.node] += each_gb * len(place.cores)
+            for core in place.cores:
+                loads[place.node][core] -= 1
+        elif count <= largest.cores:
+            fit = [
+                number for number, row in enumerate(loads)
+                if sum(load < most for load in row) >= count and left_gb[number] >= memory_gb * count
+            ]  # fmt: skip
+            found = table.find(Shape(1, count, count), memory_gb)
+            assert (found is None) == (not fit)
+            if found is None:
+                continue
+            (place,) = found
+            assert place.node == min(fit, key=lambda number: (sum(loads[number]), number))
+            row = loads[place.node]
+            assert sorted(row[core] for core in place.cores) == sorted(row)[:count]
+            table.take(found, memory_gb)
+            taken.append((place, memory_gb))
+            left_gb[place.node] -= memory_gb * count
+            for core in place.cores:
+                row[core] += 1
+        assert table.loads == loads

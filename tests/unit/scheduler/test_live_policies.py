@@ -6,9 +6,13 @@ import pytest
 from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, LeaseQueued
 from replkernel_scheduler.events import GpusAwaited, GpusWanted, KernelEnded, KernelReported, LeaseLingered
 from replkernel_scheduler.policies import installed
+from replkernel_scheduler.policies.discipline_easy import Easy
+from replkernel_scheduler.policies.discipline_fcfs import Fcfs
+from replkernel_scheduler.policies.queues_multi import MultiQueue
+from replkernel_scheduler.policies.queues_single import SingleQueue
 from replkernel_scheduler.types import HostName, KernelId, KernelSpec, UserName
 from replkernel_server.errors import ServiceSettingError
-from replkernel_server.scheduling.live_policies import check_live, policies_of
+from replkernel_server.scheduling.live_policies import check_live, policies_of, queues_of
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -79,3 +83,17 @@ def test_the_same_is_asked_back_with_the_notebooks_policies() -> None:
     cluster.feed(LeaseLingered(lease.lease, lease.fence))
     cluster.ask("other", 1, kernel="k2")
     assert [entry.phase for entry in cluster.core.view().leases] == ["reclaiming"]
+
+
+def test_queues_say_how_jobs_on_cores_are_served_beside_any_set() -> None:
+    usual, easy = queues_of({"set": "notebook"})
+    assert isinstance(usual, SingleQueue) and usual.m == 2 and isinstance(easy, Easy)
+    names = {"set": "notebook", "order": "fifo", "queues": "mq,r=10,mb=1,discipline=fcfs"}
+    check_live(names)
+    several, first_come = queues_of(names)
+    assert isinstance(several, MultiQueue) and (several.r, several.mb) == (10.0, 1)
+    assert isinstance(first_come, Fcfs)
+    assert policies_of(names) is not None
+    for wrong in ("sq,m=0", "sq,r=2", "nobody", "sq,discipline=none"):
+        with pytest.raises(ServiceSettingError, match="Correct REPLKERNEL_SCHEDULER_POLICIES"):
+            check_live({"set": "notebook", "queues": wrong})

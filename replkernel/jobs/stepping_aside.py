@@ -1,0 +1,85 @@
+"""A job on cores alone, so that cells do not feel it: last for processors, first to go where memory runs out.
+
+Law: nothing here raises. What a system does not allow is left out, and the supervisor's watch on memory is
+always there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+from replkernel.agent.io.memory_kills import format_size
+
+GIB = 1 << 30
+NICEST = 19
+FIRST_TO_GO = 1000
+RESERVED_TIMES = 2
+"""A process may ask the system for so many times the memory of its job: not all that is asked for is used."""
+SCAN_S = 2.0
+"""New processes of a job are found after so long; those that are known are looked at each time."""
+
+
+def step_aside(memory_gb: float) -> None:
+    """Have this process, and all that it starts, run where nobody else wants to; between fork and exec."""
+    with contextlib.suppress(OSError):
+        os.nice(NICEST)
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    _write("/proc/self/autogroup", NICEST)  # Sessions share processors evenly, whatever is nice in them.
+    _write("/proc/self/oom_score_adj", FIRST_TO_GO)
+    most = int(memory_gb * RESERVED_TIMES * GIB)
+    with contextlib.suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _write(file: str, number: int) -> None:
+    with contextlib.suppress(OSError):
+        Path(file).write_text(str(number))
+
+
+class MemoryWatch:
+    """Tells when the processes of a job, which `members` finds, have more memory than `memory_gb`."""
+
+    def __init__(self, memory_gb: float, members: Callable[[], list[int]]) -> None:
+        self._gb, self._members = memory_gb, members
+        self._known: list[int] = []
+        self._scan_at = float("-inf")
+        self.held = 0
+        """How many bytes they had at the last look."""
+
+    def look(self, now: float) -> str:
+        """Return that they have too much, in a clause with what to do; or nothing."""
+        if now >= self._scan_at:
+            self._known, self._scan_at = self._members(), now + SCAN_S
+        most = int(self._gb * GIB)
+        self.held = sum(map(resident, self._known))
+        if self.held > most:  # They may share it: that is counted once, which takes longer.
+            self.held = sum(map(proportional, self._known))
+        if self.held <= most:
+            return ""
+        return (
+            f"it took {format_size(self.held)} of memory and may have {format_size(most)}: "
+            "submit it with a larger --memory"
+        )
+
+
+def resident(pid: int) -> int:
+    """Return how many bytes of memory a process has, what it shares included; 0 if it is over."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    return 0
+
+
+def proportional(pid: int) -> int:
+    """Return the same, with its part of what it shares; all of it where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return resident(pid)

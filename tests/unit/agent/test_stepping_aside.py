@@ -1,0 +1,105 @@
+"""A job on cores steps aside: its priority, its place where memory runs out, and the watch on its memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.jobs import supervisor
+from replkernel.jobs.processes import command_with, environment
+from replkernel.jobs.stepping_aside import GIB, MemoryWatch, proportional, resident
+from replkernel.jobs.words import MEMORY, Order
+from tests.unit.agent.test_job_supervisor import Watched
+
+SAYS = """
+import os, resource, subprocess, sys
+said = "import os; score = open('/proc/self/oom_score_adj').read().strip(); "
+said += "print(os.nice(0), os.sched_getscheduler(0), score)"
+subprocess.run([sys.executable, "-c", said])
+env = os.environ
+print(resource.getrlimit(resource.RLIMIT_DATA)[0], env["OMP_NUM_THREADS"], env["CUDA_VISIBLE_DEVICES"])
+"""
+GROWS = """
+import time
+kept = bytearray(b"x") * (80 << 20)
+time.sleep(600)
+"""
+FORKS = """
+import os, time
+kept = bytearray(b'x') * (64 << 20)
+os.fork()
+os.write(1, b"up\\n")
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    monkeypatch.setattr(supervisor, "begin", lambda *_: None)
+    made = Watched(tmp_path)
+    yield made
+    made.ends()
+
+
+def log_of(watched: Watched) -> str:
+    return (watched.place.directory / "job.log").read_text()
+
+
+def on_cores(number: int, watched: Watched, program: str, memory_gb: float, cpus: int = 2) -> None:
+    command = (sys.executable, "-c", program)
+    watched.place.write(Order(number, "j", 1, (), command, str(watched.work), cpus=cpus, memory_gb=memory_gb))
+
+
+def test_all_that_a_job_on_cores_starts_is_last_for_processors_and_first_to_go(watched: Watched) -> None:
+    on_cores(1, watched, SAYS, 1.5)
+    watched.turns_until(lambda: watched.state() == "done")
+    first, second = log_of(watched).splitlines()
+    assert first == f"19 {os.SCHED_IDLE} 1000"
+    assert second.split() == [str(3 * GIB), "2"]
+
+
+def test_who_takes_more_memory_than_it_may_is_ended_at_once_and_told_why(watched: Watched) -> None:
+    on_cores(1, watched, GROWS, 0.06)
+    watched.turns_until(lambda: watched.state() == "failed")
+    said = watched.place.record().said
+    assert re.fullmatch(
+        r"it took \d+ MiB of memory and may have 61 MiB: submit it with a larger --memory", said
+    )
+    assert watched.place.number(MEMORY) == 0
+
+
+def test_who_stays_within_it_goes_on_and_the_agent_hears_how_much_it_has(watched: Watched) -> None:
+    on_cores(1, watched, GROWS, 1.0)
+    watched.turns_until(lambda: watched.place.number(MEMORY) >= 64 << 20)
+    assert watched.state() == "running"
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    started = subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert started.stdout is not None
+        assert [started.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
+        (child,) = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+        both = [started.pid, int(child)]
+        assert sum(map(resident, both)) > 128 << 20 > sum(map(proportional, both)) > 64 << 20
+        assert MemoryWatch(0.12, lambda: both).look(time.monotonic()) == ""
+        assert "it took" in MemoryWatch(0.05, lambda: both).look(time.monotonic())
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
+    assert resident(started.pid) == proportional(started.pid) == 0
+
+
+def test_a_program_is_told_its_cores_and_one_with_gpus_is_not() -> None:
+    assert command_with(("run", "--jobs={cpus}", "torchrun"), 0, 3) == ["run", "--jobs=3", "torchrun"]
+    with_gpus = environment({}, Order(1, "j", 1, ("GPU-1",), ("x",), "/w"), Path("/p"))
+    assert command_with(("run", "{cpus}", "{gpus}"), 2) == ["run", "{cpus}", "2"]
+    assert "OMP_NUM_THREADS" not in with_gpus and "REPLKERNEL_JOB_CPUS" not in with_gpus
