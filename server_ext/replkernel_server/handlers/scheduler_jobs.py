@@ -115,7 +115,7 @@ class JobsBase(SchedulerHandler):
     def _said(self, job: JobRecord) -> str:
         told = self.desk.told_of.get(job.spec.job)
         if job.state == "waiting" and not job.on_hold:
-            if not self.desk.reach(job.spec.owner):
+            if not self.desk.reach(job.spec.owner, on_cores=job.cores is not None):
                 return "no agent of its user that can run it is connected"
             if job.spec.job in self.driver.beside.desk.jobs.promised():
                 return "another job makes room for it"
@@ -192,8 +192,8 @@ class JobsHandler(JobsBase):
             return
         if not body.directory.startswith("/") or sum(map(len, body.command)) > COMMAND_CHARS_MAX:
             raise BadRequest("A job has an absolute directory, and a command of 65536 characters at most.")
-        if bool(body.gpus) == bool(body.cpus):
-            raise BadRequest("A job wants GPUs (`gpus`) or cores alone (`cpus`): name one of these.")
+        if wrong := body.what_is_wrong():
+            raise BadRequest(wrong)
         jobs = self.driver.beside.desk.jobs.by_name.values()
         if sum(job.spec.owner == user for job in jobs) >= JOBS_OF_USER_MAX:
             raise TooMuch(f"{user} has {JOBS_OF_USER_MAX} jobs, as many as one may: stop some.")
@@ -221,7 +221,7 @@ class JobsHandler(JobsBase):
             epochs=body.epochs,
             cores=Cores(body.cpus, body.memory_gb, body.expected_s) if body.cpus else UNSET,
         )
-        await self.driver.apply(self.desk.before(user))
+        await self.driver.apply(self.desk.before(user, on_cores=bool(body.cpus)))
         for used in self.desk.before_on_cores(user) if body.cpus else ():
             await self.driver.apply(used)
         effects = await self.driver.apply(JobSubmitted(spec))

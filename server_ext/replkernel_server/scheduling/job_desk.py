@@ -180,9 +180,16 @@ class JobDesk:
         for user in sorted({line.user for line in self.lines.values() if line.host == host and line.said}):
             yield from [Feed(self.before(user))] if user in waiting else self._reaches(user)
 
-    def reach(self, user: UserName) -> tuple[HostName, ...]:
-        """Return the hosts on which a user's jobs can be started."""
-        hosts = {line.host for line in self.lines.values() if line.user == user and line.said}
+    def reach(self, user: UserName, *, on_cores: bool = False) -> tuple[HostName, ...]:
+        """Return the hosts on which a user's jobs can be started.
+
+        Once a job of a user is on cores, or is to be, those count alone whose agent can run such a job.
+        """
+        newest = {line.host: line for line in self.lines.values() if line.user == user and line.said}
+        jobs = self._beside.desk.jobs
+        if jobs.on_cores and not on_cores:
+            on_cores = any(job.cores and job.spec.owner == user for job in jobs.by_name.values())
+        hosts = [line.host for line in newest.values() if line.uses or not on_cores]
         return tuple(sorted(host for host in hosts if not self._avoids(host)))
 
     def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
@@ -328,14 +335,13 @@ class JobDesk:
                     for client in self._lines(owner, host):
                         yield Send(client, wire.JobGone(job))
                     yield from self._awaits(owner)
+                    yield from self._reaches(owner)
 
     def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
         client = self.line_of(spec.owner, host)
         if client is not None and spec.cores is not UNSET and not self.lines[client].uses:
-            said = (
-                f"your agent on host {host} is of a release that has no jobs without GPUs: install this one"
-            )
-            yield Feed(JobEnded(spec.job, attempt, "failed", said))
+            yield from self._reaches(spec.owner)  # Its agent is an older one since a moment ago.
+            yield Feed(JobStopped(spec.job, attempt))
         elif client is not None:
             yield Send(
                 client,
@@ -354,9 +360,9 @@ class JobDesk:
         """Have the agents of a user stay: there is a job."""
         yield from self._awaits(user)
 
-    def before(self, user: UserName) -> JobHosts:
+    def before(self, user: UserName, *, on_cores: bool = False) -> JobHosts:
         """Return the event that goes before a user's job: where it can be started."""
-        return JobHosts(user, self.reach(user))
+        return JobHosts(user, self.reach(user, on_cores=on_cores))
 
     def before_on_cores(self, user: UserName) -> list[HostUsed]:
         """Return the events that go before a user's job on cores: what is used where it can be started."""

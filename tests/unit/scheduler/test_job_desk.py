@@ -442,7 +442,7 @@ def submit_on_cores(room: JobRoom, name: str, who: Identity = ALICE, *, epochs: 
         seal="s", epochs=epochs, cores=Cores(2, 2.0),
     )  # fmt: skip
     assert room.desk.jobs is not None
-    room.feed(cast("Event", room.desk.jobs.before(who.user)))
+    room.feed(cast("Event", room.desk.jobs.before(who.user, on_cores=True)))
     for used in room.desk.jobs.before_on_cores(who.user):
         room.feed(cast("Event", used))
     room.submitted(JobSubmitted(spec))
@@ -639,6 +639,33 @@ def test_an_agent_is_asked_what_is_used_if_it_can_tell_and_an_older_one_is_given
     assert wire.UseWanted() not in room.heard[older]
     room.say(older - 1, wire.HostUse(0.0, 2.0, 0.0))
     submit_on_cores(room, "j")
-    assert room.started(older) == []
-    (past,) = room.beside.desk.past
-    assert past.why == "failed" and past.said.startswith("your agent on host a is of a release that has no")
+    job = room.job("j")
+    assert room.started(older) == [] and job is not None and job.state == "waiting"
+    assert "No host on which an agent of yours runs takes jobs on cores" in refused(room, "j")
+    room.do(room.desk.handle(Left(older), room.now))
+    newer = room.line("a")
+    room.say(newer, wire.HostUse(0.0, 2.0, 0.0))
+    assert room.started(newer) == [("j", 1, 0)]
+
+
+def test_an_older_agent_that_comes_while_a_job_on_cores_starts_leaves_it_to_other_hosts() -> None:
+    room = JobRoom()
+    machine(room, "a")
+    line = room.line("a")
+    room.say(line, wire.HostUse(0.0, 2.0, 0.0))
+    submit_on_cores(room, "j")
+    room.do(room.desk.handle(Left(line), room.now))
+    older = len(room.heard) + 1
+    room.heard[older] = []
+    room.do(room.desk.handle(Joined(older, wire.Hello(1, "jobs", "a"), ALICE), room.now))
+    room.say(older, wire.JobsHere(()))
+    job = room.job("j")
+    assert room.started(older) == [] and job is not None and job.state == "waiting"
+    machine(room, "b")
+    other = room.line("b")
+    room.say(other, wire.HostUse(0.0, 2.0, 0.0))
+    assert [name for name, _, _ in room.started(other)] == ["j"]
+
+
+def refused(room: JobRoom, name: str) -> str:
+    return room.beside.desk.jobs.by_name[JobName(name)].refused
