@@ -107,20 +107,6 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
     memory_gb: Annotated[float, msgspec.Meta(ge=0, le=MEMORY_GB_MAX)] = 0.0
     expected_s: Annotated[float, msgspec.Meta(gt=0, le=S_MAX)] = EXPECTED_S
 
-    def what_is_wrong(self) -> str:
-        """Say what does not go together; "" if nothing."""
-        if bool(self.gpus) == bool(self.cpus):
-            return "A job wants GPUs (`gpus`) or cores alone (`cpus`): name one of these."
-        if not self.cpus:
-            if self.memory_gb or self.expected_s != EXPECTED_S:
-                return "`memory_gb` and `expected_s` go with `cpus`, for jobs that need no GPU."
-            return ""
-        if not self.memory_gb:
-            return "A job on cores needs memory: name more than 0 GiB (`memory_gb`)."
-        if self.gpu_model or self.vram_gb:
-            return "`gpu_model` and `vram_gb` go with `gpus`: a job on cores has no GPU."
-        return ""
-
 
 class Empty(msgspec.Struct):
     """Nothing more to say."""

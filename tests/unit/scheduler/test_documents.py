@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from replkernel_server.errors import BadRequest
+from replkernel_server.handlers.scheduler_jobs import check_job
 from replkernel_server.scheduling.documents import JobBody, check_id
 
 
@@ -27,7 +28,7 @@ def job(**fields: object) -> JobBody:
     "fields", [{"gpus": [1]}, {"gpus": [1, 2], "vram_gb": 8}, {"cpus": 2, "memory_gb": 1}]
 )
 def test_a_job_wants_gpus_or_cores_with_memory(fields: dict[str, object]) -> None:
-    assert job(**fields).what_is_wrong() == ""
+    check_job(job(**fields))
 
 
 @pytest.mark.parametrize(
@@ -43,4 +44,5 @@ def test_a_job_wants_gpus_or_cores_with_memory(fields: dict[str, object]) -> Non
     ],
 )
 def test_what_of_a_job_does_not_go_together_is_told(said: str, fields: dict[str, object]) -> None:
-    assert said in job(**fields).what_is_wrong()
+    with pytest.raises(BadRequest, match=said):
+        check_job(job(**fields))
