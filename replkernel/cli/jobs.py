@@ -16,7 +16,7 @@ import msgspec
 
 from replkernel.agent.io import lookup
 from replkernel.cli.job_verbs import MEMORY_GIB
-from replkernel.errors import ReplkernelError
+from replkernel.errors import AgentUnavailable, ReplkernelError
 from replkernel.hosts.places import own_host
 from replkernel.jobs.answers import JobAnswer, JobsAnswer, LogAnswer
 from replkernel.jobs.submitting import Wanted, asked, have_scheduler, new_name, parsed, submit
@@ -108,8 +108,12 @@ def _serve(*, on_cores: bool) -> None:
         return
     have_scheduler(os.environ)
     hosts = parsed(asked("/api/v1/status"), HostsShown).hosts
-    if not any(host.gpus or on_cores for host in hosts):
-        lookup.find_or_start(own_host(os.environ), os.environ)
+    if on_cores or not any(host.gpus for host in hosts):  # Hosts of others may be for their jobs alone.
+        try:
+            lookup.find_or_start(own_host(os.environ), os.environ)
+        except AgentUnavailable:
+            if not (on_cores and hosts):
+                raise
 
 
 def _title(command: tuple[str, ...]) -> str:

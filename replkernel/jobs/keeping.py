@@ -115,7 +115,7 @@ class JobKeeping:
         self._spawned_at: dict[str, float] = {}
         self._unwritten: dict[str, Unwritten] = {}
         self._use: HostUse | None = None
-        self._use_is_wanted = False
+        self._use_is_wanted = self._use_is_news = False
         self._launchers = Launchers(host, directory / "ranks", env, changed)
         self._awaits = self._up = self._ending = False
         self._changed_at = self._loop.time()
@@ -136,9 +136,10 @@ class JobKeeping:
         return sum([self._places[name].number(MEMORY) for name in self._live])
 
     def uses(self, use: HostUse) -> None:
-        """Tell the scheduler what is used of this host, if that is news."""
-        news = HostUse(use.busy, round(use.used_gb, 1), round(use.jobs_gb, 1))
-        if news != self._use:
+        """Tell the scheduler what is used of this host: what is news twice, as HostUse says."""
+        news = HostUse(use.busy, round(use.used_gb, 1), round(use.jobs_gb, 1), round(use.limit_gb, 1))
+        if news != self._use or self._use_is_news:
+            self._use_is_news = news != self._use
             self._use = news
             self._tell_use()
 
@@ -317,7 +318,7 @@ class JobKeeping:
                 if order is not None and order.attempt == attempt:
                     self._stop(job, order, within_s, saves=saves)
             case UseWanted():
-                self._use_is_wanted = True
+                self._use_is_wanted = self._use_is_news = True
                 self._tell_use()
             case JobGone(job):
                 self._gone(job)

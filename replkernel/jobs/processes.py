@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replkernel.agent.io.death import STARTED, start_time, stat_fields
-from replkernel.agent.io.start import JOB, NOT_FOR_PROGRAMS
+from replkernel.agent.io.start import JOB, JOB_ON_CORES, NOT_FOR_PROGRAMS
 from replkernel.hosts.places import this_machine
 from replkernel.jobs.stepping_aside import step_aside
 from replkernel.jobs.words import PLACE, Order, Record, checkpoint_of, make_jobs_dir
@@ -105,7 +105,7 @@ def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str,
 
 def _for_cores(cpus: int) -> dict[str, str]:
     """Return what keeps a program's libraries to so many cores; nothing where it has GPUs."""
-    names = ("REPLKERNEL_JOB_CPUS", "OMP_NUM_THREADS", "PYTHON_CPU_COUNT") if cpus else ()
+    names = (JOB_ON_CORES, "OMP_NUM_THREADS", "PYTHON_CPU_COUNT") if cpus else ()
     return dict.fromkeys(names, str(cpus))
 
 

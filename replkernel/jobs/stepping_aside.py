@@ -70,16 +70,23 @@ class MemoryWatch:
 
 
 def resident(pid: int) -> int:
-    """Return how many bytes of memory a process has, what it shares included; 0 if it is over."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-    return 0
+    """Return how many bytes of memory a process has, what it shares included; 0 if it is over.
+
+    Pages of files do not count: the system takes them back whenever it wants to.
+    """
+    return _sum_of(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:")) or 0
 
 
 def proportional(pid: int) -> int:
     """Return the same, with its part of what it shares; all of it where the system does not tell."""
+    told = _sum_of(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+    return resident(pid) if told is None else told
+
+
+def _sum_of(file: str, names: tuple[str, ...]) -> int | None:
+    """Return the sum of these lines of a file, in bytes; None where it has none of them."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return resident(pid)
+        lines = [line.split() for line in Path(file).read_text(errors="replace").splitlines()]
+        found = [int(line[1]) for line in lines if line and line[0] in names]
+        return sum(found) * 1024 if found else None
+    return None

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from replkernel.agent.io.start import NOT_FOR_PROGRAMS, outside_jobs
+from replkernel.agent.io.start import JOB_ON_CORES, NOT_FOR_PROGRAMS, outside_jobs
 from replkernel.errors import ReplkernelError
 from replkernel.launch.module_command import module_command
 from replkernel.leasing.finding import URL, find_scheduler, scheduler_place
@@ -39,6 +39,10 @@ async def find_or_start(env: Mapping[str, str]) -> tuple[str, str]:
     found = find_scheduler(env)
     if found[0] or env.get(URL, "").strip():
         return found
+    if env.get(JOB_ON_CORES):
+        raise SchedulerNotStarted(
+            "a job without GPUs starts none, for that would have its low priority; start one outside the job"
+        )
     log = scheduler_place(env) / "scheduler.log"
     try:
         pid = _spawn(env, log)

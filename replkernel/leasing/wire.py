@@ -307,13 +307,16 @@ class JobSaid(LeaseMessage, frozen=True):
 class HostUse(LeaseMessage, frozen=True):
     """What is used of the agent's host: the answer to UseWanted, again when it changes, every USE_S at most.
 
-    `busy`: cores on which its kernels computed in the last minute. `used_gb` is what all processes of the
-    machine use of its memory, `jobs_gb` what this user's jobs on cores have of that.
+    Each is said twice, for jobs leave only where two words agree. `busy`: cores on which its kernels computed
+    in the last minute. `used_gb` is what all processes of the machine use of its memory, `jobs_gb` what this
+    user's jobs on cores have of that. `limit_gb`: `used_gb` is of so much, where a cgroup has less than the
+    machine; 0: of all.
     """
 
     busy: _Amount = 0.0
     used_gb: _Amount = 0.0
     jobs_gb: _Amount = 0.0
+    limit_gb: _Amount = 0.0
 
 
 class JobLog(LeaseMessage, frozen=True):

@@ -84,9 +84,10 @@ class Phases:
             if process is None:
                 record = self._left.pop(named, None) or Record(kernel, wall, [0.0])
                 self._live[named] = _Process(record, cpu_s, deque())
-            elif 0.0 < passed_s < SECONDS_OVER:
-                share = (cpu_s - process.cpu_s) / passed_s
-                process.cpu_s = cpu_s
+                continue
+            had_s, process.cpu_s = cpu_s - process.cpu_s, cpu_s
+            if 0.0 < passed_s < SECONDS_OVER:
+                share = had_s / passed_s
                 _add(process, max(1, round(share)) if share > BUSY_SHARE else 0, passed_s, now)
                 if len(process.record.phases_s) > PHASES_MAX:
                     self._ends(process.record)

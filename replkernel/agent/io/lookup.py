@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from replkernel.agent.io.socket_places import check_given, check_listener, check_near
 from replkernel.agent.io.start import (
+    JOB_ON_CORES,
     READY,
     TAKEN,
     Start,
@@ -169,6 +170,11 @@ def find_or_start(
                 return address
             if elsewhere or (trouble and host != own_host(env)):
                 raise AgentUnavailable(_not_there(host, elsewhere, trouble, engine_of(host, env)))
+        if begun is None and env.get(JOB_ON_CORES):
+            raise AgentUnavailable(
+                f"The agent of host {host} does not run, and a job without GPUs starts none, for that would "
+                "have its low priority: start a kernel there, or `replkernel agent`, outside the job."
+            )
         try:
             start = begun or begin(host, env)
         except OSError as error:

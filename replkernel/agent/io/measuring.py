@@ -33,6 +33,8 @@ FILE_BYTES_MAX = 32 << 20
 KEEP_S = 300.0
 """What was measured is written down this often, and when the agent ends."""
 GIB = 1 << 30
+V2 = ("memory.max", "memory.current", "inactive_file")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 class Measuring:
@@ -89,10 +91,10 @@ class Measuring:
 
     async def _sample(self) -> float:
         """Take one sample and tell it; return how many seconds of CPU it took."""
-        seen, used_bytes, took_s = await asyncio.to_thread(_look, dict(self._pids()))
+        seen, (used_bytes, limit), took_s = await asyncio.to_thread(_look, dict(self._pids()))
         self.phases.take(seen, asyncio.get_running_loop().time(), time.time())
         jobs_bytes = min(used_bytes, self._jobs_bytes())
-        self._tell(HostUse(self.phases.busy(), used_bytes / GIB, jobs_bytes / GIB))
+        self._tell(HostUse(self.phases.busy(), used_bytes / GIB, jobs_bytes / GIB, limit / GIB))
         return took_s
 
 
@@ -104,7 +106,7 @@ def kept_in(directory: Path) -> Kept:
         return Kept()
 
 
-def _look(pids: Mapping[int, str]) -> tuple[dict[Named, tuple[str, float]], int, float]:
+def _look(pids: Mapping[int, str]) -> tuple[dict[Named, tuple[str, float]], tuple[int, int], float]:
     began = time.thread_time()
     seen = cpu_times(pids) if pids else {}
     return seen, used_memory(), time.thread_time() - began
@@ -143,25 +145,31 @@ def _root(pid: int, parents: Mapping[int, int], owner: dict[int, int]) -> int:
     return root
 
 
-def used_memory(proc: Path = Path("/proc"), root: Path = CGROUPS) -> int:
-    """Return how many bytes of the machine's memory cannot be had any more, also by this cgroup's limit."""
+def used_memory(proc: Path = Path("/proc"), root: Path = CGROUPS) -> tuple[int, int]:
+    """Return how many bytes of memory cannot be had any more, and of how many.
+
+    The second is 0 where that is all of the machine's, else the least that a cgroup may have.
+    """
     kib = dict[str, int]()
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (proc / "meminfo").read_text().splitlines():
             name, _, value = line.partition(":")
             kib[name] = int(value.split()[0])
     total, free = kib.get("MemTotal", 0) * 1024, kib.get("MemAvailable", 0) * 1024
+    most = total
     for group, top in own_groups(proc / "self" / "cgroup", root):
         for each in with_parents(group, top):
-            free = min(free, _left_in(each, "memory.max", "memory.current", "inactive_file"))
-            v1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            free = min(free, _left_in(each, *v1))
-    return max(0, total - max(0, free))
+            for names in (V2, V1):
+                limit, left = _left_in(each, *names)
+                most, free = min(most, limit), min(free, left)
+    return max(0, most - max(0, free)), 0 if most == total else most
 
 
-def _left_in(group: Path, limit: str, used: str, cached: str) -> int:
+def _left_in(group: Path, limit: str, used: str, cached: str) -> tuple[int, int]:
+    """Return a group's limit, and what is left of it."""
     with contextlib.suppress(OSError, ValueError):
         most = int((group / limit).read_text())
         if most < UNLIMITED:
-            return most - int((group / used).read_text()) + counter(group / "memory.stat", cached)
-    return UNLIMITED
+            held = int((group / used).read_text())
+            return most, most - held + counter(group / "memory.stat", cached)
+    return UNLIMITED, UNLIMITED

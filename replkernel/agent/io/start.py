@@ -23,6 +23,9 @@ LOG_BYTES_MAX = 1024 * 1024
 JOB = "REPLKERNEL_JOB"
 """What the environment of a job's processes has, alone and as the beginning of names."""
 
+JOB_ON_CORES = f"{JOB}_CPUS"
+"""What it has of a job on cores alone, whose low priority all that it starts would have."""
+
 NOT_FOR_PROGRAMS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 """What tells a kernel who started it: no program that it starts is told so."""
 
@@ -123,7 +126,7 @@ def begin_early(host: str, env: Mapping[str, str]) -> Start | None:
     """Do as `begin` does if there is no sign of an agent; what is wrong is left to be told by the search."""
     if not is_host_name(host) or os.path.exists(os.path.join(agent_place(host, env), "agent.json")):
         return None
-    if lives_elsewhere(host, env):
+    if lives_elsewhere(host, env) or env.get(JOB_ON_CORES):
         return None
     try:
         return begin(host, env)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.types import (
+    EXPECTED_S,
     ChangeWhy,
     Cores,
     JobHoldAsked,
@@ -47,6 +48,18 @@ from replkernel_server.scheduling.settings import JOBS
 JOBS_OF_USER_MAX = 100
 COMMAND_CHARS_MAX = 64 * 1024
 HOUR_S = 3600.0
+
+
+def check_job(body: JobBody) -> None:
+    """Raise BadRequest where something of a job does not go together."""
+    if bool(body.gpus) == bool(body.cpus):
+        raise BadRequest("A job wants GPUs (`gpus`) or cores alone (`cpus`): name one of these.")
+    if body.gpus and (body.memory_gb or body.expected_s != EXPECTED_S):
+        raise BadRequest("`memory_gb` and `expected_s` go with `cpus`, for jobs that need no GPU.")
+    if body.cpus and not body.memory_gb:
+        raise BadRequest("A job on cores needs memory: name more than 0 GiB (`memory_gb`).")
+    if body.cpus and (body.gpu_model or body.vram_gb):
+        raise BadRequest("`gpu_model` and `vram_gb` go with `gpus`: a job on cores has no GPU.")
 
 
 class JobsBase(SchedulerHandler):
@@ -115,7 +128,7 @@ class JobsBase(SchedulerHandler):
     def _said(self, job: JobRecord) -> str:
         told = self.desk.told_of.get(job.spec.job)
         if job.state == "waiting" and not job.on_hold:
-            if not self.desk.reach(job.spec.owner):
+            if not self.desk.reach(job.spec.owner, on_cores=job.cores is not None):
                 return "no agent of its user that can run it is connected"
             if job.spec.job in self.driver.beside.desk.jobs.promised():
                 return "another job makes room for it"
@@ -192,8 +205,7 @@ class JobsHandler(JobsBase):
             return
         if not body.directory.startswith("/") or sum(map(len, body.command)) > COMMAND_CHARS_MAX:
             raise BadRequest("A job has an absolute directory, and a command of 65536 characters at most.")
-        if bool(body.gpus) == bool(body.cpus):
-            raise BadRequest("A job wants GPUs (`gpus`) or cores alone (`cpus`): name one of these.")
+        check_job(body)
         jobs = self.driver.beside.desk.jobs.by_name.values()
         if sum(job.spec.owner == user for job in jobs) >= JOBS_OF_USER_MAX:
             raise TooMuch(f"{user} has {JOBS_OF_USER_MAX} jobs, as many as one may: stop some.")
@@ -221,7 +233,7 @@ class JobsHandler(JobsBase):
             epochs=body.epochs,
             cores=Cores(body.cpus, body.memory_gb, body.expected_s) if body.cpus else UNSET,
         )
-        await self.driver.apply(self.desk.before(user))
+        await self.driver.apply(self.desk.before(user, on_cores=bool(body.cpus)))
         for used in self.desk.before_on_cores(user) if body.cpus else ():
             await self.driver.apply(used)
         effects = await self.driver.apply(JobSubmitted(spec))

@@ -171,7 +171,7 @@ class Desk:
 
     def _job_desk(self, beside: HarvestCore, now: float) -> JobDesk:
         away_s = max(self.times.host_away_s, self.times.grace_s, LOST_S)
-        return JobDesk(beside, self._is_not_for_jobs, now, away_s)
+        return JobDesk(beside, self._is_not_for_jobs, self.hosts.is_offered_by, now, away_s)
 
     def deadline(self) -> float:
         """Return when to hand in TimeCame; it may be too early, never too late."""

@@ -14,7 +14,7 @@ from math import inf
 import msgspec
 from msgspec import UNSET
 from replkernel_scheduler.events import HostAway, HostDown, HostUp
-from replkernel_scheduler.types import Gpu, GpuUuid, HostName, Lease
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, Lease, UserName
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.models import model_name
@@ -56,6 +56,7 @@ class HostDesk:
         self.watched: dict[HostName, WatchedHost] = {}
         self.fixed: set[HostName] = set()
         self._offers: dict[int, HostOffer] = {}
+        self._whose: dict[int, UserName] = {}
         self._again_at: dict[int, float] = {}
         for host in view.hosts:
             if host.watched:
@@ -93,7 +94,7 @@ class HostDesk:
         self._heard(host, now)
         if host.offer != offered:
             host.offer, host.user, host.use, host.use_at = offered, who.user, {}, {}
-        self._offers[client] = offer
+        self._offers[client], self._whose[client] = offer, who.user
         return _up(name, offer)
 
     def up(self, name: HostName) -> HostUp | None:
@@ -107,6 +108,11 @@ class HostDesk:
         """Say whether a host is up by the offer of this user."""
         host = self.watched.get(name)
         return host is not None and host.user == who.user
+
+    def is_offered_by(self, user: UserName, name: HostName) -> bool:
+        """Say whether an agent of this user is among those that offer a host."""
+        host = self.watched.get(name)
+        return host is not None and any(self._whose.get(agent) == user for agent in host.agents)
 
     def beats(self, client: int, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:
         """Note that a host was heard; say whether it is up, and by an offer of this client."""
@@ -167,6 +173,7 @@ class HostDesk:
     def left(self, client: int, name: HostName) -> None:
         """Note that an agent's connection is over; it may come back."""
         self._offers.pop(client, None)
+        self._whose.pop(client, None)
         self._again_at.pop(client, None)
         host = self.watched.get(name)
         if host is not None:

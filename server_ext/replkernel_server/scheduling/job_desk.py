@@ -8,7 +8,7 @@ back tells all that it has, and the core compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import ceil, inf
+from math import inf
 
 import msgspec
 from msgspec import UNSET
@@ -36,6 +36,7 @@ from replkernel_scheduler.types import HostName, UserName
 
 from replkernel.leasing import wire
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
+from replkernel_server.scheduling.host_use import HostUses, Speaker
 from replkernel_server.scheduling.identity import Identity
 
 IN_ITS_TIME_S = 60.0
@@ -47,8 +48,6 @@ ENDS = ("done", "failed")
 TOLD_MAX = 10_000
 SEEN_S_MIN = 5.0
 """Nothing is guessed from less than this of an attempt's epochs."""
-USED_STEP_GB = 0.5
-"""Memory that is used is told to the core in steps, and not where it is one less: each is an event."""
 LEFT_S_MAX = 1e12
 """A guess that is longer, or that is no number, is none."""
 
@@ -57,7 +56,7 @@ class Line(msgspec.Struct):
     """An agent that runs the jobs of its user on one host; `said`: it has told what it runs.
 
     `ranks`: it can also start the processes of cells on several hosts. `uses`: it tells what is used of its
-    host, last `use`, and runs jobs on cores.
+    host, and runs jobs on cores. `since`: when it said what it runs.
     """
 
     user: UserName
@@ -66,7 +65,7 @@ class Line(msgspec.Struct):
     awaits: bool | None = None
     ranks: bool = False
     uses: bool = False
-    use: wire.HostUse | None = None
+    since: float = 0.0
 
 
 class Told(msgspec.Struct):
@@ -121,13 +120,22 @@ class Told(msgspec.Struct):
 
 
 class JobDesk:
-    """All lines, and what was told of jobs; `avoids` says which hosts are not for jobs."""
+    """All lines, and what was told of jobs.
+
+    `avoids` says which hosts are not for jobs, `offers` whether a host is up by a user's offer too.
+    """
 
     def __init__(
-        self, beside: HarvestCore, avoids: Callable[[HostName], bool], now: float = 0.0, away_s: float = inf
+        self,
+        beside: HarvestCore,
+        avoids: Callable[[HostName], bool],
+        offers: Callable[[UserName, HostName], bool],
+        now: float = 0.0,
+        away_s: float = inf,
     ) -> None:
         """Begin without agents: those whose jobs run have `away_s` to come back."""
-        self._beside, self._avoids, self._away_s = beside, avoids, away_s
+        self._beside, self._avoids, self._offers, self._away_s = beside, avoids, offers, away_s
+        self._uses = HostUses()
         self.lines: dict[int, Line] = {}
         self.told_of: dict[JobName, Told] = {}
         self._lost: dict[tuple[UserName, HostName], float] = {}
@@ -162,6 +170,7 @@ class JobDesk:
             del self._lost[user, host]
             yield from self._reaches(user)
             yield Feed(HostJobs(host, (), user))
+            yield from self._tells_used(host)
 
     def offered(self, host: HostName) -> Iterator[Act]:
         """Look again for the jobs that can be started on a host: it has come, or is not for them any more."""
@@ -171,9 +180,16 @@ class JobDesk:
         for user in sorted({line.user for line in self.lines.values() if line.host == host and line.said}):
             yield from [Feed(self.before(user))] if user in waiting else self._reaches(user)
 
-    def reach(self, user: UserName) -> tuple[HostName, ...]:
-        """Return the hosts on which a user's jobs can be started."""
-        hosts = {line.host for line in self.lines.values() if line.user == user and line.said}
+    def reach(self, user: UserName, *, on_cores: bool = False) -> tuple[HostName, ...]:
+        """Return the hosts on which a user's jobs can be started.
+
+        Once a job of a user is on cores, or is to be, those count alone whose agent can run such a job.
+        """
+        newest = {line.host: line for line in self.lines.values() if line.user == user and line.said}
+        jobs = self._beside.desk.jobs
+        if jobs.on_cores and not on_cores:
+            on_cores = any(job.cores and job.spec.owner == user for job in jobs.by_name.values())
+        hosts = [line.host for line in newest.values() if line.uses or not on_cores]
         return tuple(sorted(host for host in hosts if not self._avoids(host)))
 
     def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
@@ -207,13 +223,14 @@ class JobDesk:
             case wire.JobsHere() if line.said:
                 yield Send(client, wire.Refused("JobsHere is said once on a connection: connect again."))
             case wire.JobsHere(jobs, ranks):
-                line.ranks, line.uses = ranks, message.uses
+                line.ranks, line.uses, line.since = ranks, message.uses, now
                 yield from self._here(client, line, jobs)
             case wire.JobSaid():
                 yield from self._job_said(client, line, message, now)
             case wire.HostUse():
-                line.use = message
-                yield from self._tells_used(line.host)
+                if client == self.line_of(line.user, line.host):
+                    self._uses.heard(client, line.user, line.host, message, now)
+                    yield from self._tells_used(line.host)
             case wire.JobLog():
                 return
             case _:
@@ -318,14 +335,13 @@ class JobDesk:
                     for client in self._lines(owner, host):
                         yield Send(client, wire.JobGone(job))
                     yield from self._awaits(owner)
+                    yield from self._reaches(owner)
 
     def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
         client = self.line_of(spec.owner, host)
         if client is not None and spec.cores is not UNSET and not self.lines[client].uses:
-            said = (
-                f"your agent on host {host} is of a release that has no jobs without GPUs: install this one"
-            )
-            yield Feed(JobEnded(spec.job, attempt, "failed", said))
+            yield from self._reaches(spec.owner)  # Its agent is an older one since a moment ago.
+            yield Feed(JobStopped(spec.job, attempt))
         elif client is not None:
             yield Send(
                 client,
@@ -344,9 +360,9 @@ class JobDesk:
         """Have the agents of a user stay: there is a job."""
         yield from self._awaits(user)
 
-    def before(self, user: UserName) -> JobHosts:
+    def before(self, user: UserName, *, on_cores: bool = False) -> JobHosts:
         """Return the event that goes before a user's job: where it can be started."""
-        return JobHosts(user, self.reach(user))
+        return JobHosts(user, self.reach(user, on_cores=on_cores))
 
     def before_on_cores(self, user: UserName) -> list[HostUsed]:
         """Return the events that go before a user's job on cores: what is used where it can be started."""
@@ -358,22 +374,22 @@ class JobDesk:
             yield from map(Feed, self._used((host,)))
 
     def _used(self, hosts: tuple[HostName, ...]) -> Iterator[HostUsed]:
-        """Yield what is used on hosts, where that is news.
-
-        A host has an agent of each user: each knows its own kernels and jobs, and the memory of them all.
-        """
+        """Yield what is used on hosts, where that is news."""
+        desk = self._beside.desk
         for host in hosts:
-            found = [line.use for line in self.lines.values() if line.host == host and line.use is not None]
-            if not found:
-                continue
-            busy = ceil(round(sum([use.busy for use in found]), 2))
-            used_gb = max(0.0, max([use.used_gb for use in found]) - sum([use.jobs_gb for use in found]))
-            step, known = ceil(used_gb / USED_STEP_GB), self._beside.desk.processors.used.get(host)
-            if known is not None and (step + 1) * USED_STEP_GB == known.memory_gb:
-                step += 1
-            told = HostUsed(host, busy, step * USED_STEP_GB)
-            if known != told:
+            jobs = [job for job in desk.jobs.on(host) if job.cores is not None]
+            size = self._beside.core.size_of(host)
+            told = self._uses.used(host, size, jobs, self._speakers(host), desk.processors.used.get(host))
+            if told is not None:
                 yield told
+
+    def _speakers(self, host: HostName) -> dict[UserName, Speaker]:
+        """Return the newest connection of each user's agent on a host: it has one of each."""
+        return {
+            line.user: Speaker(client, self._offers(line.user, host), line.uses, line.since)
+            for client, line in self.lines.items()
+            if line.host == host and line.said
+        }
 
     def _awaits(self, user: UserName) -> Iterator[Act]:
         jobs = self._beside.desk.jobs.by_name.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from replkernel.agent.io.lookup import find_agent, find_or_start, stop_agent
-from replkernel.agent.io.start import ENGINE, SETTLED, begin_early, lives_elsewhere
+from replkernel.agent.io.start import ENGINE, JOB_ON_CORES, SETTLED, begin_early, lives_elsewhere
 from replkernel.errors import AgentUnavailable, SettingError
 from replkernel.hosts.far_sockets import far_endpoint, is_far, new_keys
 from replkernel.hosts.hosts_secret import agent_keys, agent_token, read_secret
 from replkernel.hosts.places import given_address, named_hosts, this_machine
 from replkernel.hosts.reach import Reach
+from replkernel.leasing import starting
+from replkernel.leasing.starting import SchedulerNotStarted
 from replkernel.settings import read_settings
 
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -117,6 +120,16 @@ def test_a_host_that_an_engine_starts_is_started_by_nobody_else(tmp_path: Path) 
     assert begin_early("n1", env) is None
     with pytest.raises(AgentUnavailable, match=r"n1 does not answer. Slurm \(job 17\) starts it, and nobody"):
         find_or_start("n1", env, timeout_s=5)
+
+
+def test_from_within_a_job_on_cores_no_agent_and_no_scheduler_is_started(tmp_path: Path) -> None:
+    env = {"JUPYTER_DATA_DIR": str(tmp_path), "REPLKERNEL_HOST_NAME": "n1", JOB_ON_CORES: "2"}
+    assert begin_early("n1", env) is None
+    with pytest.raises(AgentUnavailable, match="n1 does not run, and a job without GPUs starts none"):
+        find_or_start("n1", env, timeout_s=5)
+    with pytest.raises(SchedulerNotStarted, match="a job without GPUs starts none"):
+        asyncio.run(starting.find_or_start(env))
+    assert find_agent("n1", env) is None and not (tmp_path / "replkernel" / "scheduler").exists()
 
 
 def test_of_named_hosts_a_machine_among_others_starts_its_own_alone(tmp_path: Path) -> None:

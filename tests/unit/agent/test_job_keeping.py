@@ -15,7 +15,7 @@ import pytest
 from replkernel.jobs import keeping, processes, words
 from replkernel.jobs.keeping import JobKeeping
 from replkernel.jobs.words import JobPlace, Progress, Record, key_of, seal_of
-from replkernel.leasing.wire import FromClient, JobGone, JobSaid, StartJob, StopJob
+from replkernel.leasing.wire import FromClient, HostUse, JobGone, JobSaid, StartJob, StopJob, UseWanted
 
 COMMAND = ("train",)
 
@@ -238,3 +238,24 @@ def test_an_agent_that_can_keep_no_jobs_refuses_them_and_goes_on(tmp_path: Path)
 
 def no_room(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_is_used_of_the_host_is_told_twice_once_it_is_asked_and_no_more_until_it_changes(
+    tmp_path: Path,
+) -> None:
+    async def holds(agent: Agent) -> None:
+        def samples(*used_gb: float) -> list[float]:
+            before = len(agent.told.all)
+            for each in used_gb:
+                agent.keeping.uses(HostUse(1.0, each, 0.0, 8.0))
+            told = agent.told.all[before:]
+            assert all(isinstance(one, HostUse) and one.limit_gb == 8.0 for one in told)
+            return [one.used_gb for one in told if isinstance(one, HostUse)]
+
+        assert samples(1.0, 1.0) == []
+        agent.keeping._take(UseWanted())
+        assert agent.told.all == [HostUse(1.0, 1.0, 0.0, 8.0)]
+        assert samples(1.0, 1.01, 1.0) == [1.0]
+        assert samples(2.0, 2.0, 2.0, 3.0) == [2.0, 2.0, 3.0]
+
+    with_agent(tmp_path, holds)

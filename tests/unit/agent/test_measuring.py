@@ -49,11 +49,11 @@ def test_memory_that_cannot_be_had_is_used_also_where_a_cgroup_is_the_limit(tmp_
     (root / "pod").mkdir(parents=True)
     (proc / "meminfo").write_text("MemTotal: 33554432 kB\nMemFree: 1 kB\nMemAvailable: 25165824 kB\n")
     (proc / "self" / "cgroup").write_text("0::/pod\n")
-    assert used_memory(proc, root) == 8 * GIB
+    assert used_memory(proc, root) == (8 * GIB, 0)
     (root / "pod" / "memory.max").write_text(f"{4 * GIB}\n")
     (root / "pod" / "memory.current").write_text(f"{3 * GIB}\n")
     (root / "pod" / "memory.stat").write_text(f"anon {GIB}\ninactive_file {GIB}\n")
-    assert used_memory(proc, root) == 30 * GIB
+    assert used_memory(proc, root) == (2 * GIB, 4 * GIB)
     (root / "pod" / "memory.max").write_text("max\n")
-    assert used_memory(proc, root) == 8 * GIB
-    assert used_memory(tmp_path / "none", root) == 0
+    assert used_memory(proc, root) == (8 * GIB, 0)
+    assert used_memory(tmp_path / "none", root) == (0, 0)

@@ -50,6 +50,17 @@ class Sampled:
         self.phases = Phases(msgspec.json.decode(msgspec.json.encode(self.phases.kept()), type=Kept))
 
 
+def test_what_a_process_computed_while_nobody_looked_is_not_of_the_next_sample() -> None:
+    sampled = Sampled()
+    sampled.take(2, one=0.0)
+    sampled.take(1, SECONDS_OVER + 1.0, one=1.0)
+    assert sampled.phases.busy() == 0
+    sampled.take(1, one=0.0)
+    assert sampled.phases.busy() == 0
+    sampled.take(1, one=2.0)
+    assert sampled.phases.busy() == 2
+
+
 def test_phases_follow_each_other_idle_first_and_begin_with_the_second_sample() -> None:
     sampled = Sampled()
     sampled.take(3, one=0.0)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,39 @@ def test_memory_that_processes_share_counts_once() -> None:
         os.killpg(started.pid, signal.SIGKILL)
         started.communicate()
     assert resident(started.pid) == proportional(started.pid) == 0
+
+
+MAPS = """
+import mmap, os, sys, time
+file = open(sys.argv[1], "rb")
+pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+read = sum(pages[at] for at in range(0, len(pages), 4096))
+shared = mmap.mmap(-1, 32 << 20)
+shared.write(b"x" * (32 << 20))
+os.write(1, b"up\\n")
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Return a file of 96 MiB that lies on a disk: pages of one in /dev/shm are memory."""
+    with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
+        file.write(b"x" * (96 << 20))
+        file.flush()
+        yield Path(file.name)
+
+
+def test_pages_of_files_are_not_a_jobs_memory_and_shared_memory_is(on_disk: Path) -> None:
+    command = [sys.executable, "-c", MAPS, str(on_disk)]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert started.stdout is not None and started.stdout.readline() == b"up\n"
+        assert 32 << 20 <= resident(started.pid) < 80 << 20
+        assert 32 << 20 <= proportional(started.pid) < 80 << 20
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
 
 
 def test_a_program_is_told_its_cores_and_one_with_gpus_is_not() -> None:

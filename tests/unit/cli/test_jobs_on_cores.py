@@ -10,14 +10,16 @@ import msgspec
 import pytest
 
 from replkernel.agent.core.phases import Kept, Record
+from replkernel.agent.io import lookup
 from replkernel.agent.io.lookup import agent_dir
 from replkernel.agent.io.measuring import FILE, FILE_BYTES_MAX, kept_in
-from replkernel.cli import main
+from replkernel.cli import jobs, main
 from replkernel.cli.job_verbs import add_options
 from replkernel.cli.jobs import wanted_by
-from replkernel.errors import ReplkernelError
+from replkernel.errors import AgentUnavailable, ReplkernelError
 from replkernel.hosts.own_file import replace_own
 from replkernel.jobs.submitting import Wanted
+from replkernel.leasing.finding import URL
 
 
 def wanted(*words: str) -> Wanted:
@@ -63,6 +65,33 @@ def test_what_does_not_go_together_is_told(said: str, words: tuple[str, ...]) ->
 def test_a_number_that_cannot_be_is_named(said: str, words: tuple[str, ...]) -> None:
     with pytest.raises(argparse.ArgumentError, match=said):
         wanted(*words)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cpus", "starts"),
+    [([], 1, True), ([0], 1, True), ([2], 1, True), ([0], 0, True), ([2], 0, False)],
+)
+def test_submitting_a_job_on_cores_has_an_agent_here_whatever_hosts_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hosts: list[int], cpus: int, starts: bool
+) -> None:
+    shown = {"hosts": [{"gpus": ["g"] * count} for count in hosts]}
+    started = list[str]()
+
+    def start(host: str, _: object) -> None:
+        started.append(host)
+        if hosts:
+            raise AgentUnavailable("there is none")
+
+    monkeypatch.delenv(URL, raising=False)
+    monkeypatch.setenv("REPLKERNEL_HOST_NAME", "h1")
+    monkeypatch.setattr(jobs, "have_scheduler", lambda _: "")
+    monkeypatch.setattr(jobs, "asked", lambda _: msgspec.json.encode(shown))
+    monkeypatch.setattr(jobs, "submit", lambda *_: None)
+    monkeypatch.setattr(lookup, "find_or_start", start)
+    monkeypatch.chdir(tmp_path)
+    options = ["--cpus", "1"] if cpus else []
+    assert main(["job", "run", *options, "--", "true"]) == (1 if starts and hosts and not cpus else 0)
+    assert started == (["h1"] if starts else [])
 
 
 def test_what_an_agent_measured_is_written_as_a_trace(

@@ -422,9 +422,17 @@ def test_a_job_that_is_over_has_what_it_told_last_and_how_often_it_was_started()
 # -- jobs on cores --------------------------------------------------------------------------------------
 
 
-def machine(room: JobRoom, host: str, cores: float = 4.0, memory_gb: float = 16.0) -> int:
-    agent = room.join("agent", host, ROOT)
-    room.say(agent, wire.HostOffer((), cores, memory_gb))
+def machine(
+    room: JobRoom,
+    host: str,
+    cores: float = 4.0,
+    memory_gb: float = 16.0,
+    who: tuple[Identity, ...] = (ALICE,),
+) -> int:
+    """Have a host offered by agents of users; return the last one."""
+    for one in who:
+        agent = room.join("agent", host, one)
+        room.say(agent, wire.HostOffer((), cores, memory_gb))
     return agent
 
 
@@ -434,7 +442,7 @@ def submit_on_cores(room: JobRoom, name: str, who: Identity = ALICE, *, epochs: 
         seal="s", epochs=epochs, cores=Cores(2, 2.0),
     )  # fmt: skip
     assert room.desk.jobs is not None
-    room.feed(cast("Event", room.desk.jobs.before(who.user)))
+    room.feed(cast("Event", room.desk.jobs.before(who.user, on_cores=True)))
     for used in room.desk.jobs.before_on_cores(who.user):
         room.feed(cast("Event", used))
     room.submitted(JobSubmitted(spec))
@@ -465,7 +473,7 @@ def test_what_is_used_of_hosts_is_journalled_only_while_there_are_jobs_on_cores(
 
 def test_a_job_on_cores_starts_with_its_bounds_where_its_users_agent_has_told_what_is_used() -> None:
     room = JobRoom()
-    machine(room, "a")
+    agent = machine(room, "a")
     line = room.line("a")
     submit_on_cores(room, "j")
     assert room.started(line) == []
@@ -474,23 +482,137 @@ def test_a_job_on_cores_starts_with_its_bounds_where_its_users_agent_has_told_wh
     assert (start.gpus, start.cpus, start.memory_gb) == ((), 2, 2.0)
     room.say(line, wire.JobSaid("j", 1, "runs"), wire.JobSaid("j", 1, "progress", "", 1.0, 0.5))
     assert room.job("j").state == "running"  # type: ignore[union-attr]
-    room.wait(30.0)
+    room.beats(agent, 30)
+    room.say(line, wire.HostUse(0.0, 15.0, 0.0))
+    assert not [said for said in room.heard[line] if isinstance(said, wire.StopJob)], "told once"
     room.say(line, wire.HostUse(0.0, 15.0, 0.0))
     (stop,) = [said for said in room.heard[line] if isinstance(said, wire.StopJob)]
     assert stop.saves and 0.0 < stop.within_s <= 30.0
 
 
+def stops(room: JobRoom, client: int) -> list[str]:
+    return [said.job for said in room.heard[client] if isinstance(said, wire.StopJob)]
+
+
+def shared(room: JobRoom) -> tuple[int, int]:
+    """Return the lines of Alice and Bob, on whose host each has a job of 2 GiB that runs."""
+    machine(room, "a", 8.0, who=(ALICE, BOB))
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    room.say(alices, wire.HostUse(0.0, 3.0, 0.0))
+    room.say(bobs, wire.HostUse(0.0, 3.0, 0.0))
+    submit_on_cores(room, "j", ALICE)
+    submit_on_cores(room, "k", BOB)
+    room.say(alices, wire.JobSaid("j", 1, "runs"))
+    room.say(bobs, wire.JobSaid("k", 1, "runs"))
+    return alices, bobs
+
+
 def test_agents_of_several_users_on_a_host_tell_of_its_memory_once_and_of_their_cores_together() -> None:
     room = JobRoom()
-    machine(room, "a", 8.0)
-    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
-    submit_on_cores(room, "j")
+    alices, bobs = shared(room)
     room.say(alices, wire.HostUse(1.0, 6.0, 1.0))
     room.say(bobs, wire.HostUse(2.0, 6.2, 2.0))
     assert used(room)[-1] == HostUsed(HostName("a"), 3, 3.5)
-    room.do(room.desk.handle(Left(bobs), room.now))
-    room.say(alices, wire.HostUse(1.0, 6.0, 1.0))
-    assert used(room)[-1] == HostUsed(HostName("a"), 1, 5.0)
+
+
+def test_memory_of_a_job_whose_agent_is_away_is_still_its_own_and_a_second_connection_is_no_second_job() -> (
+    None
+):
+    room = JobRoom()
+    alices, bobs = shared(room)
+    room.say(alices, wire.HostUse(0.0, 6.0, 1.5))
+    room.say(bobs, wire.HostUse(0.0, 6.0, 1.5))
+    assert used(room)[-1] == HostUsed(HostName("a"), 0, 3.0)
+    newer = room.line("a", BOB, ("k", 1))
+    room.say(newer, wire.HostUse(0.0, 6.0, 1.5))
+    room.say(bobs, wire.HostUse(0.0, 6.0, 1.5))
+    assert used(room)[-1] == HostUsed(HostName("a"), 0, 3.0)
+    for line in (bobs, newer):
+        room.do(room.desk.handle(Left(line), room.now))
+    room.say(alices, wire.HostUse(0.0, 6.1, 1.6))
+    assert used(room)[-1] == HostUsed(HostName("a"), 0, 3.0)
+    assert stops(room, alices) == stops(room, bobs) == stops(room, newer) == []
+
+
+def test_after_a_restart_nothing_is_told_of_a_host_until_all_whose_jobs_are_there_have_told() -> None:
+    room = JobRoom()
+    alices, bobs = shared(room)
+    room.say(alices, wire.HostUse(0.0, 15.0, 2.0))
+    room.say(bobs, wire.HostUse(0.0, 15.0, 2.0))
+    told = len(used(room))
+    assert used(room)[-1] == HostUsed(HostName("a"), 0, 11.0)
+    room.restart(30.0)
+    agent = machine(room, "a", 8.0, who=(ALICE, BOB))
+    alices = room.line("a", ALICE, ("j", 1))
+    room.say(alices, *[wire.HostUse(0.0, 15.0, 2.0)] * 2)
+    assert len(used(room)) == told and stops(room, alices) == []
+    bobs = room.line("a", BOB, ("k", 1))
+    room.say(alices, wire.HostUse(0.0, 14.0, 2.0))
+    assert len(used(room)) == told, "Bob's agent has still to tell"
+    room.beats(agent, 40)
+    room.say(alices, wire.HostUse(0.0, 14.0, 2.0))
+    assert used(room)[-1] == HostUsed(HostName("a"), 0, 10.0), "it never does: his job has what it booked"
+    room.say(bobs, wire.HostUse(0.0, 14.0, 1.0))
+    assert used(room)[-1] == HostUsed(HostName("a"), 0, 11.0)
+    assert stops(room, alices) == stops(room, bobs) == []
+
+
+@pytest.mark.parametrize("lie", [wire.HostUse(0.0, 1e6, 0.0), wire.HostUse(0.0, 0.0, 1e6)])
+def test_what_one_users_agent_makes_up_ends_nobodys_job_and_hides_no_more_than_his_job(
+    lie: wire.HostUse,
+) -> None:
+    room = JobRoom()
+    alices, bobs = shared(room)
+    room.say(alices, *[wire.HostUse(0.0, 12.0, 1.0)] * 2)
+    room.say(bobs, lie, lie, lie)
+    assert stops(room, alices) == stops(room, bobs) == []
+    assert 9.0 <= used(room)[-1].memory_gb <= 11.5
+    room.say(alices, wire.HostUse(0.0, 12.0, 1.0))
+    assert stops(room, alices) == stops(room, bobs) == []
+    room.say(bobs, wire.HostUse(1e6, 12.0, 1.0))
+    assert used(room)[-1].busy == 8
+    room.say(alices, wire.HostUse(0.0, 14.0, 1.0))
+    room.say(bobs, wire.HostUse(0.0, 14.0, 1.0))
+    assert len(stops(room, alices) + stops(room, bobs)) == 1, "two agree"
+
+
+def test_one_users_word_alone_ends_no_job_of_somebody_who_is_away() -> None:
+    room = JobRoom()
+    alices, bobs = shared(room)
+    room.do(room.desk.handle(Left(alices), room.now))
+    room.say(bobs, *[wire.HostUse(0.0, 16.0, 0.0)] * 3)
+    assert stops(room, bobs) == []
+    back = room.line("a", ALICE, ("j", 1))
+    room.say(back, wire.HostUse(0.0, 16.0, 1.0))
+    assert stops(room, bobs) == ["k"]
+
+
+def test_who_does_not_offer_a_host_does_not_say_what_is_used_of_it() -> None:
+    room = JobRoom()
+    machine(room, "a")
+    alices, bobs = room.line("a", ALICE), room.line("a", BOB)
+    submit_on_cores(room, "j")
+    room.say(bobs, *[wire.HostUse(0.0, 2.0, 0.0)] * 2)
+    assert used(room) == [] and room.started(alices) == []
+    room.say(alices, wire.HostUse(0.0, 2.0, 0.0))
+    room.say(bobs, *[wire.HostUse(4.0, 16.0, 0.0)] * 2)
+    assert used(room) == [HostUsed(HostName("a"), 0, 2.0)]
+    assert room.started(alices) == [("j", 1, 0)]
+
+
+def test_where_an_agent_may_have_less_than_the_machine_jobs_start_and_stay_within_that() -> None:
+    room = JobRoom()
+    machine(room, "a", memory_gb=64.0)
+    line = room.line("a")
+    submit_on_cores(room, "j")
+    room.say(line, wire.HostUse(0.0, 7.0, 0.0, 8.0))
+    assert room.started(line) == []
+    room.say(line, wire.HostUse(0.0, 1.0, 0.0, 8.0))
+    assert room.started(line) == [("j", 1, 0)]
+    room.say(line, wire.JobSaid("j", 1, "runs"), *[wire.HostUse(0.0, 5.4, 0.0, 8.0)] * 2)
+    assert stops(room, line) == []
+    room.say(line, *[wire.HostUse(0.0, 7.0, 0.0, 8.0)] * 2)
+    assert stops(room, line) == ["j"]
 
 
 def test_how_far_a_job_on_cores_is_tells_when_it_ends() -> None:
@@ -508,7 +630,7 @@ def test_how_far_a_job_on_cores_is_tells_when_it_ends() -> None:
 
 def test_an_agent_is_asked_what_is_used_if_it_can_tell_and_an_older_one_is_given_no_job_on_cores() -> None:
     room = JobRoom()
-    machine(room, "a")
+    machine(room, "a", who=(ALICE, BOB))
     assert wire.UseWanted() in room.heard[room.line("a", BOB)]
     older = len(room.heard) + 1
     room.heard[older] = []
@@ -517,6 +639,33 @@ def test_an_agent_is_asked_what_is_used_if_it_can_tell_and_an_older_one_is_given
     assert wire.UseWanted() not in room.heard[older]
     room.say(older - 1, wire.HostUse(0.0, 2.0, 0.0))
     submit_on_cores(room, "j")
-    assert room.started(older) == []
-    (past,) = room.beside.desk.past
-    assert past.why == "failed" and past.said.startswith("your agent on host a is of a release that has no")
+    job = room.job("j")
+    assert room.started(older) == [] and job is not None and job.state == "waiting"
+    assert "No host on which an agent of yours runs takes jobs on cores" in refused(room, "j")
+    room.do(room.desk.handle(Left(older), room.now))
+    newer = room.line("a")
+    room.say(newer, wire.HostUse(0.0, 2.0, 0.0))
+    assert room.started(newer) == [("j", 1, 0)]
+
+
+def test_an_older_agent_that_comes_while_a_job_on_cores_starts_leaves_it_to_other_hosts() -> None:
+    room = JobRoom()
+    machine(room, "a")
+    line = room.line("a")
+    room.say(line, wire.HostUse(0.0, 2.0, 0.0))
+    submit_on_cores(room, "j")
+    room.do(room.desk.handle(Left(line), room.now))
+    older = len(room.heard) + 1
+    room.heard[older] = []
+    room.do(room.desk.handle(Joined(older, wire.Hello(1, "jobs", "a"), ALICE), room.now))
+    room.say(older, wire.JobsHere(()))
+    job = room.job("j")
+    assert room.started(older) == [] and job is not None and job.state == "waiting"
+    machine(room, "b")
+    other = room.line("b")
+    room.say(other, wire.HostUse(0.0, 2.0, 0.0))
+    assert [name for name, _, _ in room.started(other)] == ["j"]
+
+
+def refused(room: JobRoom, name: str) -> str:
+    return room.beside.desk.jobs.by_name[JobName(name)].refused
