@@ -17,6 +17,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+from jupyter_client.session import DELIM
+
 from replkernel.errors import UNREADABLE
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
@@ -26,6 +29,9 @@ from replkernel.protocol.envelope import Envelope, read_envelope
 log = logging.getLogger(__name__)
 
 _COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
+
+_WITHOUT_SUBSHELL = ("comm_msg", "comm_close")
+"""Stock takes these in the main shell, too, whatever their header says."""
 
 _QUESTIONS = tuple(
     f"{what}_request"
@@ -52,6 +58,14 @@ def tell_pages() -> None:
     carried = sys.modules.get("replkernel.state.libraries.ipywidgets")
     if carried is not None:
         carried.tell_pages()
+
+
+class _Header(msgspec.Struct):
+    msg_type: str = ""
+    subshell_id: str | None = None
+
+
+_read_header = msgspec.json.Decoder(_Header).decode
 
 
 class _Answer:
@@ -136,6 +150,25 @@ class QuestionsKernel(ShortWaysKernel):
             return handled
 
         return handler
+
+    async def shell_channel_thread_main(self, msg: Any) -> None:
+        """Give messages to their shells; the main one takes a comm's whose subshell is no more."""
+        if self.replica is not None and self._is_stray(msg):
+            main = self.shell_channel_thread.manager.get_shell_channel_to_subshell_socket(None)
+            main.send_multipart(msg, copy=False)
+        else:
+            await super().shell_channel_thread_main(msg)
+
+    def _is_stray(self, msg: Any) -> bool:
+        """Tell whether a comm's message names a subshell that ended with another process."""
+        frames = [frame.buffer for frame in msg]
+        try:
+            header = _read_header(frames[frames.index(DELIM) + 2])
+        except (ValueError, IndexError, *UNREADABLE):
+            return False
+        if header.msg_type not in _WITHOUT_SUBSHELL or header.subshell_id is None:
+            return False
+        return header.subshell_id not in self.shell_channel_thread.manager.list_subshell()
 
     async def dispatch_shell(
         self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False

@@ -46,10 +46,11 @@ def killed(pid: int) -> None:
     eventually(lambda: pid not in {one.kernel_pid for one in replicas().values()}, "another process")
 
 
-def moved(live: Live, widget: str, value: int) -> list[tuple[str, str, Any]]:
+def moved(live: Live, widget: str, value: int, subshell: str | None = None) -> list[tuple[str, str, Any]]:
     """Move a widget as a page does; return what it hears: kind, whom it concerns, and what is said."""
     data = {"method": "update", "state": {"value": value}, "buffer_paths": []}
     message = live.client.session.msg("comm_msg", {"comm_id": widget, "data": data})
+    message["header"]["subshell_id"] = subshell
     live.client.shell_channel.send(message)
     return [
         (one["msg_type"], one["content"].get("comm_id", ""), one["content"].get("data") or one["content"])
@@ -76,6 +77,18 @@ def test_widgets_on_the_page_go_on_in_the_next_process(live: Live) -> None:
     assert live.value("print(log, doubled.children[0].value, os.getpid())").split()[:2] == ["[7]", "3"]
     known = live.reply(live.client.comm_info("jupyter.widget"))["content"]["comms"]
     assert {slider, label, x, out} <= known.keys()
+
+
+def test_a_page_goes_on_though_its_subshell_for_widgets_ended_with_the_process(live: Live) -> None:
+    """JupyterLab has one, and names it in all that it says of widgets."""
+    slider, label, _, _, pid = live.value(CELL).splitlines()[-1].split()
+    message = live.client.session.msg("create_subshell_request")
+    live.client.control_channel.send(message)
+    subshell = live.client.get_control_msg(timeout=30)["content"]["subshell_id"]
+    live.value("%replkernel sync")
+    assert states(moved(live, slider, 4, subshell), label)[-1] == {"value": "now 4"}
+    killed(int(pid))
+    assert states(moved(live, slider, 7, subshell), label)[-1] == {"value": "now 7"}
 
 
 def test_what_a_page_has_moved_is_durable_without_another_cell(live: Live) -> None:

@@ -306,6 +306,20 @@ def test_a_subshell_cell_of_a_lost_process_ends_with_an_error() -> None:
     assert world.seen(request) == ["busy", "execute_reply:error", "idle"]
 
 
+def test_a_comm_goes_on_in_the_main_shell_once_its_subshell_ended_with_its_process() -> None:
+    world = _with_a_widget()
+    made = world.request("create_subshell_request", channel="control")
+    world.output("r1", "create_subshell_reply", made, {"status": "ok", "subshell_id": "x"}, "control")
+    cell = world.execute()
+    passed_by = world.request("comm_msg", {"comm_id": "w"}, subshell_id="x")
+    assert world.sent_to(cell) == world.sent_to(passed_by) == ["r1"]
+    world.lose("r1")
+    moved = world.request("comm_msg", {"comm_id": "w"}, subshell_id="x")
+    assert world.sent_to(moved) == [], "somebody must have the notebook first"
+    world.say(Elected(Seq(3), ReplicaId("r3")))
+    assert world.sent_to(moved) == ["r3"]
+
+
 def test_control_messages_wait_for_a_first_replica() -> None:
     world = World()
     request = world.request("usage_request", channel="control")
