@@ -27,6 +27,7 @@ _OTHERS = (
     "HUB_PLAIN_HTTP",
     "JOB",
     "JOB_CHECKPOINT",
+    "JOB_CPUS",
     "JOB_DIR",
     "JOB_GPUS",
     "LAUNCHER_PID",

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from replkernel.errors import StateSuspended  # noqa: E402
-from replkernel.gpu import fake, in_place  # noqa: E402
+from replkernel.gpu import fake, family, in_place  # noqa: E402
 from replkernel.gpu.backend import Kept, Moved  # noqa: E402
 from replkernel.gpu.fake import FakeBackend, put  # noqa: E402
 from replkernel.gpu.occupancy import Occupancy  # noqa: E402
@@ -195,8 +195,11 @@ def test_a_tensor_made_on_a_gpu_that_was_left_is_a_first_use(
     assert x.item() == 1
 
 
-def test_a_cell_whose_threads_may_start_cuda_does_not_leave_its_gpus(occupancy: Occupancy) -> None:
+def test_a_cell_whose_threads_may_start_cuda_does_not_leave_its_gpus(
+    occupancy: Occupancy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It holds nothing yet: its thread would start on GPUs that are somebody else's by then."""
+    monkeypatch.setattr(family, "without_gpus", lambda: ())  # Other modules' tests keep processes.
     ends = threading.Event()
     thread = threading.Thread(target=ends.wait, name="loader")
     thread.start()
