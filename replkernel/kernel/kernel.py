@@ -37,7 +37,6 @@ from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.leased_gpus import Beginning, LeasedGpus
 from replkernel.kernel.output import OutputThread, OutStream
 from replkernel.kernel.practice import Practice
-from replkernel.kernel.questions import tell_pages
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
@@ -206,7 +205,6 @@ class ReplicatedKernel(AuditingKernel):
                 self._decline(stream, ident, parent)
                 return
             if envelope is not None and self._execution.trouble is None:
-                tell_pages()
                 self._go_on_from(max(envelope.counted, self._execution.counted))
             for notice in [*self.replica.notices, *([begins.notice] if begins.notice else [])]:
                 self.replica.tell(notice)
@@ -324,7 +322,6 @@ class ReplicatedKernel(AuditingKernel):
             replica.sync(execution)
         elif replica.travel.to is not None and execution is self._execution:
             replica.go_to(execution)
-            tell_pages()
         elif birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
             replica.capture(execution, whole=True)
             replica.await_commit(execution)

@@ -13,12 +13,8 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
-from jupyter_client.session import DELIM
 
 from replkernel.errors import UNREADABLE
 from replkernel.kernel.interrupts import PutOffInterrupts
@@ -29,9 +25,6 @@ from replkernel.protocol.envelope import Envelope, read_envelope
 log = logging.getLogger(__name__)
 
 _COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
-
-_WITHOUT_SUBSHELL = ("comm_msg", "comm_close")
-"""Stock takes these in the main shell, too, whatever their header says."""
 
 _QUESTIONS = tuple(
     f"{what}_request"
@@ -51,21 +44,6 @@ def _look_of(identities: list[bytes]) -> Envelope | None:
     except UNREADABLE as error:
         log.warning("A question's envelope does not fit and is ignored: %s", error)
         return None
-
-
-def tell_pages() -> None:
-    """Have pages show what widgets hold that were rebuilt here: they may show what was lost."""
-    carried = sys.modules.get("replkernel.state.libraries.ipywidgets")
-    if carried is not None:
-        carried.tell_pages()
-
-
-class _Header(msgspec.Struct):
-    msg_type: str = ""
-    subshell_id: str | None = None
-
-
-_read_header = msgspec.json.Decoder(_Header).decode
 
 
 class _Answer:
@@ -91,7 +69,6 @@ class QuestionsKernel(ShortWaysKernel):
         super().__init__(**traits)
         for kind in _COMM_MESSAGES:
             self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
-        self.shell_handlers["comm_msg"] = self._known_or_closed(self.shell_handlers["comm_msg"])
         for kind in _QUESTIONS:
             self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
 
@@ -122,53 +99,13 @@ class QuestionsKernel(ShortWaysKernel):
         session.send(stream, kind, content, parent, ident=ident)
 
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        """Have a page's message find every variable, and what it has the notebook's code do be captured."""
-
-        def handler(stream: Any, ident: Any, parent: Any) -> Any:
+        def handler(*arguments: Any) -> Any:
             self.deliver_interrupts()
-            if self.replica is None:
-                return handle(stream, ident, parent)
-            self.replica.before_page(_look_of(ident))
-            tell_pages()
-            try:
-                return handle(stream, ident, parent)
-            finally:
-                self.replica.after_page()
+            if self.replica is not None:
+                self.replica.complete_state()
+            return handle(*arguments)
 
         return handler
-
-    def _known_or_closed(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        """Have pages hear that a comm is closed which no process has any more."""
-
-        def handler(stream: Any, ident: Any, parent: Any) -> Any:
-            handled = handle(stream, ident, parent)
-            comm_id = parent["content"].get("comm_id", "")
-            if self.replica is not None and comm_id not in self.comm_manager.comms:
-                content, topic = {"comm_id": comm_id, "data": {}}, f"comm-{comm_id}".encode()
-                session: Any = self.session
-                session.send(self.iopub_socket, "comm_close", content, parent, ident=topic)
-            return handled
-
-        return handler
-
-    async def shell_channel_thread_main(self, msg: Any) -> None:
-        """Give messages to their shells; the main one takes a comm's whose subshell is no more."""
-        if self.replica is not None and self._is_stray(msg):
-            main = self.shell_channel_thread.manager.get_shell_channel_to_subshell_socket(None)
-            main.send_multipart(msg, copy=False)
-        else:
-            await super().shell_channel_thread_main(msg)
-
-    def _is_stray(self, msg: Any) -> bool:
-        """Tell whether a comm's message names a subshell that ended with another process."""
-        frames = [frame.buffer for frame in msg]
-        try:
-            header = _read_header(frames[frames.index(DELIM) + 2])
-        except (ValueError, IndexError, *UNREADABLE):
-            return False
-        if header.msg_type not in _WITHOUT_SUBSHELL or header.subshell_id is None:
-            return False
-        return header.subshell_id not in self.shell_channel_thread.manager.list_subshell()
 
     async def dispatch_shell(
         self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False

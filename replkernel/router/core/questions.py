@@ -44,12 +44,12 @@ class Questions:
         self._queue = queue
 
     def forward(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
-        """Give a replica what is no execution; what looks at variables says as of when it is to see them."""
+        """Give a replica what is no execution; a question says which state its answer is to see."""
         self._parts.traffic.give(request, target)
         if request.header.msg_type in COMM_TYPES:
             self._parts.comms.saw(request.header.msg_type, request.content, target)
         way = self._parts.lanes.on_shell(target, request.header.msg_id)
-        look = self._parts.succession.look() if request.header.msg_type in LOOKS | COMM_TYPES else None
+        look = self._parts.succession.look() if request.header.msg_type in LOOKS else None
         envelope = [] if look is None else [envelope_frame(look)]
         return [ToReplica(target, way, [*request.identities, *envelope, *request.frames])]
 

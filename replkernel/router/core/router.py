@@ -286,17 +286,9 @@ class Router:
         if kind == "comm_info_request" and self._parts.fleet.asleep:
             return answers.whole(request, pack({"status": "ok", "comms": {}}))
         target = self._parts.succession.designated()
-        if request.header.subshell_id is not None and target is not None and not self._is_stray(request):
+        if request.header.subshell_id is not None and target is not None:
             return self._to_subshell(request, target)
         return self._shell.handle(request, now)
-
-    def _is_stray(self, request: ClientRequest) -> bool:
-        """Tell whether a comm's message is for a subshell that ended with its process: the main one takes it.
-
-        JupyterLab has a subshell for comms, and goes on naming it.
-        """
-        kind, known = request.header.msg_type, self._parts.subshells
-        return kind in ("comm_msg", "comm_close") and request.header.subshell_id not in known
 
     def _to_subshell(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
         """Give a message to a subshell, which lives in the executor's process and has its own queue there."""

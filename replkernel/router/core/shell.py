@@ -69,7 +69,7 @@ class Shell:
         self._leased = LeasedCells(parts)
         self.mid_cell = MidCell(parts, self._leased)
         self._held: list[ClientRequest] = []
-        """Comm messages that came behind an execution which has not begun yet, or to a lost process."""
+        """Comm messages that came behind an execution which has not begun yet."""
         self._ends = CellEnds(parts, self._leased, self._queue)
         self._questions = Questions(parts, self._queue)
         self._silence = Silence(parts.fleet, parts.traffic)
@@ -125,14 +125,12 @@ class Shell:
         return self._enqueue(request, now) if target is None else self._questions.forward(request, target)
 
     def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
-        """Pass a comm message on, once the execution before it has begun, and somebody has the notebook."""
-        holder, orphaned = self._parts.comms.holder(request.content), self._parts.succession.orphaned
-        held = holder in self._parts.fleet.ready()
-        target = holder if held else self._parts.succession.designated()
-        if target is None and not orphaned:
+        """Pass a comm message on, once the execution before it has begun."""
+        holder = self._parts.comms.holder(request.content)
+        target = holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
+        if target is None:
             return self._enqueue(request, now)
-        waits = target is None or (orphaned and not held) or self._parts.lanes.opening(target)
-        if target is not None and not waits and not self._held:
+        if not self._parts.lanes.opening(target) and not self._held:
             return self._questions.forward(request, target)
         if len(self._held) >= QUEUE_MAX:
             return [Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")]
@@ -140,20 +138,8 @@ class Shell:
         return []
 
     def _let_comms_pass(self, now: float) -> list[Effect]:
-        chosen = self._choose_for_comms(now) if self._comms_choose() else []
         held, self._held = self._held, []
-        return chosen + [effect for request in held for effect in self._take_comm(request, now)]
-
-    def _comms_choose(self) -> bool:
-        """Tell whether comm messages wait for an executor to be chosen, and no cell that has one chosen."""
-        waits = bool(self._held) and self._parts.succession.orphaned
-        return waits and self.running is None and not self._queue
-
-    def _choose_for_comms(self, now: float) -> list[Effect]:
-        choice = self._parts.succession.choose(now, held=False)
-        if choice.notice:
-            self._parts.notices.add(choice.notice)
-        return [*choice.effects]
+        return [effect for request in held for effect in self._take_comm(request, now)]
 
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header
@@ -545,7 +531,7 @@ class Shell:
         """Return when `advance` has something to do that no event announces."""
         running, waits = self.running, bool(self._queue)
         if running is None and not waits:
-            return self._parts.succession.deadline() if self._comms_choose() else None
+            return None
         times = [self.interrupts.deadline(running, waits=waits)]
         if running is not None:
             if running.replied_at is not None:

@@ -203,11 +203,6 @@ class Succession:
             self._owed, self._gave_up = (), False
 
     @property
-    def orphaned(self) -> bool:
-        """Tell whether the executor's process is gone and nobody has been chosen in its place."""
-        return self._orphaned
-
-    @property
     def all_committed(self) -> bool:
         """Tell whether what ran is durable."""
         return self._unsettled <= self.committed

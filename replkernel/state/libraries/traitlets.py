@@ -6,7 +6,6 @@ observers itself.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import traitlets
@@ -23,18 +22,10 @@ if TYPE_CHECKING:
 
 _STATE = 2
 """Where in a reduction the state is."""
-_WIDGETS = "ipywidgets.widgets.widget"
 
 
-def is_users(cls: type) -> bool:
-    """Tell whether a class with traits is the notebook's own."""
+def _is_users(cls: type) -> bool:
     return issubclass(cls, traitlets.HasTraits) and (module_of(cls) == "__main__" or is_own(module_of(cls)))
-
-
-def _is_users_own(cls: type) -> bool:
-    """Tell whether a class with traits is the notebook's own and no widget, which has a comm as well."""
-    widget = vars(sys.modules.get(_WIDGETS, object)).get("Widget")
-    return is_users(cls) and not (widget is not None and issubclass(cls, widget))
 
 
 def reduce_traits(pickler: CapturePickler, value: Any) -> Any:
@@ -78,5 +69,5 @@ def fill(instance: Any, state: tuple[Any, list[tuple[Any, Any, list[Any]]]]) -> 
         own.extend(handlers)
 
 
-TESTS = [(_is_users_own, reduce_traits)]
+TESTS = [(_is_users, reduce_traits)]
 NATURAL = [(_has_traits, reduce_observed)]
