@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from replkernel.agent.io.death import STARTED, start_time, stat_fields
+from replkernel.agent.io.death import STARTED, every_process, start_time
 from replkernel.agent.io.start import JOB, JOB_ON_CORES, NOT_FOR_PROGRAMS
 from replkernel.hosts.places import this_machine
 from replkernel.jobs.stepping_aside import step_aside
@@ -183,14 +183,11 @@ def supervisors(place: Path) -> list[int]:
 
 def _all() -> dict[int, _Seen]:
     """Return all processes that are not over, but for this one."""
-    seen = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal() and int(name) != os.getpid():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = stat_fields(int(name))
-                if fields[0] not in (b"Z", b"X"):
-                    seen[int(name)] = _Seen(int(fields[1]), int(fields[3]), int(fields[STARTED]))
-    return seen
+    return {
+        pid: _Seen(int(fields[1]), int(fields[3]), int(fields[STARTED]))
+        for pid, fields in every_process()
+        if pid != os.getpid() and fields[0] not in (b"Z", b"X")
+    }
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:

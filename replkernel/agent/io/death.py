@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +84,16 @@ def stat_fields(pid: int) -> list[bytes]:
     """Return the fields of /proc/PID/stat from the state on; OSError when there is no such process."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()
+
+
+def every_process() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the pid and the fields of each process; those that end meanwhile are left out."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                fields = stat_fields(int(name))
+                if len(fields) > STARTED:
+                    yield int(name), fields
 
 
 def parent_of(pid: int) -> int:

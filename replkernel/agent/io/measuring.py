@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from replkernel.agent.core.phases import Kept, Named, Phases
-from replkernel.agent.io.death import STARTED, stat_fields
+from replkernel.agent.io.death import STARTED, every_process
 from replkernel.errors import UNREADABLE
 from replkernel.hosts.memory_cgroups import CGROUPS, UNLIMITED, counter, own_groups, with_parents
 from replkernel.hosts.own_file import read_own, replace_own
@@ -112,16 +112,12 @@ def _look(pids: Mapping[int, str]) -> tuple[dict[Named, tuple[str, float]], tupl
     return seen, used_memory(), time.thread_time() - began
 
 
-def cpu_times(pids: Mapping[int, str], proc: Path = Path("/proc")) -> dict[Named, tuple[str, float]]:
+def cpu_times(pids: Mapping[int, str]) -> dict[Named, tuple[str, float]]:
     """Return, for each of these processes, its name and the CPU seconds that it and its descendants had."""
     parents, cpu, started = dict[int, int](), dict[int, int](), dict[int, int]()
-    for name in os.listdir(proc):
-        if name.isdecimal():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = stat_fields(int(name))
-                pid = int(name)
-                parents[pid], started[pid] = int(fields[1]), int(fields[STARTED])
-                cpu[pid] = sum(map(int, fields[TIMES]))
+    for pid, fields in every_process():
+        parents[pid], started[pid] = int(fields[1]), int(fields[STARTED])
+        cpu[pid] = sum(map(int, fields[TIMES]))
     owner = {pid: pid for pid in pids if pid in parents}
     sums = dict.fromkeys(owner, 0)
     for pid, ticks in cpu.items():
