@@ -136,6 +136,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_HIBERNATE_IDLE_S",
         "Seconds without a cell or a word of a client after which a kernel hibernates by itself (0: never).",
     )
+    standby_idle_s = _number(
+        600.0,
+        "REPLKERNEL_STANDBY_IDLE_S",
+        "Seconds without a cell or a word of a client after which standbys end their processes (0: never).",
+    )
     bind = _text(
         "127.0.0.1",
         "REPLKERNEL_BIND",

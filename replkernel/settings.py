@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True):
     preload: tuple[str, ...] = ()
     launcher_grace_s: float = 43_200.0
     hibernate_idle_s: float = 0.0
+    standby_idle_s: float = 600.0
     bind: str = "127.0.0.1"
     advertise: str = ""
     ports: tuple[int, int] = (PORT_FIRST, PORT_LAST)
@@ -194,6 +195,12 @@ SETTING_DOCS = (
         "hibernate_idle_s",
         "0",
         "Seconds without a cell or a word of any client after which a kernel hibernates by itself (0: never).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_STANDBY_IDLE_S",
+        "standby_idle_s",
+        "600",
+        "Seconds without a cell or a word of any client after which a kernel's standbys end their processes, to save memory, until the next cell (0: never).",
     ),
     SettingDoc(
         "REPLKERNEL_BIND",
@@ -443,6 +450,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         preload=_names(env, "REPLKERNEL_PRELOAD"),
         launcher_grace_s=_seconds(env, "REPLKERNEL_LAUNCHER_GRACE_S", 43_200.0),
         hibernate_idle_s=_seconds(env, "REPLKERNEL_HIBERNATE_IDLE_S", 0.0),
+        standby_idle_s=_seconds(env, "REPLKERNEL_STANDBY_IDLE_S", 600.0),
         bind=_address(env, BIND, "127.0.0.1", any_too=bool(env.get("REPLKERNEL_ADVERTISE", "").strip())),
         advertise=_address(env, "REPLKERNEL_ADVERTISE", ""),
         ports=_ports(env, "REPLKERNEL_PORTS"),

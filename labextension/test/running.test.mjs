@@ -61,6 +61,12 @@ test('kernels that run and hibernated ones, by the names of their notebooks', ()
   );
 });
 
+test('a standby that goes without a process until a cell runs is healthy', () => {
+  const replicas = ['executor', 'dormant', 'dormant'].map(role => ({ role, lag: 0, state_bytes: 0 }));
+  const { running } = list(told([kernel('k', { replicas })]), () => null, 0, trans);
+  assert.match(running[0].title, /3 of 3 healthy, in sync/);
+});
+
 test('who runs cells is healthy before its own report says so', () => {
   const replicas = ['r1', 'r2'].map(replica => ({ replica, role: 'starting', lag: 0, state_bytes: 0 }));
   const title = executor =>

@@ -46,6 +46,8 @@ class AgentWelcome(Message):
     """The replicas that were members of the group and are none any more."""
     describes: bool = False
     """Whether the agent answers `DescribeGround` and `InstallHere`."""
+    dismisses: bool = False
+    """Whether the agent knows `DismissReplica`."""
 
 
 class AgentRefuses(Message):
@@ -104,6 +106,7 @@ class ReplicaLost(Message):
     dead for `ago_s` at least: what was sent to it since then never reached it. `kept` is the last execution
     that is whole with what its keeper has; the log may yet take it, or the next execution's in its place.
     `newest` is the last of which the keeper has anything: nothing of later ones will come. None: not known.
+    `dormant`: it has ended until the router wants it again.
     """
 
     replica: ReplicaId
@@ -112,6 +115,7 @@ class ReplicaLost(Message):
     ago_s: float = 0.0
     kept: Seq = Seq(0)
     newest: Seq | None = None
+    dormant: bool = False
 
 
 class Committed(Message):

@@ -167,6 +167,17 @@ class SettleReplica(Message):
     replica: ReplicaId
 
 
+class DismissReplica(Message):
+    """End a standby's process until it is wanted again (`recalled`); its Raft member goes on.
+
+    `ReplicaLost` follows with `dormant`, and `ReplicaReady` once it is back.
+    """
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    recalled: bool = False
+
+
 class StatusQuery(Message):
     """Ask for the status of this host: all kernels, or one."""
 
@@ -207,6 +218,7 @@ RouterToAgent: TypeAlias = (
     | PauseCell
     | LimitReplica
     | SettleReplica
+    | DismissReplica
     | StatusQuery
     | DescribeGround
     | InstallHere

@@ -22,7 +22,7 @@ from replkernel.router.core.fleet import Fleet
 from replkernel.router.core.host_environments import Versions
 from replkernel.router.core.leases import Leases
 from replkernel.router.core.placement import Placement, Policy
-from replkernel.router.core.router import Identity, Router
+from replkernel.router.core.router import Identity, Rest, Router
 from replkernel.router.core.wire import DELIMITER
 
 HOST = HostName("here")
@@ -49,6 +49,7 @@ class World:
         versions: Versions = "warn",
         *,
         resuming: bool = False,
+        standby_idle_s: float = 0.0,
     ) -> None:
         self.now = 0.0
         self.checks = True
@@ -71,7 +72,13 @@ class World:
         self.leases = Leases("k", gpus)
         identity = Identity(b'{"banner": "own"}', {"shell_port": 5})
         self.router = Router(
-            self.fleet, placement, identity, leases=self.leases, move=move, versions=versions
+            self.fleet,
+            placement,
+            identity,
+            Rest(standby_idle_s=standby_idle_s),
+            leases=self.leases,
+            move=move,
+            versions=versions,
         )
         self.all: list[Effect] = []
         self.last: list[Effect] = []
@@ -116,7 +123,7 @@ class World:
         for host in self.hosts:
             if not self.fleet.hosts[host].found:
                 self.feed(events.AgentFound(host, "token"))
-                self.say(AgentWelcome(host=host, agent_pid=2), host)
+                self.say(AgentWelcome(host=host, agent_pid=2, dismisses=True), host)
         for name in names or tuple(self.fleet.replicas):
             self.ready(name, applied)
         return self
@@ -139,6 +146,11 @@ class World:
         """Have a replica's process die, or have died some time ago."""
         host = self._host_of(name)
         return self.say(ReplicaLost(ReplicaId(name), why, returning=returning, ago_s=ago_s), host)
+
+    def dismissed(self, name: str) -> list[Effect]:
+        """Have a replica's process end because it was dismissed."""
+        host = self._host_of(name)
+        return self.say(ReplicaLost(ReplicaId(name), "dormant", returning=True, dormant=True), host)
 
     def commit(
         self, name: str, seq: int, pins: tuple[Pin, ...] = (), *, audit: int = 0, owing: tuple[str, ...] = ()

@@ -10,7 +10,11 @@ import { type IMigrate, Migrate } from './migrate';
 
 function Replica(props: { replica: IReplica; trans: ITranslate }): React.JSX.Element {
   const { replica, trans } = props;
-  const roles: Record<string, string> = { executor: trans('runs cells'), standby: trans('stands by') };
+  const roles: Record<string, string> = {
+    executor: trans('runs cells'),
+    standby: trans('stands by'),
+    dormant: trans('no process until a cell runs')
+  };
   const lag = replica.lag === 0 ? trans('in sync') : trans('%1 changes behind', replica.lag);
   const facts = isWell(replica) ? [lag, formatBytes(replica.state_bytes)] : [trans('not ready')];
   return (

@@ -4,6 +4,7 @@
 import type { IAccount, IExecution, IKernel, IReplica } from '../generated/live';
 import type { ITranslate } from './line';
 import type { LiveStore } from './live';
+import { isWell } from './replicasInWords.js';
 
 /** What may be told; each can be switched off. */
 export type Kind = 'executorLost' | 'stateRestored' | 'quotaReached' | 'schedulerUnreachable';
@@ -41,10 +42,6 @@ interface ISeen {
   pinned: readonly string[];
   count: number;
   resting: boolean;
-}
-
-function isWell(replica: IReplica): boolean {
-  return replica.role === 'executor' || replica.role === 'standby';
 }
 
 /** Watches what is known and says what is new. */

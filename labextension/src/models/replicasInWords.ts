@@ -2,9 +2,11 @@
 import type { IKernel, IReplica } from '../generated/live';
 import type { ITranslate } from './line';
 
-/** Tell whether a replica can run cells. */
+const WELL = ['executor', 'standby', 'dormant'];
+
+/** Tell whether a replica can run cells, or will as soon as there is one. */
 export function isWell(replica: IReplica): boolean {
-  return replica.role === 'executor' || replica.role === 'standby';
+  return WELL.includes(replica.role);
 }
 
 /** Write how many replicas are healthy, and whether they are in sync. */

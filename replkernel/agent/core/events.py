@@ -284,6 +284,12 @@ class PauseWanted(Fact, frozen=True):
     gpu_model: str
 
 
+class DismissalAsked(Fact, frozen=True):
+    """The router needs no process of this standby for now; `recalled`: it needs one again."""
+
+    recalled: bool = False
+
+
 class SettleAsked(Fact, frozen=True):
     """Somebody waits until all that cells changed in the process is durable."""
 
@@ -333,6 +339,7 @@ Event: TypeAlias = (
     | InterruptAsked
     | LeaseWanted
     | PauseWanted
+    | DismissalAsked
     | SettleAsked
     | EndAsked
     | TimeCame

@@ -46,6 +46,9 @@ from replkernel.replication.election import ELECTION_LIMIT_S
 GROUP_RETRY_S = 3.0
 """So long after a Raft member could not start it is tried again."""
 
+DORMANT = "its process has ended until a cell runs"
+"""Why a standby that nobody needs for now has no process."""
+
 DROPPED = "the kernel went on from an earlier cell on another replica"
 """Why a process has to end that holds what the log has dropped."""
 
@@ -184,6 +187,7 @@ class Keeper:
             fact.LeaseWanted: self._on_lease_wanted,
             fact.PauseWanted: self._on_pause_wanted,
             fact.SettleAsked: self._on_settle_asked,
+            fact.DismissalAsked: self._on_dismissal_asked,
             fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
             fact.TimeCame: self._on_time,
         }
@@ -215,6 +219,12 @@ class Keeper:
     def _on_settle_asked(self, event: fact.SettleAsked, now: float) -> list[Effect]:
         """Have the process propose what its user wants kept seldom as well."""
         return [ToProcess(SettleState())] if self.life.is_live else []
+
+    def _on_dismissal_asked(self, event: fact.DismissalAsked, now: float) -> list[Effect]:
+        """End a standby's process until it is wanted again, or have it forked anew."""
+        if event.recalled:
+            return self.life.recall(now)
+        return [] if self.running else self.life.dismiss(DORMANT, now)
 
     def deadline(self) -> float | None:
         """Return when `TimeCame` must be told, or None: never when all is over."""
@@ -279,12 +289,13 @@ class Keeper:
             return life
         return [self._open_group(), *life]
 
-    def restore(self, group: fact.GroupNamed, birth: int, pid: int) -> None:
+    def restore(self, group: fact.GroupNamed, birth: int, pid: int, *, dormant: bool = False) -> None:
         """Take over what an earlier agent wrote down; `ReplicaRestored` follows."""
         self.peers, self.secret = group.peers, group.secret
         self.checkpoint, self.checkpoint_digest = group.checkpoint, group.checkpoint_digest
         self.generation, self.joining = group.generation, group.joining
         self.life.birth, self.life.pid = birth, pid
+        self.life.phase = Phase.DORMANT if dormant else self.life.phase
 
     def _on_group_trouble(self, event: fact.GroupTrouble, now: float) -> list[Effect]:
         self._group_retry_at = now + GROUP_RETRY_S
@@ -303,6 +314,8 @@ class Keeper:
 
     def _introduce(self) -> list[Effect]:
         hello = self.life.hello
+        if self.life.is_dormant:
+            return [ToRouter(ReplicaLost(self.replica, DORMANT, returning=True, dormant=True))]
         if not self.life.is_live or hello is None or self.joining:
             return []
         applied = max(hello.applied, self._told.seq)
@@ -359,7 +372,9 @@ class Keeper:
         at = event.at if isinstance(event, fact.ProcessEnded) else 0.0
         ago_s = max(0.0, now - at) if at else 0.0
         kept, newest = self.outbox.newest_whole(), self.outbox.newest()[0]
-        lost = ReplicaLost(self.replica, event.why, returning, ago_s, kept, newest)
+        dormant = self.life.phase is Phase.DORMANT
+        why = DORMANT if dormant else event.why
+        lost = ReplicaLost(self.replica, why, returning, ago_s, kept, newest, dormant)
         made: list[Effect] = [ToRouter(lost)]
         if not returning:
             made.append(ToRouter(RouteNotice(self._given_up(event.why), "error")))

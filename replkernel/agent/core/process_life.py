@@ -1,6 +1,7 @@
 """The life of one replica's kernel process: born, greeted, lost, born again; or ended step by step. Pure.
 
-Law: at most one process at a time; a process that keeps dying young is not born again for ever.
+Laws: at most one process at a time; a process that keeps dying young is not born again for ever; one that was
+dismissed is born again when it is wanted, and not before.
 """
 
 from __future__ import annotations
@@ -45,8 +46,17 @@ class Phase(Enum):
     RESTING = "resting"
     """Dead; the next birth waits for its time."""
     GIVEN_UP = "given up"
+    DISMISSED = "dismissed"
+    """Told to end, because nobody needs it for now."""
+    DORMANT = "dormant"
+    """Ended, because nobody needs it for now."""
     ENDING = "ending"
     ENDED = "ended"
+
+
+_WITHOUT_PROCESS = (Phase.NONE, Phase.RESTING, Phase.GIVEN_UP, Phase.DORMANT, Phase.ENDED)
+_TERM = (signal.SIGTERM, TERM_TO_KILL_S)
+_KILL = (signal.SIGKILL, KILL_TO_FORGET_S)
 
 
 class ProcessLife:
@@ -61,17 +71,24 @@ class ProcessLife:
         self._greeted_at = 0.0
         self._due: float | None = None
         self._steps: list[tuple[int, float]] = []
+        self._recalled = False
+        """Whether a process that was dismissed, and has not ended yet, is wanted again."""
 
     @property
     def is_live(self) -> bool:
         """Tell whether the process can be spoken to."""
         return self.phase is Phase.LIVE
 
+    @property
+    def is_dormant(self) -> bool:
+        """Tell whether there is no process, or soon none, because nobody needs one for now."""
+        return self.phase is Phase.DORMANT or (self.phase is Phase.DISMISSED and not self._recalled)
+
     def begin(self, now: float) -> list[Effect]:
         """Have a process forked, unless there is one or one is under way."""
         if self.phase is Phase.GIVEN_UP:
             self.young_deaths = 0
-        elif self.phase is not Phase.NONE:
+        elif self.phase not in (Phase.NONE, Phase.DORMANT):
             return []
         return self._fork(now)
 
@@ -82,9 +99,9 @@ class ProcessLife:
         return [ForkProcess(self.birth), SaveReplica()]
 
     def adopt(self, alive: bool, now: float) -> list[Effect]:
-        """Go on with the process of an earlier agent; if it is dead, have another one forked."""
+        """Go on with the process of an earlier agent; in the place of a dead one fork another if needed."""
         if not alive:
-            return self._fork(now)
+            return [] if self.phase is Phase.DORMANT else self._fork(now)
         self.phase, self._due = Phase.STARTING, None
         return []
 
@@ -110,10 +127,12 @@ class ProcessLife:
 
     def lost(self, birth: int, now: float) -> list[Effect] | None:
         """Note a death and have another process born when it is time; None when it is none of ours."""
-        if birth != self.birth or self.phase in (Phase.NONE, Phase.RESTING, Phase.GIVEN_UP, Phase.ENDED):
+        if birth != self.birth or self.phase in _WITHOUT_PROCESS:
             return None
         if self.phase is Phase.ENDING:
             return self._forget()
+        if self.phase is Phase.DISMISSED:
+            return self._left(now)
         young = self.phase is not Phase.LIVE or now - self._greeted_at < YOUNG_S
         self.young_deaths = self.young_deaths + 1 if young else 0
         self.pid, self.hello = 0, None
@@ -126,26 +145,54 @@ class ProcessLife:
         self._due = now + min(FORK_DELAY_MAX_S, FORK_DELAY_MIN_S * 2.0 ** (self.young_deaths - 2))
         return [SaveReplica()]
 
+    def dismiss(self, reason: str, now: float) -> list[Effect]:
+        """End a process that nobody needs for now; one that is not live stays as it is."""
+        if self.phase is not Phase.LIVE:
+            return []
+        self.phase, self._recalled = Phase.DISMISSED, False
+        return [*self._stop(reason, now), SaveReplica()]
+
+    def recall(self, now: float) -> list[Effect]:
+        """Have a process forked in the place of one that was dismissed, as soon as that has ended."""
+        if self.phase is Phase.DORMANT:
+            return self._fork(now)
+        self._recalled = self.phase is Phase.DISMISSED
+        return []
+
+    def _left(self, now: float) -> list[Effect]:
+        """Note the end of a process that was dismissed."""
+        self.pid, self.hello, self.young_deaths = 0, None, 0
+        if self._recalled:
+            self._recalled = False
+            return self._fork(now)
+        self.phase, self._due = Phase.DORMANT, None
+        return [SaveReplica()]
+
     def end(self, reason: str, now: float) -> list[Effect]:
         """End the process politely, then less so; the replica is forgotten when it is gone."""
         if self.phase in (Phase.ENDING, Phase.ENDED):
             return []
         was, self.phase = self.phase, Phase.ENDING
-        term, kill = (signal.SIGTERM, TERM_TO_KILL_S), (signal.SIGKILL, KILL_TO_FORGET_S)
         if was is Phase.LIVE:
-            young = now - self._greeted_at < YOUNG_S
-            self._steps, self._due = [term, kill], now + (YOUNG_STOP_TO_TERM_S if young else STOP_TO_TERM_S)
-            return [ToProcess(StopProcess(reason))]
-        if was is Phase.STARTING:
-            # It has run nothing yet, or belonged to an agent that is gone: there is nobody to say goodbye to.
-            self._steps = [kill]
+            return self._stop(reason, now)
+        if was in (Phase.STARTING, Phase.DISMISSED):
+            # It has run nothing yet, is leaving, or its agent is gone: there is nobody to say goodbye to.
+            self._steps = [_KILL]
             return self._next_step(now)
         if was is Phase.FORKING:
-            self._steps, self._due = [kill], now + BIRTH_TIMEOUT_S
+            self._steps, self._due = [_KILL], now + BIRTH_TIMEOUT_S
             return []
         return self._forget()
 
+    def _stop(self, reason: str, now: float) -> list[Effect]:
+        """Ask a live process to end; signals follow when it does not."""
+        young = now - self._greeted_at < YOUNG_S
+        self._steps, self._due = [_TERM, _KILL], now + (YOUNG_STOP_TO_TERM_S if young else STOP_TO_TERM_S)
+        return [ToProcess(StopProcess(reason))]
+
     def _next_step(self, now: float) -> list[Effect]:
+        if self.phase is Phase.DISMISSED and not self._steps:
+            return []
         if not self._steps or self.pid == 0:
             return self._forget()
         signum, patience_s = self._steps.pop(0)
@@ -163,7 +210,7 @@ class ProcessLife:
         self._due = None
         if self.phase is Phase.RESTING:
             return self._fork(now)
-        if self.phase is Phase.ENDING:
+        if self.phase in (Phase.ENDING, Phase.DISMISSED):
             return self._next_step(now)
         if self.phase in (Phase.FORKING, Phase.STARTING) and self.pid:
             return [SignalProcess(signal.SIGKILL)]
@@ -175,7 +222,9 @@ class ProcessLife:
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the laws of this file are broken."""
-        assert (self.hello is not None) <= (self.phase in (Phase.LIVE, Phase.ENDING))
+        assert (self.hello is not None) <= (self.phase in (Phase.LIVE, Phase.ENDING, Phase.DISMISSED))
         assert self.phase is not Phase.LIVE or self.pid > 0
         assert self.phase is not Phase.RESTING or self._due is not None
+        assert self.phase is not Phase.DORMANT or (self._due is None and not self.pid)
+        assert not self._recalled or self.phase is Phase.DISMISSED
         assert self.young_deaths <= YOUNG_DEATHS_MAX

@@ -29,6 +29,8 @@ class ProcessRecord(msgspec.Struct, frozen=True):
     token: str
     pid: int = 0
     started: int = 0
+    dormant: bool = False
+    """Whether it has ended, or is about to, until it is wanted again."""
 
 
 class ReplicaRecord(msgspec.Struct, frozen=True):

@@ -208,6 +208,7 @@ class HostKernel:
             members=dict(furthest.members) if furthest is not None else {},
             departed=furthest.departed if furthest is not None else (),
             describes=True,
+            dismisses=True,
         )
 
     @property

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from replkernel.agent.core import effects as want
 from replkernel.agent.core import events as fact
 from replkernel.agent.core.keeper import DROPPED, Keeper
+from replkernel.agent.core.process_life import Phase
 from replkernel.agent.io import death
 from replkernel.agent.io.checkpoint_store import read_checkpoint
 from replkernel.agent.io.deadline_timer import DeadlineTimer
@@ -269,7 +270,8 @@ class KeeperDriver:
         if end.failed and not self.core.life.is_live:
             why += death.last_words(self.folder.log)
         log.info("the process of %s: %s", self._name(), why)
-        self.last_death = why
+        if self.core.life.phase is not Phase.DISMISSED:
+            self.last_death = why
         if birth == self.core.life.birth:
             self._around.post.process_ended(self.token)
         self.tell(fact.ProcessEnded(birth, why, self._died.at or end.at))
@@ -369,7 +371,9 @@ class KeeperDriver:
                 spec=self._around.spec,
                 replica=core.replica,
                 raft_address=core.raft_address,
-                process=ProcessRecord(core.life.birth, self.token, core.life.pid, self._started),
+                process=ProcessRecord(
+                    core.life.birth, self.token, core.life.pid, self._started, core.life.is_dormant
+                ),
                 peers=core.peers,
                 secret=core.secret,
                 checkpoint=core.checkpoint,
@@ -394,8 +398,9 @@ class KeeperDriver:
             record.generation,
             record.joining,
         )
-        self.core.restore(group, process.birth, process.pid)
         alive = process.pid > 1 and process.started > 0 and death.start_time(process.pid) == process.started
+        pid = process.pid if alive or not process.dormant else 0
+        self.core.restore(group, process.birth, pid, dormant=process.dormant)
         if alive:
             self._around.spawner.adopt(process.pid, lambda end: self._ended(process.birth, end))
         status = None if alive else death.status_of_zombie(process.pid, process.started)

@@ -60,7 +60,7 @@ def _state(kernel: HostKernel, busy: bool) -> str:
     if phases and phases <= {Phase.GIVEN_UP}:
         return "dead"
     if Phase.LIVE not in phases:
-        return "starting"
+        return "idle" if phases and phases <= {Phase.DISMISSED, Phase.DORMANT} else "starting"
     running = any(driver.core.running for driver in kernel.drivers.values())
     return "busy" if busy or running else "idle"
 
@@ -93,6 +93,8 @@ def _describe_replica(driver: KeeperDriver, agent_pid: int) -> ReplicaStatus:
 
 def _role(driver: KeeperDriver, last_executor: bool) -> str:
     phase = driver.core.life.phase
+    if driver.core.life.is_dormant:
+        return str(Phase.DORMANT.value)
     if phase is not Phase.LIVE:
         return str(phase.value)
     return "executor" if driver.core.running or last_executor else "standby"

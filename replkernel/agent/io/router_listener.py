@@ -39,6 +39,7 @@ from replkernel.protocol.message import check_version
 from replkernel.protocol.router_to_agent import (
     ChangeMembers,
     DescribeGround,
+    DismissReplica,
     ElectExecutor,
     EndKernel,
     FindCheckpoint,
@@ -227,6 +228,8 @@ class RouterListener:
                 known = message.replica in kernel.drivers
                 if known:
                     self._limit(kernel.drivers[message.replica].core.life.pid, message)
+            case DismissReplica():
+                known = kernel.tell(message.replica, fact.DismissalAsked(message.recalled))
             case SettleReplica():
                 known = kernel.tell(message.replica, fact.SettleAsked())
             case ChangeMembers():
@@ -243,6 +246,10 @@ class RouterListener:
         why = self.limits.limit(pid, message.cpu, message.memory_bytes)
         if why and (message.cpu or message.memory_bytes):
             log.warning("a cell of kernel %s runs without limits: %s", message.kernel_id, why)
+
+    def _without_kernel(self) -> AgentWelcome:
+        """Return the greeting for a router of whose kernel nothing is here."""
+        return AgentWelcome(HostName(self._name), os.getpid(), describes=True, dismisses=True)
 
     def _stop(self, kernel: HostKernel, message: StopReplica) -> str:
         """Stop one replica; what the kernel has in the store is its other replicas'."""
@@ -309,7 +316,7 @@ class RouterListener:
         self.peers[identity] = RouterPeer(hello.kernel_id, watch)
         self._on_change()
         if kernel is None:
-            self.send(identity, AgentWelcome(HostName(self._name), os.getpid(), describes=True))
+            self.send(identity, self._without_kernel())
         elif kernel.current:
             self._welcome(identity, hello.pid, kernel)
         else:
@@ -341,7 +348,7 @@ class RouterListener:
         if peer is None or self.peers.get(identity) is not peer:
             return
         if kernel.ending:
-            self.send(identity, AgentWelcome(HostName(self._name), os.getpid(), describes=True))
+            self.send(identity, self._without_kernel())
         else:
             self._welcome(identity, pid, kernel)
 

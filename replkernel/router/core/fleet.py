@@ -22,6 +22,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
 from replkernel.protocol.router_to_agent import (
+    DismissReplica,
     HibernateKernel,
     PrepareReplica,
     StartReplica,
@@ -65,6 +66,8 @@ class Replica:
     """Why its Raft member cannot start any more."""
     forgotten: bool = False
     """Whether its host's agent, when last asked, kept others of the group and not this one."""
+    dormant: bool = False
+    """Whether its process has been told to end until it is wanted again."""
 
 
 def with_status(kernel_info: bytes) -> bytes:
@@ -165,6 +168,7 @@ class Fleet:
             replica.returning
             and not replica.linked
             and not replica.why_lost
+            and not replica.dormant
             and self.hosts[replica.host].trouble is None
             for replica in self.replicas.values()
             if replica.host in self.hosts
@@ -214,6 +218,7 @@ class Fleet:
         """Have this host's replicas prepared, or take over those that the agent already keeps."""
         host = self.hosts[name]
         host.welcomed, host.refused, host.away_since = True, False, None
+        host.dismisses = welcome.dismisses
         host.keeps = bool(welcome.incarnation) and welcome.generation >= self.generation
         host.bare = not welcome.incarnation
         stale = self._take_members(welcome) if host.keeps else []
@@ -405,7 +410,7 @@ class Fleet:
         self._peers_deadline = self._bare_since = self._revival = None
         for replica in self.replicas.values():
             replica.ready = replica.linked = False
-            replica.broken, replica.forgotten = "", False
+            replica.broken, replica.forgotten, replica.dormant = "", False, False
             replica.address, replica.endpoints = "", None
             replica.returning, replica.member = True, False
         for host in self.hosts.values():
@@ -500,6 +505,7 @@ class Fleet:
         if replica.linked and (replica.pid, replica.endpoints) == (message.pid, message.endpoints):
             return []
         replica.ready, replica.linked, replica.returning, replica.why_lost = True, False, True, ""
+        replica.dormant = False
         replica.pid, replica.endpoints = message.pid, message.endpoints
         return [ConnectReplica(message.replica, message.endpoints, message.pid)]
 
@@ -520,16 +526,28 @@ class Fleet:
             if not self.ready() and self.empty_since is None:
                 self.empty_since = now
 
+    def dormant(self) -> list[ReplicaId]:
+        """Return the replicas whose processes have been told to end until they are wanted again."""
+        return [name for name, replica in self.replicas.items() if replica.dormant]
+
+    def dismiss(self, name: ReplicaId, *, recalled: bool = False) -> Effect:
+        """Have a replica's process end until it is wanted again, or be there again (`recalled`)."""
+        replica = self.replicas[name]
+        replica.dormant = not recalled
+        replica.linked = replica.linked and recalled
+        return ToAgent(replica.host, DismissReplica(self.kernel_id, name, recalled))
+
     def lost(self, message: ReplicaLost, now: float) -> list[Effect]:
         """Close the links to a replica whose kernel process died."""
         replica = self.replicas.get(message.replica)
         if replica is None:
             return []
         replica.ready = replica.linked = False
-        replica.returning, replica.why_lost = message.returning, message.why
+        replica.returning, replica.dormant = message.returning, message.dormant
+        replica.why_lost = "" if message.dormant else message.why
         if not self.ready() and self.empty_since is None:
             self.empty_since = now
-        return [Log(f"replica {message.replica} is lost: {message.why}"), DropReplica(message.replica)]
+        return [Log(f"replica {message.replica} is gone: {message.why}"), DropReplica(message.replica)]
 
     def gives_up_at(self) -> float | None:
         """Return when waiting for a first replica ends, or None while one is ready."""
@@ -550,5 +568,6 @@ class Fleet:
     def check_invariants(self) -> None:
         """Assert that only ready replicas are linked and that emptiness is dated."""
         assert all(replica.ready for replica in self.replicas.values() if replica.linked)
+        assert not any(replica.linked for replica in self.replicas.values() if replica.dormant)
         assert (self.empty_since is None) == (self.asleep or bool(self.ready()))
         assert not (self.asleep and self.ready()), "a kernel at rest has replicas"

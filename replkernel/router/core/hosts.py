@@ -35,6 +35,8 @@ class Host:
     """Whether its agent, when last asked, kept replicas of this kernel's group; one that is away may."""
     bare: bool = False
     """Whether its agent knows nothing of the kernel."""
+    dismisses: bool = False
+    """Whether its agent can end a standby's process until it is wanted again."""
     away_since: float | None = None
     """Since when its agent has not been reachable."""
     far: bool = False

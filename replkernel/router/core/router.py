@@ -51,6 +51,7 @@ from replkernel.router.core import answers, events, hibernation
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.comms import COMM_TYPES
 from replkernel.router.core.control import PATIENT, Control
+from replkernel.router.core.dormancy import Dormancy
 from replkernel.router.core.ending import Ending
 from replkernel.router.core.events import ClientRequest, Effect, Event, ReplicaMessage
 from replkernel.router.core.fleet import Fleet
@@ -91,9 +92,13 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """When a kernel hibernates by itself (0: never), and how long its router then stays without a client."""
+    """When a kernel hibernates by itself (0: never), and how long its router then stays without a client.
+
+    Before that, its standbys go without processes (`standby_idle_s`).
+    """
 
     idle_s: float = 0.0
+    standby_idle_s: float = 0.0
     linger_s: float | None = None
     now: float = 0.0
 
@@ -124,6 +129,7 @@ class Router:
         self._hibernation = Hibernation(
             self._parts, self._put_down, idle_s=rest.idle_s, linger_s=rest.linger_s, now=rest.now
         )
+        self._dormancy = Dormancy(self._parts, rest.standby_idle_s, rest.now)
         self._replacement = Replacement(fleet, self._lost, self._notice, host_lost_s)
         self._relocation = Relocation(
             self._parts, self._replacement, self._lost, self._shell.runs_on, self._notice, move
@@ -165,6 +171,8 @@ class Router:
         if self._hibernation.attentive:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
+        if self._dormancy.present or not isinstance(event, ReplicaMessage):
+            effects += self._dormancy.advance(now, needed=self._under_way)
         leases = self._parts.leases
         if leases.scheduler.up or self._parts.fleet.asleep is not leases.scheduler.rests:
             effects += self._governor.advance(now)
@@ -178,6 +186,12 @@ class Router:
         effects += self._shell.advance(now)
         return effects
 
+    @property
+    def _under_way(self) -> bool:
+        """Tell whether something goes on for which any replica may be wanted."""
+        asked = self._shell.busy or self._shell.waits or self._control.needs_replica
+        return asked or self._relocation.active or self._replacement.busy or self._hibernation.holds
+
     def deadline(self) -> float | None:
         """Return when the next Tick is due."""
         if self._ending is not None:
@@ -185,6 +199,7 @@ class Router:
         times = [self._parts.fleet.deadline(), self._hibernation.deadline(), self._parts.leases.deadline()]
         times += [self._host_environments.deadline(), self._installs.deadline(), self._elsewhere.deadline()]
         if not self._hibernation.holds:
+            times.append(self._dormancy.deadline())
             times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
             times.append(self._relocation.deadline())
         return min([time for time in times if time is not None], default=None)
@@ -277,6 +292,7 @@ class Router:
         kind = request.header.msg_type
         if kind not in PATIENT and not kind.startswith(OWN_REQUESTS):
             self._hibernation.used(now)
+            self._dormancy.used(now)
         if request.channel == "stdin":
             return self._from_stdin(request)
         if kind == "connect_request":

@@ -171,7 +171,12 @@ def _serve(
         fleet,
         Placement(settings.executor, random.SystemRandom()),
         Identity(kernel_info(), dict(ports.numbers)),
-        Rest(settings.hibernate_idle_s, HIBERNATED_LINGER_S if launcher.returns else None, time.monotonic()),
+        Rest(
+            settings.hibernate_idle_s,
+            settings.standby_idle_s,
+            HIBERNATED_LINGER_S if launcher.returns else None,
+            time.monotonic(),
+        ),
         settings.host_lost_s,
         leases,
         None if found is None else found.move,

@@ -90,6 +90,8 @@ def _message(message: object) -> str:
             return f"prepared {message.raft_address}"
         case ReplicaReady():
             return f"ready pid={message.pid} applied={message.applied}"
+        case ReplicaLost(dormant=True):
+            return "dormant"
         case ReplicaLost():
             return f"lost ({message.why}) {'returning' if message.returning else 'for good'}"
         case Committed():
