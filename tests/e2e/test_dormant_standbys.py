@@ -1,4 +1,4 @@
-"""A notebook that nobody uses keeps one process; its standbys are back with the next cell, and with a loss."""
+"""A notebook that nobody uses keeps one process; its standbys return with the next cell, and with a loss."""
 
 from __future__ import annotations
 

@@ -100,6 +100,7 @@ class Rig:
             "REPLKERNEL_HOSTS": ",".join(HOSTS),
             "REPLKERNEL_EXECUTOR": self.plan.executor,
             "REPLKERNEL_DURABLE": self.plan.durable,
+            "REPLKERNEL_STANDBY_IDLE_S": str(self.plan.standby_idle_s),
         }
         self.manager.start_kernel(env=self.places.env | settings, cwd=str(self.places.root))
 

@@ -56,6 +56,9 @@ DISK: tuple[Kind, ...] = ("full store", "full disk")
 UNDOING_SEEDS = 1000
 """From this seed on a third of the cells that would append go back by one change instead."""
 
+DORMANT_SEEDS = 2000
+"""From this seed on standbys go without processes as soon as no cell comes for a moment."""
+
 FAULTS_MIN, FAULTS_MAX = 3, 7
 LONGEST_S = 4.0
 AGENT_AWAY_S = 2.0
@@ -99,6 +102,11 @@ class Plan(msgspec.Struct, frozen=True):
     clients: dict[str, tuple[Step, ...]]
     faults: tuple[Fault, ...]
 
+    @property
+    def standby_idle_s(self) -> float:
+        """After how many seconds without a cell standbys go without processes; 0: never."""
+        return 0.3 if self.seed >= DORMANT_SEEDS else 0.0
+
 
 def make_plan(seed: int, cells: int, possible: tuple[Kind, ...] = ALWAYS) -> Plan:
     """Make the plan of a seed: `cells` cells by two clients, and faults that are possible here."""
@@ -113,9 +121,10 @@ def make_plan(seed: int, cells: int, possible: tuple[Kind, ...] = ALWAYS) -> Pla
         }
     length_s = max(sum(step.pause_s + step.takes_s for step in steps) for steps in clients.values())
     faults = [_fault(chance, length_s, possible) for _ in range(chance.randint(FAULTS_MIN, FAULTS_MAX))]
+    executor = chance.choice(("sticky", "sticky", "rotate", "random"))
     return Plan(
         seed,
-        chance.choice(("sticky", "sticky", "rotate", "random")),
+        executor if seed < DORMANT_SEEDS else "sticky",
         chance.choice(("before_reply", "before_reply", "async")),
         clients,
         tuple(sorted(faults, key=lambda fault: fault.at_s)),

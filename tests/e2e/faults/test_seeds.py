@@ -12,8 +12,8 @@ from tests.e2e.faults.play import play
 
 QUICK_CELLS = 8
 QUICK = (7, 11, 1001)
-SLOW = (*range(100, 120), *range(1100, 1105))
-"""From UNDOING_SEEDS on, cells go back as well."""
+SLOW = (*range(100, 120), *range(1100, 1105), *range(2100, 2105))
+"""From UNDOING_SEEDS on, cells go back as well; from DORMANT_SEEDS on, standbys go without processes."""
 
 pytestmark = pytest.mark.timeout(450)
 
