@@ -50,32 +50,32 @@ class Serving:
         self.asking = Asking(parts)
         self.pausing = Pausing(parts, self.asking, self.touch)
         self.passing = Passing(parts)
-        self._touched: dict[str, Host] = {}
-        self._any_shifted = False
+        self.touched: dict[str, Host] = {}
+        self.any_shifted = False
 
     # -- who is served ----------------------------------------------------------------------------
 
     def touch(self, host: Host) -> None:
         """Have the host's lines looked at before the event is over."""
         if host.line or host.claims or self.parts.queue.any_lines or self.parts.migrations.looking:
-            self._touched[host.name] = host
+            self.touched[host.name] = host
 
     def settle(self) -> None:
         """Serve whoever can be served on the hosts that changed, and tell who moved up."""
         woken = self.parts.migrations.woken
-        while self._touched or woken:
-            if not self._touched:
+        while self.touched or woken:
+            if not self.touched:
                 self.moving.look_again(woken.pop(next(iter(woken))))
                 continue
-            host = self._touched.pop(next(iter(self._touched)))
+            host = self.touched.pop(next(iter(self.touched)))
             if self.parts.hosts.by_name.get(host.name) is not host:
                 continue
             if host.state == "up":
                 self._serve(host)
             elif host.state == "draining":
                 self._finish(host)
-        if self._any_shifted:
-            self._any_shifted = False
+        if self.any_shifted:
+            self.any_shifted = False
             for place, (_, waiting) in enumerate(self.parts.queue.anybody[:TOLD_MAX], 1):
                 if waiting.told != place:
                     self._tell_place(waiting, place)
@@ -159,7 +159,7 @@ class Serving:
         """Put a request into its lines and let it claim a host."""
         self.parts.queue.add(waiting)
         if waiting.hosts is None and self.parts.queue.anybody[-1][1] is not waiting:
-            self._any_shifted = True
+            self.any_shifted = True
         self.claim(waiting)
         if waiting.hosts is None:
             first = self.parts.queue.any_lines[waiting.shape][0][1]
@@ -177,7 +177,7 @@ class Serving:
         if claimed is not None:
             self.touch(claimed)
         if waiting.hosts is None:
-            self._any_shifted = True
+            self.any_shifted = True
             self._head_claims(waiting)
 
     def claim(self, waiting: Waiting) -> None:
@@ -206,7 +206,7 @@ class Serving:
         was_for_any = waiting.hosts is None
         self.parts.queue.stand_at(waiting, hosts)
         if was_for_any:
-            self._any_shifted = True
+            self.any_shifted = True
             self._head_claims(waiting)
         self.claim(waiting)
         for host in hosts:
