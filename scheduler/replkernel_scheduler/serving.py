@@ -115,7 +115,7 @@ class Serving:
         wish = waiting.wish
         user = self.parts.users.get(wish.user)
         pays = wish.holder is UNSET and wish.paused is UNSET
-        why = self.parts.ledger.problem(user, wish.gpus) if pays else None
+        why = self.parts.ledger.problem(user, wish.gpus) if pays and self.parts.ledger.prices else None
         if why is not None:
             self.granting.refuse(waiting, why)
             return
@@ -133,7 +133,7 @@ class Serving:
             choice = self.choosing.on(host, waiting.wish)
             if choice is not None:
                 return self._better_any(host, key) or (waiting, choice)
-        return self._better_any(host, bound)
+        return self._better_any(host, bound) if self.parts.queue.anybody else None
 
     def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:
         """Return the first request for any host that fits and is not behind `bound`."""
@@ -189,8 +189,11 @@ class Serving:
         best: Host | None = None
         least: tuple[int, int, str] | None = None
         for host in () if self.parts.policies.reserve else waiting.hosts:
+            claims = len(host.claims) - (host is before)
+            if least is not None and claims > least[0]:
+                continue
             if host.state == "up" and host.could_serve(waiting.wish):
-                rank = (len(host.claims) - (host is before), -_soon(host), host.name)
+                rank = (claims, -_soon(host), host.name)
                 if least is None or rank < least:
                     best, least = host, rank
         self.parts.queue.claim(waiting, best)
@@ -309,4 +312,7 @@ class Serving:
 
 
 def _soon(host: Host) -> int:
+    if len(host.pools) == 1:
+        pool = host.pools[0]
+        return len(pool.idle) + pool.lingering + pool.reclaiming
     return sum([len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools])
