@@ -329,8 +329,7 @@ class Hosts:
             if where is not None:
                 load = pool.load()
                 if load != where.load:
-                    self._index.remove(pool.name, where)
-                    pool.load_class = self._index.add(pool.name, load)
+                    pool.load_class = self._index.move(pool.name, where, load)
         self._stale.clear()
 
     def take(self, pool: Pool, gpus: tuple[GpuUuid, ...] | None, count: int) -> tuple[GpuUuid, ...]:
