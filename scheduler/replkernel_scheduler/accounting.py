@@ -31,13 +31,14 @@ class Sums:
         self.cells = 0
         self.queued_s = self.leased_s = self.busy_s = self.gpu_s = self.reserved_gpu_s = self.cost = 0.0
 
-    def add(self, row: CellUsage, *, goes_on: bool = False) -> None:
+    def add(self, row: CellUsage, goes_on: bool) -> None:
         """Add one row; a cell that `goes_on` after a pause has been counted."""
+        leased_s = row.leased_s
         self.cells += not goes_on
         self.queued_s += row.queued_s
-        self.leased_s += row.leased_s
+        self.leased_s += leased_s
         self.busy_s += row.busy_s
-        self.gpu_s += row.leased_s * row.gpus
+        self.gpu_s += leased_s * row.gpus
         if row.cost is not UNSET:
             self.cost += row.cost
 
@@ -96,10 +97,11 @@ class Accounts:
 
     def asked(self, kernel_id: KernelId, user: UserName, gpus: int, now: float) -> None:
         """Note that a kernel wants so many GPUs; one that nobody started lives from its first request on."""
-        sums = self._sums(kernel_id, user)
+        sums = self.kernels.get(kernel_id) or self._sums(kernel_id, user)
         if sums.since is None:
             sums.began = sums.since = now
-        self._want(sums, gpus, now)
+        if gpus > sums.gpus:
+            self._want(sums, gpus, now)
 
     def ended(self, kernel_id: KernelId, now: float) -> None:
         """Note that a kernel is over: a reservation would be as well."""
@@ -125,16 +127,16 @@ class Accounts:
             record.asked_at,
             record.granted_at - record.asked_at,
             leased_s,
-            leased_s if busy_s is None else min(leased_s, max(0.0, busy_s)),
+            leased_s if busy_s is None or busy_s >= leased_s else max(0.0, busy_s),
             UNSET if cost is None else cost,
         )
         goes_on = record.wish.paused is not UNSET
         kernel = self.kernels.get(lease.kernel_id)
         if kernel is not None:
-            kernel.add(row, goes_on=goes_on)
+            kernel.add(row, goes_on)
             if not kernel.live:
                 self._settle(kernel, now)
-        self.user(lease.user).add(row, goes_on=goes_on)
+        (self.users.get(lease.user) or self.user(lease.user)).add(row, goes_on)
         mean = self.mean_hold_s
         self.mean_hold_s = leased_s if mean is None else mean + HOLD_WEIGHT * (leased_s - mean)
         return row

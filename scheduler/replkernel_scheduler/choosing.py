@@ -56,7 +56,7 @@ class Choosing:
         if resting:
             rested = list(resting.values())
             if len(rested) > 1:
-                rested.sort(key=lambda record: -record.lease.fence)
+                rested.sort(key=_newest)
             for record in rested:
                 host = record.host
                 if (hosts is None or host in hosts) and (
@@ -74,9 +74,11 @@ class Choosing:
             best = next(self.idle_pools(wish, key), None)
             return None if best is None else Choice(best, None)
         found: list[Pool] = []
-        whole = wish.share is UNSET
+        gpus, whole = wish.gpus, wish.share is UNSET
         for host in hosts:
-            claims = host.claims
+            claims, pools = host.claims, host.pools
+            if whole and len(pools) == 1 and len(pools[0].idle) < gpus:
+                continue  # Asked of every host for every request: this much without a call.
             if host.state == "up" and not (claims and claims[0][0] < key):
                 pool = host.pool_with(wish) if whole else host.pool_for(wish)
                 if pool is not None:
@@ -189,6 +191,10 @@ def _spot(pool: Pool) -> Spot:
         host.gpus,
         shared,
     )
+
+
+def _newest(record: LeaseRecord) -> int:
+    return -record.lease.fence
 
 
 def claimed(host: Host, key: Rank) -> bool:

@@ -117,6 +117,7 @@ class SchedulerCore:
         self._serving.granting, self._serving.moving = self._granting, self._moving
         self._granting.moving, self._granting.warming = self._moving, self._warming
         self._deciders = self._table()
+        self._woken = parts.migrations.woken
         self._runners: dict[TimerKind, Callable[[Any], None]] = {
             "lease": lambda name: self._leases.due(LeaseId(name)),
             "migration": lambda name: self._moving.due(MigrationId(name)),
@@ -142,7 +143,7 @@ class SchedulerCore:
         demand = parts.demand
         if demand.next_at is None or now >= demand.next_at:
             demand.advance(now)
-        due = parts.timers.next_at()
+        due = parts.timers.next_at() if parts.timers.soonest <= now else None
         if due is not None and (due < now or (due == now and event.turn >= TIMERS)):
             self._run_timers(including_now=event.turn >= TIMERS)
         parts.history.keep((now, event))
@@ -150,7 +151,8 @@ class SchedulerCore:
             self._beside_bookings(event)
         else:
             self._deciders[type(event)](event)
-        self._serving.settle()
+        if self._serving.touched or self._woken or self._serving.any_shifted:
+            self._serving.settle()
         if due is not None and due <= now and event.turn < TIMERS:
             self._run_timers(including_now=True)
         out = parts.out

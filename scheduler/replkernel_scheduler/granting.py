@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler import wishes
 from replkernel_scheduler.cards import Card, best_card, counted, share_on
@@ -22,8 +22,17 @@ from replkernel_scheduler.pausing import may_pause, stood_still
 from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
-from replkernel_scheduler.types import NOBODY, GpuUuid, Lease, LeaseId, LeasePhase, LeaseRequest, RequestId
-from replkernel_scheduler.users import amount
+from replkernel_scheduler.types import (
+    NOBODY,
+    GpuUuid,
+    Lease,
+    LeaseId,
+    LeasePhase,
+    LeaseRequest,
+    Price,
+    RequestId,
+)
+from replkernel_scheduler.users import NO_QUOTA, amount
 
 if TYPE_CHECKING:
     from replkernel_scheduler.moving import Moving
@@ -46,18 +55,20 @@ class Granting:
 
     def ask(self, wish: LeaseRequest) -> None:
         """Serve a request at once, let it wait, or refuse it."""
-        parts = self.parts
-        if self._known(wish.request):
+        parts, request = self.parts, wish.request
+        if request in parts.leases.of_request or request in parts.queue.by_request:
+            self._tell_again(request)
             return
         if wish.paused is not UNSET or parts.pauses.owed:
             wish = self.serving.pausing.goes_on(wish)
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        if wish.paused is UNSET:
-            why = why or user.problem(wish, parts.now, wishes.counts_as(parts, wish))
-            if wish.holder is UNSET:
-                why = why or parts.ledger.problem(user, wish.gpus)
+        if wish.paused is UNSET and why is None:
+            if user.quota is not NO_QUOTA:
+                why = user.problem(wish, parts.now, wishes.counts_as(parts, wish))
+            if wish.holder is UNSET and why is None and parts.ledger.prices is not None:
+                why = parts.ledger.problem(user, wish.gpus)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return
@@ -111,7 +122,7 @@ class Granting:
     def lease(self, waiting: Waiting, choice: Choice, phase: LeasePhase) -> LeaseRecord:
         """Take GPUs for a request; tell its asker, unless they are only bound for its replica."""
         parts, wish = self.parts, waiting.wish
-        user = parts.users.get(wish.user)
+        user = parts.users.by_name[wish.user]
         pool, own = choice
         card, share = None, wish.share
         if share is UNSET:
@@ -131,7 +142,7 @@ class Granting:
             wish.ttl_s,
             parts.now + wish.ttl_s,
             wish.user,
-            (parts.ledger.price_of(pool, wish) if wish.holder is UNSET else None) or UNSET,
+            self._price_of(pool, wish),
             share,
         )
         record = LeaseRecord(lease, pool, wish, phase, card)
@@ -144,8 +155,8 @@ class Granting:
         else:
             user.milli_waited -= wish.share.milli
         user.hold(wish, 1, parts.now, 0 if share is UNSET else counted(share, pool))
-        if wish.holder != "job":
-            parts.users.virtual = max(parts.users.virtual, waiting.tag)
+        if waiting.tag > parts.users.virtual and wish.holder != "job":
+            parts.users.virtual = waiting.tag
         parts.demand.committed += wish.gpus if card is None else card.computing() == 1
         if phase == "active":
             self.start(record)
@@ -157,10 +168,11 @@ class Granting:
         kernel = parts.kernels.by_id.get(lease.kernel_id)
         if kernel is not None and lease.gpus:
             kernel.last = lease.host
-        parts.ledger.started(record)
+        if parts.ledger.prices is not None:
+            parts.ledger.started(record)
         if record.wish.paused is not UNSET:
             record.wish = stood_still(record.wish, record.granted_at - record.asked_at)
-        if lease.gpus and may_pause(record.wish):
+        if record.wish.preemptible is not UNSET and lease.gpus and may_pause(record.wish):
             parts.pauses.pausable[lease.lease] = record
         if parts.policies.executor.anywhere:
             record.warm = self.warming.use(record.host)
@@ -193,17 +205,20 @@ class Granting:
         if waiting.wish.paused is not UNSET and kernel is not None:
             self.moving.go_on_draining(kernel)
 
-    def _known(self, request: RequestId) -> bool:
+    def _tell_again(self, request: RequestId) -> None:
         """Say how a request stands that was asked for before."""
         held = self.parts.leases.of_request.get(request)
         if held is not None:
             bound = held.phase == "bound"
             self.parts.out.append(LeaseQueued(request, 0) if bound else LeaseGranted(held.lease, held.warm))
-            return True
-        waiting = self.parts.queue.by_request.get(request)
-        if waiting is not None:
-            self.serving.tell(waiting)
-        return waiting is not None
+        else:
+            self.serving.tell(self.parts.queue.by_request[request])
+
+    def _price_of(self, pool: Pool, wish: LeaseRequest) -> Price | UnsetType:
+        """Return what a lease costs its user, where there are prices and a cell asks."""
+        if self.parts.ledger.prices is None or wish.holder is not UNSET:
+            return UNSET
+        return self.parts.ledger.price_of(pool, wish) or UNSET
 
     def _card(self, choice: Choice, wish: LeaseRequest) -> Card:
         """Return the card on which a share is to be: its kernel's own, else where it fits best."""

@@ -228,9 +228,10 @@ class Host:
 
     def pool_with(self, wish: LeaseRequest, count: int | None = None) -> Pool | None:
         """Return the first pool with enough idle GPUs that suit, if there is room for the rest of `wish`."""
-        wanted = wish.gpus if count is None else count
+        gpus = wish.gpus
+        wanted = gpus if count is None else count
         for pool in self.pools:
-            if len(pool.idle) >= wanted and pool.suits(wish):
+            if len(pool.idle) >= wanted and (not gpus or pool.suits(wish)):
                 return pool if self.has_room(wish) else None
         return None
 
@@ -253,7 +254,7 @@ class Host:
             return False
         gpus = wish.gpus
         for pool in self.pools:  # noqa: SIM110 - asked for every request: a generator costs as much again
-            if len(pool.uuids) >= gpus and pool.suits(wish):
+            if len(pool.uuids) >= gpus and (not gpus or pool.suits(wish)):
                 return True
         return False
 
@@ -328,8 +329,7 @@ class Hosts:
             if where is not None:
                 load = pool.load()
                 if load != where.load:
-                    self._index.remove(pool.name, where)
-                    pool.load_class = self._index.add(pool.name, load)
+                    pool.load_class = self._index.move(pool.name, where, load)
         self._stale.clear()
 
     def take(self, pool: Pool, gpus: tuple[GpuUuid, ...] | None, count: int) -> tuple[GpuUuid, ...]:

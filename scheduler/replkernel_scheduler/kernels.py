@@ -46,7 +46,11 @@ class Kernels:
 
     def asked(self, kernel_id: KernelId, request: RequestId) -> None:
         """Note that a request of the kernel waits or is served."""
-        self.asks.setdefault(kernel_id, {})[request] = None
+        asks = self.asks.get(kernel_id)
+        if asks is None:
+            self.asks[kernel_id] = {request: None}
+        else:
+            asks[request] = None
 
     def answered(self, kernel_id: KernelId, request: RequestId) -> None:
         """Note that a request neither waits nor is served any more."""

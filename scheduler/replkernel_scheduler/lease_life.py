@@ -46,6 +46,10 @@ from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.warming import Warming
 
 
+HELD = ("active", "lingering", "reclaiming")
+"""The phases of leases that somebody was told of."""
+
+
 class LeaseLife:
     """Renewals and ends; `draining` is told of hosts that may have become empty (set by the core)."""
 
@@ -133,7 +137,8 @@ class LeaseLife:
         if record.phase == "active":
             self._account(record, busy_s)
         parts.timers.cancel(("lease", record.lease.lease))
-        parts.timers.cancel(("late", record.lease.lease))
+        if record.phase == "reclaiming":
+            parts.timers.cancel(("late", record.lease.lease))
         parts.leases.close(record)
         if record.home is not None:
             self._return(record)
@@ -176,10 +181,10 @@ class LeaseLife:
         parts, wish = self.parts, record.wish
         if wish.expected_s and not parts.pauses.unused:
             self.serving.pausing.ended(record)
-        cost, row = parts.ledger.closed(record), None
+        cost, row = None if parts.ledger.prices is None else parts.ledger.closed(record), None
         if wish.holder != "job":
             row = parts.accounts.close(record, busy_s, parts.now, cost)
-            parts.users.get(row.user).tag += row.leased_s * row.gpus - record.estimate
+            parts.users.by_name[row.user].tag += row.leased_s * row.gpus - record.estimate
         self._uncount(record)
         parts.kernels.answered(wish.kernel_id, wish.request)
         if record.warm:
@@ -192,9 +197,10 @@ class LeaseLife:
         if record.told or record.lease.lease in parts.pauses.pausable:
             self.serving.pausing.over(record)
         milli = 0 if card is None else counted(share_of(record), record.pool)
-        parts.users.get(record.lease.user).hold(record.wish, -1, parts.now, milli)
+        parts.users.by_name[record.lease.user].hold(record.wish, -1, parts.now, milli)
         parts.demand.committed -= record.wish.gpus if card is None else card.computing() == 1
-        parts.migrations.wake(record.lease.kernel_id)
+        if parts.migrations.looking:
+            parts.migrations.wake(record.lease.kernel_id)
 
     def _return(self, record: LeaseRecord) -> None:
         """Give a cell's GPUs back to the lease that holds them for the kernel's whole life."""
@@ -206,11 +212,7 @@ class LeaseLife:
 
     def _named(self, event: LeaseRenewed | LeaseReleased | LeaseLingered | HolderGone) -> LeaseRecord | None:
         record = self.parts.leases.by_id.get(event.lease)
-        if (
-            record is not None
-            and record.lease.fence == event.fence
-            and record.phase not in ("bound", "reserved")
-        ):
+        if record is not None and record.lease.fence == event.fence and record.phase in HELD:
             return record
         why = f"No lease {event.lease} with fence {event.fence} is in force; ask for a new one."
         self.parts.out.append(LeaseUnknown(event.lease, why))

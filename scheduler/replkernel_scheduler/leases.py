@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from replkernel_scheduler.cards import Card
-from replkernel_scheduler.hosts import Host, Hosts, Pool
+from replkernel_scheduler.hosts import Hosts, Pool
 from replkernel_scheduler.types import (
     Fence,
     GpuUuid,
@@ -31,6 +31,7 @@ class LeaseRecord:
         "again_at",
         "asked_at",
         "card",
+        "cpu_milli",
         "estimate",
         "granted_at",
         "held_gb",
@@ -38,6 +39,7 @@ class LeaseRecord:
         "host",
         "kept",
         "lease",
+        "memory_milli",
         "paid",
         "pausing",
         "phase",
@@ -58,6 +60,9 @@ class LeaseRecord:
         self.card = card
         self.lease, self.pool, self.host, self.wish = lease, pool, pool.host, wish
         self.phase: LeasePhase = phase
+        self.cpu_milli = round(wish.cpu * MILLI) if wish.cpu else 0
+        self.memory_milli = round(wish.memory_gb * MILLI) if wish.memory_gb else 0
+        """What its cell has of the host's cores and memory, while it runs."""
         self.asked_at = self.granted_at = self.estimate = 0.0
         self.rested_at = self.wanted_at = self.held_gb = 0.0
         self.home: LeaseId | None = None
@@ -113,9 +118,8 @@ class Leases:
             self._hosts.shifted(card)
         self.by_id[lease.lease] = record
         record.host.leases[lease.lease] = record
-        wish = record.wish
-        if wish.cpu or wish.memory_gb:
-            _commit(record.host, wish, 1)
+        record.host.cpu_free -= record.cpu_milli
+        record.host.memory_free -= record.memory_milli
         if record.phase == "reserved":
             self.resting.setdefault(lease.kernel_id, {})[lease.lease] = record
         else:
@@ -126,8 +130,7 @@ class Leases:
         """Let an active lease linger."""
         self._leave_request(record)
         record.forget()
-        if record.wish.cpu or record.wish.memory_gb:
-            _commit(record.host, record.wish, -1)
+        _uncommit(record)
         record.phase = "lingering"
         self.resting.setdefault(record.lease.kernel_id, {})[record.lease.lease] = record
         if record.card is not None:
@@ -172,10 +175,9 @@ class Leases:
         elif record.phase != "reserved":
             self._leave_request(record)
             record.forget()
-            if record.wish.cpu or record.wish.memory_gb:
-                _commit(record.host, record.wish, -1)
-        elif record.wish.cpu or record.wish.memory_gb:
-            _commit(record.host, record.wish, -1)
+            _uncommit(record)
+        else:
+            _uncommit(record)
         if record.card is None:
             self._hosts.give(record.pool, record.lease.gpus)
         self._forget(record)
@@ -196,9 +198,9 @@ class Leases:
             del self.of_request[record.lease.request]
 
 
-def _commit(host: Host, wish: LeaseRequest, sign: int) -> None:
-    host.cpu_free -= sign * round(wish.cpu * MILLI)
-    host.memory_free -= sign * round(wish.memory_gb * MILLI)
+def _uncommit(record: LeaseRecord) -> None:
+    record.host.cpu_free += record.cpu_milli
+    record.host.memory_free += record.memory_milli
 
 
 def with_gpus(lease: Lease, gpus: tuple[GpuUuid, ...]) -> Lease:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from heapq import merge
-from itertools import groupby
+from heapq import heapify, heappop, merge
 from typing import NamedTuple, TypeAlias
 
 from replkernel_scheduler.policies.protocol import Placement, Rank
@@ -57,16 +56,16 @@ class LoadIndex:
         """Start without pools; `placement` ranks."""
         self._placement = placement
         self._classes: dict[Load, LoadClass] = {}
-        self._by_idle: dict[tuple[bool, int], dict[Load, LoadClass]] = {}
+        self._by_idle: dict[tuple[bool, int], dict[LoadClass, None]] = {}
         """The same classes, by whether they are claimed and how many of their GPUs are idle."""
 
     def add(self, name: PoolName, load: Load) -> LoadClass:
         """Put a pool into the class of `load`, and return that."""
         found = self._classes.get(load)
         if found is None:
-            found = self._classes[load] = LoadClass(load, self._placement.rank(load))
-            self._by_idle.setdefault((load.claimed, load.idle), {})[load] = found
+            found = LoadClass(load, self._placement.rank(load))
             found.names.append(name)
+            self._list(found, load)
         else:
             insort(found.names, name)
         return found
@@ -74,14 +73,38 @@ class LoadIndex:
     def remove(self, name: PoolName, where: LoadClass) -> None:
         """Take a pool out of its class."""
         names = where.names
+        if len(names) == 1:
+            self._unlist(where)
         del names[bisect_left(names, name)]
-        if not names:
-            load = where.load
-            del self._classes[load]
-            alike = self._by_idle[load.claimed, load.idle]
-            del alike[load]
-            if not alike:
-                del self._by_idle[load.claimed, load.idle]
+
+    def move(self, name: PoolName, where: LoadClass, load: Load) -> LoadClass:
+        """Put a pool that is in one class into that of another load, and return that."""
+        if len(where.names) > 1 or load in self._classes:
+            self.remove(name, where)
+            return self.add(name, load)
+        self._unlist(where)
+        where.load, where.rank = load, self._placement.rank(load)
+        self._list(where, load)
+        return where
+
+    def _list(self, entry: LoadClass, load: Load) -> None:
+        self._classes[load] = entry
+        kind = (load.claimed, load.idle)
+        alike = self._by_idle.get(kind)
+        if alike is None:
+            self._by_idle[kind] = {entry: None}
+        else:
+            alike[entry] = None
+
+    def _unlist(self, entry: LoadClass) -> None:
+        load = entry.load
+        del self._classes[load]
+        kind = (load.claimed, load.idle)
+        alike = self._by_idle[kind]
+        if len(alike) == 1:
+            del self._by_idle[kind]
+        else:
+            del alike[entry]
 
     def pools(self, passes: Callable[[Load], bool]) -> Iterator[PoolName]:
         """Return the pools whose load passes, best rank first, by name within a rank."""
@@ -92,20 +115,24 @@ class LoadIndex:
     ) -> Iterable[PoolName]:
         """Return, in the same order, pools that pass with so many idle GPUs, claimed or unclaimed ones."""
         found = [
-            (entry.rank, load)
+            (entry.rank, entry.load)
             for (is_claimed, idle), alike in self._by_idle.items()
             if is_claimed == claimed and idle >= idle_min
-            for load, entry in alike.items()
-            if passes is None or passes(load)
+            for entry in alike
+            if passes is None or passes(entry.load)
         ]
         if len(found) > 1:
             return self._ranked(found)
         return self._classes[found[0][1]].names if found else ()
 
     def _ranked(self, found: list[tuple[Rank, Load]]) -> Iterator[PoolName]:
-        found.sort()
-        for _, alike in groupby(found, key=lambda entry: entry[0]):
-            lists = [self._classes[load].names for _, load in alike]
+        """Yield the names of these classes; who asks mostly takes the first few, so only those are sorted."""
+        heapify(found)
+        while found:
+            rank, load = heappop(found)
+            lists = [self._classes[load].names]
+            while found and found[0][0] == rank:
+                lists.append(self._classes[heappop(found)[1]].names)
             yield from lists[0] if len(lists) == 1 else merge(*lists)
 
     def classes(self) -> list[LoadClass]:

@@ -50,32 +50,32 @@ class Serving:
         self.asking = Asking(parts)
         self.pausing = Pausing(parts, self.asking, self.touch)
         self.passing = Passing(parts)
-        self._touched: dict[str, Host] = {}
-        self._any_shifted = False
+        self.touched: dict[str, Host] = {}
+        self.any_shifted = False
 
     # -- who is served ----------------------------------------------------------------------------
 
     def touch(self, host: Host) -> None:
         """Have the host's lines looked at before the event is over."""
         if host.line or host.claims or self.parts.queue.any_lines or self.parts.migrations.looking:
-            self._touched[host.name] = host
+            self.touched[host.name] = host
 
     def settle(self) -> None:
         """Serve whoever can be served on the hosts that changed, and tell who moved up."""
         woken = self.parts.migrations.woken
-        while self._touched or woken:
-            if not self._touched:
+        while self.touched or woken:
+            if not self.touched:
                 self.moving.look_again(woken.pop(next(iter(woken))))
                 continue
-            host = self._touched.pop(next(iter(self._touched)))
+            host = self.touched.pop(next(iter(self.touched)))
             if self.parts.hosts.by_name.get(host.name) is not host:
                 continue
             if host.state == "up":
                 self._serve(host)
             elif host.state == "draining":
                 self._finish(host)
-        if self._any_shifted:
-            self._any_shifted = False
+        if self.any_shifted:
+            self.any_shifted = False
             for place, (_, waiting) in enumerate(self.parts.queue.anybody[:TOLD_MAX], 1):
                 if waiting.told != place:
                     self._tell_place(waiting, place)
@@ -115,7 +115,7 @@ class Serving:
         wish = waiting.wish
         user = self.parts.users.get(wish.user)
         pays = wish.holder is UNSET and wish.paused is UNSET
-        why = self.parts.ledger.problem(user, wish.gpus) if pays else None
+        why = self.parts.ledger.problem(user, wish.gpus) if pays and self.parts.ledger.prices else None
         if why is not None:
             self.granting.refuse(waiting, why)
             return
@@ -133,7 +133,7 @@ class Serving:
             choice = self.choosing.on(host, waiting.wish)
             if choice is not None:
                 return self._better_any(host, key) or (waiting, choice)
-        return self._better_any(host, bound)
+        return self._better_any(host, bound) if self.parts.queue.anybody else None
 
     def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:
         """Return the first request for any host that fits and is not behind `bound`."""
@@ -159,7 +159,7 @@ class Serving:
         """Put a request into its lines and let it claim a host."""
         self.parts.queue.add(waiting)
         if waiting.hosts is None and self.parts.queue.anybody[-1][1] is not waiting:
-            self._any_shifted = True
+            self.any_shifted = True
         self.claim(waiting)
         if waiting.hosts is None:
             first = self.parts.queue.any_lines[waiting.shape][0][1]
@@ -177,7 +177,7 @@ class Serving:
         if claimed is not None:
             self.touch(claimed)
         if waiting.hosts is None:
-            self._any_shifted = True
+            self.any_shifted = True
             self._head_claims(waiting)
 
     def claim(self, waiting: Waiting) -> None:
@@ -189,8 +189,11 @@ class Serving:
         best: Host | None = None
         least: tuple[int, int, str] | None = None
         for host in () if self.parts.policies.reserve else waiting.hosts:
+            claims = len(host.claims) - (host is before)
+            if least is not None and claims > least[0]:
+                continue
             if host.state == "up" and host.could_serve(waiting.wish):
-                rank = (len(host.claims) - (host is before), -_soon(host), host.name)
+                rank = (claims, -_soon(host), host.name)
                 if least is None or rank < least:
                     best, least = host, rank
         self.parts.queue.claim(waiting, best)
@@ -206,7 +209,7 @@ class Serving:
         was_for_any = waiting.hosts is None
         self.parts.queue.stand_at(waiting, hosts)
         if was_for_any:
-            self._any_shifted = True
+            self.any_shifted = True
             self._head_claims(waiting)
         self.claim(waiting)
         for host in hosts:
@@ -309,4 +312,7 @@ class Serving:
 
 
 def _soon(host: Host) -> int:
+    if len(host.pools) == 1:
+        pool = host.pools[0]
+        return len(pool.idle) + pool.lingering + pool.reclaiming
     return sum([len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools])

@@ -53,13 +53,14 @@ class Targets:
     def soon(self, wish: LeaseRequest, kernel: Kernel) -> Pool | None:
         """Return a pool where the kernel is not, unclaimed, that has the GPUs once what lingers is back."""
         hosts, shares = self.parts.hosts, wish.share is not UNSET
-        names = (
-            name
-            for entry in sorted(hosts.loads(), key=_most_soft)
+        found = [
+            entry
+            for entry in hosts.loads()
             if (shares or entry.load.soft >= wish.gpus)
             and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
-            for name, _ in entry.names
-        )
+        ]
+        found.sort(key=_most_soft)
+        names = (name for entry in found for name, _ in entry.names)
         for host in (hosts.named(name) for name in islice(names, LOOKS_MAX)):
             if host.claims or kernel.spec.kernel_id in host.replicas or not host.could_serve(kernel.spec):
                 continue

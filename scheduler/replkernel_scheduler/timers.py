@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from math import floor
+from math import floor, inf
 from typing import Literal, TypeAlias
 
 TimerKind: TypeAlias = Literal[
@@ -33,45 +33,57 @@ Due: TypeAlias = tuple[float, int, TimerKey]
 """When, the number that it was set with, and what."""
 
 
+class _Second:
+    """The timers of one second: their keys, and their heap from when it was the next one on."""
+
+    __slots__ = ("heap", "keys")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.keys: dict[TimerKey, None] = {}
+        self.heap: list[Due] | None = None
+
+
 class Timers:
     """Buckets by second; `_front` is the heap of the next one, and may hold timers set otherwise since.
 
     The heaps of those that were the next one are kept: timers of the near future come and go all the time.
     """
 
-    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_heaps", "_listed", "_seconds", "number")
+    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_listed", "_seconds", "number", "soonest")
 
     def __init__(self) -> None:
         """Start with none."""
         self._due: dict[TimerKey, Due] = {}
-        self._buckets: dict[int, dict[TimerKey, None]] = {}
+        self._buckets: dict[int, _Second] = {}
         self._seconds: list[int] = []
         self._listed: set[int] = set()
         self._front: list[Due] = []
-        self._heaps: dict[int, list[Due]] = {}
         self._front_second: int | None = None
         self.number = 0
         """How many were ever set."""
+        self.soonest = inf
+        """None is due before this: for who is asked at every event, and need not know which is next."""
 
     def set(self, key: TimerKey, at: float) -> None:
         """Let `key` be due at `at` instead of when it was."""
-        before = self._due.get(key)
-        second = floor(at)
+        due, second = self._due, floor(at)
+        before = due.get(key)
         self.number += 1
-        due = self._due[key] = (at, self.number, key)
+        entry = due[key] = (at, self.number, key)
         if before is not None:
             self._leave(key, floor(before[0]))
+        if at < self.soonest:
+            self.soonest = at
         bucket = self._buckets.get(second)
         if bucket is None:
-            self._buckets[second] = {key: None}
+            bucket = self._buckets[second] = _Second()
             if second not in self._listed:
                 self._listed.add(second)
                 heappush(self._seconds, second)
-        else:
-            bucket[key] = None
-        heap = self._heaps.get(second)
-        if heap is not None:
-            heappush(heap, due)
+        bucket.keys[key] = None
+        if bucket.heap is not None:
+            heappush(bucket.heap, entry)
         front = self._front_second
         if front is not None and second < front:
             self._front_second = None
@@ -83,27 +95,26 @@ class Timers:
             self._leave(key, floor(before[0]))
 
     def _leave(self, key: TimerKey, second: int) -> None:
-        bucket = self._buckets[second]
-        if len(bucket) == 1:
+        keys = self._buckets[second].keys
+        del keys[key]
+        if not keys:
             del self._buckets[second]
-            self._heaps.pop(second, None)
             if second == self._front_second:
                 self._front_second = None
-        else:
-            del bucket[key]
 
     def next_at(self) -> float | None:
         """Return when the next one is due."""
-        front, due = self._front, self._due
-        if self._front_second is not None and front and due.get(front[0][2]) == front[0]:
-            return front[0][0]
+        due = self._due
         while self._front_second is not None or self._turn_to_next_second():
             front = self._front
             while front:
-                if due.get(front[0][2]) == front[0]:
-                    return front[0][0]
+                first = front[0]
+                if due.get(first[2]) == first:
+                    self.soonest = first[0]
+                    return first[0]
                 heappop(front)
             self._front_second = None
+        self.soonest = inf
         return None
 
     def pop(self) -> TimerKey:
@@ -136,9 +147,9 @@ class Timers:
         if not seconds:
             return False
         second = self._front_second = seconds[0]
-        bucket, heap = buckets[second], self._heaps.get(second)
-        if heap is None or len(heap) > 2 * len(bucket) + OVER_MAX:
-            heap = self._heaps[second] = [self._due[key] for key in bucket]
-            heapify(heap)
-        self._front = heap
+        bucket = buckets[second]
+        if bucket.heap is None or len(bucket.heap) > 2 * len(bucket.keys) + OVER_MAX:
+            bucket.heap = [self._due[key] for key in bucket.keys]
+            heapify(bucket.heap)
+        self._front = bucket.heap
         return True

@@ -87,6 +87,8 @@ class User:
         """Say which quota a request would break; a share counts as `milli`."""
         quota, gpus = self.quota, wish.gpus
         more = gpus if wish.share is UNSET else milli / MILLI
+        if quota is NO_QUOTA:
+            return None
         if quota.gpu_quota is not None and self._asks_milli(wish, milli) > quota.gpu_quota * MILLI:
             return (
                 f"The gpu_quota of {self.name or 'this user'} is {quota.gpu_quota} GPUs at once; "
@@ -127,10 +129,10 @@ class Users:
 
         None comes before one of the same user's that waits, though leases took less than was expected.
         """
-        tag = max(self.virtual, user.tag)
+        tag = user.tag if user.tag > self.virtual else self.virtual
         user.tag = tag + cost
-        if user.waited or user.milli_waited:
-            tag = max(tag, user.last_tag)
+        if user.last_tag > tag and (user.waited or user.milli_waited):
+            tag = user.last_tag
         user.last_tag = tag
         return tag
 

@@ -43,7 +43,7 @@ def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | No
         )
     if wish.share is not UNSET and (why := _share_problem(parts, wish, wish.share)):
         return why
-    if not sane(wish.vram_gb, wish.cpu, wish.memory_gb):
+    if not (0 <= wish.vram_gb <= SIZE_MAX and 0 <= wish.cpu <= SIZE_MAX and 0 <= wish.memory_gb <= SIZE_MAX):
         return f"GPU memory, cores and memory are numbers from 0 to {SIZE_MAX:.0f}."
     if wish.user not in parts.users.by_name and len(parts.users.by_name) >= USERS_MAX:
         return f"{USERS_MAX} users are known already."

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import msgspec
+
 if TYPE_CHECKING:
     from replkernel_scheduler.types import LeaseRequest
 
@@ -100,7 +102,7 @@ class Subscription(NamedTuple):
     demand: Demanded
 
 
-class Turn(NamedTuple):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """A request as the queue's order sees it.
 
     `tag` is the user's turn by fair share (GPU-seconds used, in virtual time), `number` the turn of arrival.
