@@ -10,6 +10,7 @@ import pytest
 
 from replkernel.gpu.fake_usage import read_usage
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
+from tests.support.breadth import first_of
 from tests.support.live import Live, Ran
 
 pytest.importorskip("torch")
@@ -89,7 +90,7 @@ def test_a_value_that_cannot_travel_keeps_the_process_and_is_named(notebooks: tu
     assert one.value(SEEN).split()[:3] == [OTHER, "-1.0", "499489.0"]
 
 
-@pytest.mark.parametrize("policy", ["sticky", "rotate"])
+@pytest.mark.parametrize("policy", first_of("sticky", "rotate"))
 def test_replicas_on_the_same_host_take_over_in_turn(tmp_path: Path, policy: str) -> None:
     settings = {"REPLKERNEL_REPLICAS": "3", "REPLKERNEL_EXECUTOR": policy}
     with two_notebooks(tmp_path, gpus=2, **settings) as (one, two):

@@ -117,6 +117,7 @@ def test_a_cell_that_reaches_state_off_the_gpu_gets_a_lease_though_it_asks_for_n
     assert held() == {first: 4000}
 
 
+@pytest.mark.slow
 def test_captures_while_the_state_is_off_the_gpu_change_nothing(notebooks: tuple[Live, Live]) -> None:
     one, two = notebooks
     one.value(SET.format(name="x", factor=1))
@@ -159,6 +160,7 @@ def test_state_that_cannot_leave_stays_and_its_owner_is_told(notebooks: tuple[Li
     assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0"
 
 
+@pytest.mark.slow
 def test_cells_that_come_at_once_from_both_each_find_their_own_state(notebooks: tuple[Live, Live]) -> None:
     for live in notebooks:
         live.value(SET.format(name="x", factor=0))

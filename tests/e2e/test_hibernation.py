@@ -66,6 +66,7 @@ def test_agents_replicas_and_their_disks_are_lost_and_nothing_of_the_state(live:
     assert live.value("print(double(4))") == "8"
 
 
+@pytest.mark.slow
 @pytest.mark.one_host
 def test_processes_of_a_host_that_lost_its_disk_do_not_live_on(live: Live) -> None:
     live.value(VARIABLES)
@@ -142,6 +143,7 @@ def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
     assert not list((data_dir(os.environ) / "store").glob("kernels/*/*"))
 
 
+@pytest.mark.slow
 def test_a_blob_that_another_kernel_uses_stays_when_its_maker_ends(live: Live, tmp_path: Path) -> None:
     code = "import random; x = random.Random(1).randbytes(3_000_000)"
     live.value(code)
@@ -190,6 +192,7 @@ def lose(name: str) -> None:
     shutil.rmtree(kept.rename(data_dir(os.environ) / f"lost-{name}"))
 
 
+@pytest.mark.slow
 def test_two_of_three_hosts_lose_their_disks_and_the_survivor_has_it_all(tmp_path: Path) -> None:
     with kernel(tmp_path, **HOSTS) as live:
         live.value(VARIABLES)
@@ -312,6 +315,7 @@ def taken_over(live: Live, directory: Path, store: str) -> Iterator[BlockingKern
 PORTS = dict.fromkeys(("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port"), 0)
 
 
+@pytest.mark.slow
 def test_of_two_routers_that_do_not_see_each_other_the_later_one_counts(tmp_path: Path) -> None:
     store = f"file://{tmp_path}/shared"
     with kernel(tmp_path, REPLKERNEL_STORE=store) as live:
@@ -356,6 +360,7 @@ def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) 
         assert ran.out.strip() == CHECKED
 
 
+@pytest.mark.slow
 def test_a_kept_variables_change_rests_along_when_the_router_is_gone(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_ORPHAN_GRACE_S="1") as live:
         live.value("import replkernel; rows = [1]; replkernel.keep(rows, every='1 h')")

@@ -18,6 +18,7 @@ import pytest
 
 from replkernel.agent.io.lookup import agent_dir
 from tests.e2e.faults.hosts import kernel_processes
+from tests.support.breadth import first_of
 from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
@@ -239,7 +240,7 @@ def kernel_id(service: Service) -> str:
 DELAYS_S = tuple(float(text) for text in os.environ.get("MOVES_KILLED_AFTER_S", "0.05 0.25").split())
 
 
-@pytest.mark.parametrize("delay_s", DELAYS_S)
+@pytest.mark.parametrize("delay_s", first_of(*DELAYS_S))
 def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     live: Live, agents: Agents, delay_s: float
 ) -> None:
@@ -292,7 +293,7 @@ def kill_router(live: Live) -> None:
     eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
 
 
-@pytest.mark.parametrize("delay_s", DELAYS_S)
+@pytest.mark.parametrize("delay_s", first_of(*DELAYS_S))
 def test_a_host_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     live: Live, agents: Agents, delay_s: float
 ) -> None:

@@ -102,6 +102,7 @@ def test_an_interrupt_ends_a_paused_cell_at_once(notebooks: tuple[Live, Live], t
     assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0", "with all that it had"
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_killed_meanwhile_has_the_cell_go_on_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def running_scheduler() -> Standing | None:
     return told if scheduler is not None and not scheduler.trouble and told.hosts else None
 
 
+@pytest.mark.slow
 def test_a_router_that_is_killed_meanwhile_loses_no_paused_cell(
     notebooks: tuple[Live, Live], tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.e2e.test_moves import Agents
+from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
 
@@ -184,6 +185,7 @@ def test_what_goes_wrong_is_said_once_and_nothing_is_left(live: Live, service: S
     eventually(lambda: leased(service) == 0, "that all GPUs are back")
 
 
+@pytest.mark.slow
 def test_all_that_processes_write_comes_in_whole_lines(live: Live) -> None:
     ran = live.run(
         "%%gpu 2 --hosts 2\nfor number in range(20_000):\n    print(f'line {number}')\n"
@@ -228,7 +230,7 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
 
 
 @pytest.mark.one_machine
-@pytest.mark.parametrize("how", ["killed", "ended in order"])
+@pytest.mark.parametrize("how", first_of("killed", "ended in order"))
 def test_a_scheduler_that_is_restarted_loses_no_cell(
     live: Live, service: Service, tmp_path: Path, how: str
 ) -> None:
