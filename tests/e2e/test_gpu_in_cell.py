@@ -21,8 +21,9 @@ from replkernel.leasing.standing import ask_scheduler, join
 from tests.e2e.test_gpu_state import GPU, SET, pid_of, two_notebooks
 from tests.support.breadth import first_of
 from tests.support.live import Live, eventually
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 HIDDEN = {"REPLKERNEL_UNLEASED_GPUS": "none"}

@@ -12,8 +12,9 @@ from replkernel.gpu.fake_usage import read_usage
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
 from tests.support.breadth import first_of
 from tests.support.live import Live, Ran
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.one_host, pytest.mark.timeout(300)]
 
 OTHER = GPU[:-1] + "1"

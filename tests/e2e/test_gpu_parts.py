@@ -10,8 +10,9 @@ import pytest
 
 from tests.e2e.test_gpu_state import GPU, two_notebooks
 from tests.support.live import Live, eventually, kernel
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 HOLD = """%%gpu {asked}

@@ -12,8 +12,9 @@ import pytest
 
 from tests.e2e.test_gpu_state import GPU, SET, held, pid_of, two_notebooks
 from tests.support.live import Live, eventually
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 SETTLE_S = 2.0

@@ -14,9 +14,10 @@ import pytest
 from replkernel.gpu.fake_usage import read_usage
 from replkernel.hosts.places import own_host
 from tests.support.live import Live, eventually, kernel
+from tests.support.needs import need
 from tests.support.scheduler_service import Service, serving
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 GPU = f"GPU-fake-{own_host(os.environ)}-0"

@@ -15,9 +15,10 @@ from replkernel.leasing.standing import Standing, ask_scheduler
 from tests.e2e.test_gpu_in_cell import shown
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
 from tests.support.live import Live, eventually
+from tests.support.needs import need
 from tests.support.scheduler_service import Service, no_gpu_was_ever_leased_twice
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 LONG = """%%gpu 1 --preemptible --for 2h

@@ -11,8 +11,9 @@ import pytest
 
 from tests.integration.test_router_leases import Leased
 from tests.support.fake_scheduler import FakeScheduler
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = pytest.mark.timeout(180)
 
 HOST = "GPU-fake-h"
