@@ -191,6 +191,7 @@ def test_one_of_three_replicas_side_by_side_moves_and_a_waiting_cell_can_be_inte
         assert set(known["hosts"]) == {here, "h4"}
 
 
+@pytest.mark.slow
 def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     live: Live, service: Service, agents: Agents
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     moved_right(live, "h5", where)
 
 
+@pytest.mark.slow
 def test_the_owner_moves_a_replica_by_hand(live: Live, service: Service, agents: Agents) -> None:
     where = standing()
     live.value("%gpu status")
@@ -257,6 +259,7 @@ def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     moved_right(live, "h4", where)
 
 
+@pytest.mark.slow
 def test_a_router_killed_past_the_turning_point_has_the_move_completed(live: Live, agents: Agents) -> None:
     """The turn is made in the record of a router that was killed just before it: nothing else differs."""
     where = standing()
@@ -293,6 +296,7 @@ def kill_router(live: Live) -> None:
     eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", first_of(*DELAYS_S))
 def test_a_host_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     live: Live, agents: Agents, delay_s: float

@@ -209,6 +209,7 @@ def test_an_interrupt_ends_all_processes(live: Live, service: Service, tmp_path:
     assert live.value("print(2)") == "2"
 
 
+@pytest.mark.slow
 def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     live: Live, service: Service, tmp_path: Path
 ) -> None:
