@@ -83,6 +83,7 @@ def test_jupyter_execute_reads_the_file(tmp_path: Path) -> None:
     assert "host configured" in str(nbformat.read(path, as_version=4).cells[0].outputs)
 
 
+@pytest.mark.slow
 def test_jupyter_server_reads_the_file_and_its_own_option_wins(tmp_path: Path) -> None:
     write("c.ReplkernelProvisioner.replicas = 1\nc.ReplkernelProvisioner.hosts = ['from-the-file']\n")
     with running("server", tmp_path, "--ReplkernelProvisioner.replicas=2") as server:
@@ -192,6 +193,7 @@ def test_figures_are_shown_inline_whatever_is_preloaded(
         assert live.value("print(plt.get_backend(), plt.get_fignums())") == f"module://{INLINE} []"
 
 
+@pytest.mark.slow
 def test_the_backend_that_the_user_sets_is_kept_when_matplotlib_is_preloaded(tmp_path: Path) -> None:
     chosen = {"REPLKERNEL_PRELOAD": "matplotlib.pyplot", "MPLBACKEND": "svg"}
     with kernel(tmp_path, KernelManager(kernel_name=OURS), **chosen) as live:

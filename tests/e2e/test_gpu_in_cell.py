@@ -129,6 +129,7 @@ def test_gpus_that_were_chosen_for_every_cell_outlive_a_restart(
     assert "CHOSEN" not in one.value("print(sorted(os.environ))")
 
 
+@pytest.mark.slow
 def test_a_cell_that_says_that_it_needs_none_is_told_so(notebooks: tuple[Live, Live]) -> None:
     one, _ = notebooks
     ran = one.run("%%gpu 0\n" + UNSEEN)

@@ -75,6 +75,7 @@ def test_another_process_takes_over_and_the_cell_runs_there(notebooks: tuple[Liv
     assert pid_of(one) == int(pid), "it stays"
 
 
+@pytest.mark.slow
 def test_a_value_that_cannot_travel_keeps_the_process_and_is_named(notebooks: tuple[Live, Live]) -> None:
     one, two = notebooks
     before = start(one)

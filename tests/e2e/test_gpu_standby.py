@@ -55,6 +55,7 @@ def test_a_standby_that_takes_over_puts_nothing_on_a_gpu_before_it_has_a_lease(r
     assert live.value("print(len(In), n)").endswith(" 5")
 
 
+@pytest.mark.slow
 def test_a_cell_that_asks_itself_finds_all_of_it(replicated: Live) -> None:
     live = replicated
     live.value(SET.format(name="x", factor=1))

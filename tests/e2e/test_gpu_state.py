@@ -131,6 +131,7 @@ def test_captures_while_the_state_is_off_the_gpu_change_nothing(notebooks: tuple
     assert one.value("%%gpu 1\nprint(x.sum().item(), row[0].item())") == "499500.0 10.0"
 
 
+@pytest.mark.slow
 def test_state_that_is_looked_for_in_another_way_comes_back_in_the_middle_of_the_cell(
     notebooks: tuple[Live, Live],
 ) -> None:

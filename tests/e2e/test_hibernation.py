@@ -92,6 +92,7 @@ def test_a_cell_that_no_checkpoint_had_is_told_to_be_lost(live: Live) -> None:
     assert "run it again" in ran.err
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(live: Live) -> None:
     live.value("first = 1")
     (older,) = eventually(checkpoints, "a checkpoint")
@@ -135,6 +136,7 @@ def stored() -> int:
     return sum(path.stat().st_size for path in blobs())
 
 
+@pytest.mark.slow
 def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
     live.value("import os; x = os.urandom(3_000_000)")
     eventually(blobs, "blobs in the store")
@@ -215,6 +217,7 @@ def test_two_of_three_hosts_lose_their_disks_and_the_survivor_has_it_all(tmp_pat
         assert live.value("print(late)") == "[1, 2, 3]"
 
 
+@pytest.mark.slow
 def test_a_kernel_hibernates_on_all_of_its_hosts(tmp_path: Path) -> None:
     with kernel(tmp_path, **HOSTS) as live:
         live.value(VARIABLES)

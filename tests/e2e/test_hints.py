@@ -89,6 +89,7 @@ def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:
         assert (after.out, after.err) == ("2 2 2\n", "")
 
 
+@pytest.mark.slow
 def test_a_kept_variable_goes_along_when_the_notebook_rests_or_moves(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
         live.value(TRAINING)

@@ -103,6 +103,7 @@ def test_a_notebook_whose_router_and_process_are_killed_leaves_its_gpu_to_the_ne
     assert "not given back" not in history().ends
 
 
+@pytest.mark.slow
 def test_a_notebook_whose_router_alone_is_killed_leaves_its_gpu_when_its_state_is_off(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with gpus(1) as service, notebook(tmp_path, "b") as waits:
@@ -222,6 +223,7 @@ def test_three_cells_that_wait_get_their_gpus_from_three_holders_at_once() -> No
         asyncio.run(scene(service))
 
 
+@pytest.mark.slow
 def test_a_host_that_is_lost_with_its_routers_holds_up_nobody_elsewhere() -> None:
     async def scene(service: Service) -> None:
         async with played(service, 1, 1) as (agent, routers):

@@ -124,6 +124,7 @@ def test_a_host_that_returns_gives_up_the_replica_that_was_replaced(
     assert not kernel_processes(agent_dir("h2", os.environ))
 
 
+@pytest.mark.slow
 def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_before(
     tmp_path: Path, locks: dict[str, int]
 ) -> None:

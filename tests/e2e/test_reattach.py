@@ -87,6 +87,7 @@ def test_a_kernel_that_its_user_shut_down_does_not_come_back(tmp_path: Path) -> 
         assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.slow
 def test_a_kernel_found_again_is_an_ordinary_one(tmp_path: Path) -> None:
     """It is renamed, restarted, replaced after a crash of its router as any other, and shut down for good."""
     with living(tmp_path) as life:
@@ -118,6 +119,7 @@ def test_a_kernel_found_again_is_an_ordinary_one(tmp_path: Path) -> None:
         assert life.sessions() == []
 
 
+@pytest.mark.slow
 def test_a_router_that_died_with_its_server_is_replaced(tmp_path: Path) -> None:
     with living(tmp_path) as life:
         model = life.open_notebook("a.ipynb")

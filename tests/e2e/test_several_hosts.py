@@ -166,6 +166,7 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_said_once_and_nothing_is_left(live: Live, service: Service) -> None:
     failed = live.run(
         "%%gpu 2 --hosts 2\nimport os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('no data')\n"
@@ -230,6 +231,7 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     assert told["status"] == "ok", told
 
 
+@pytest.mark.slow
 @pytest.mark.one_machine
 @pytest.mark.parametrize("how", first_of("killed", "ended in order"))
 def test_a_scheduler_that_is_restarted_loses_no_cell(

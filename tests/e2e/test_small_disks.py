@@ -124,6 +124,7 @@ def test_an_executor_that_is_killed_while_the_disk_is_full_leaves_nothing_silent
         eventually(lambda: _frame_is_durable(live), "that the frame is durable", 60.0)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_to_the_last_byte_costs_no_cell_and_nothing_that_was_durable(
     tmp_path: Path,
 ) -> None:

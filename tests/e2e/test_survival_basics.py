@@ -170,6 +170,7 @@ def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: st
     assert pid not in pids
 
 
+@pytest.mark.slow
 def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
     pid = int(live.value("import os; x = 1; print(os.getpid())"))
     time.sleep(SETTLE_S)
@@ -265,6 +266,7 @@ def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Liv
     assert ran.reply["content"]["execution_count"] == 2
 
 
+@pytest.mark.slow
 def test_a_cell_lost_with_its_process_and_its_router_is_said_to_be_lost(live: Live) -> None:
     live.value("import os; x = 0")
     eventually(lambda: whole(1), "three replicas that know of the first cell")
