@@ -145,11 +145,11 @@ def test_marks_branches_and_comparison(live: Live) -> None:
 
 
 def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> None:
-    live.run("z = [1]")
+    live.run("import os; z = [1]")
     live.run("z.append(2); later = 1")
     live.value("%replkernel undo")
     live.run("%replkernel sync")
-    before = live.run("import os; print(z)").replica
+    before = live.run("print(z)").replica
     live.run("os.kill(os.getpid(), 9)")
     after = live.run("print(z, 'later' in globals())")
     assert after.replica != before
