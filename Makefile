@@ -34,9 +34,10 @@ $(BIN)/python:
 $(STAMP): pyproject.toml | $(BIN)/python
 	@echo "Installing what tests and checks need into .venv: 2.5 GB, about four minutes …"
 ifdef LOCKED
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --requirement requirements/dev.lock
 endif
-	$(BIN)/python -m pip install --quiet --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --quiet --no-compile --editable ".[dev]"
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # On all cores: pip would compile one file after another.
 	touch $@
 
 # The tour needs little; where all is installed, it has that.

@@ -76,7 +76,7 @@ def applied_everywhere(**settings: str) -> bool:
             "REPLKERNEL_INLINE_BYTES_MAX", "70000", "from 0 to 65536; set REPLKERNEL_INLINE_BYTES_MAX=16384"
         ),
         repeats("REPLKERNEL_ORPHAN_GRACE_S", "soon", "from 0 to 86400; set REPLKERNEL_ORPHAN_GRACE_S=30"),
-        ("REPLKERNEL_HOSTS", "two words", "use 1 to 64 letters"),
+        repeats("REPLKERNEL_HOSTS", "two words", "use 1 to 64 letters"),
         pytest.param(
             "REPLKERNEL_SOCKET_DIR",
             "/tmp/" + "long" * 30,
@@ -144,6 +144,7 @@ def test_a_scheduler_address_that_is_none(tmp_path: Path, url: str) -> None:
         assert is_one_sentence(live.terminal, "REPLKERNEL_SCHEDULER_URL", repr(url))
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: int) -> None:
     url = f"http://127.0.0.1:{deaf}"
     with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL=url, REPLKERNEL_REPLICAS="1") as live:
@@ -159,12 +160,12 @@ def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: 
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("nonsense", "not a URL; write file:///path"),
+        repeats("nonsense", "not a URL; write file:///path"),
         repeats("/plain/path", "write file:///plain/path"),
         repeats("gopher://host/x", "unknown scheme 'gopher'; known are file://"),
-        ("file:///proc/nowhere/store", "name a directory that can be made and written"),
+        repeats("file:///proc/nowhere/store", "name a directory that can be made and written"),
         ("redis://no-such-host.invalid:6379/0", "the name of its server does not resolve"),
-        ("redis://127.0.0.1:9/0", "check the address"),
+        repeats("redis://127.0.0.1:9/0", "check the address"),
     ],
 )
 def test_a_store_that_cannot_be_used_is_told_and_variables_stay(tmp_path: Path, url: str, told: str) -> None:
@@ -200,6 +201,7 @@ def keys(server: S3Server, **changed: str) -> dict[str, str]:
     return {name: value for name, value in server.env.items() if name != "HOME"} | changed
 
 
+@pytest.mark.slow
 def test_an_s3_store_that_refuses_the_keys(tmp_path: Path, s3: S3Server) -> None:
     wrong = keys(s3, AWS_SECRET_ACCESS_KEY="not-the-secret")
     with kernel(tmp_path, REPLKERNEL_STORE=f"s3://{BUCKET}/x", **wrong) as live:
@@ -240,6 +242,7 @@ def test_a_store_without_room_is_told_and_state_is_durable_once_there_is_some(tm
             assert live.value("print(sum(big) == check)") == "True"
 
 
+@pytest.mark.slow
 def test_a_variable_too_large_for_the_stores_disk_is_held_by_name_and_the_rest_is_durable(
     tmp_path: Path,
 ) -> None:
@@ -268,6 +271,7 @@ def test_a_variable_too_large_for_the_stores_disk_is_held_by_name_and_the_rest_i
             assert live.value("print(x, len(huge))") == "7 50000000"
 
 
+@pytest.mark.slow
 def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_stay(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", mebibytes=24) as disk:
         with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
@@ -304,6 +308,7 @@ def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path
         end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
 
 
+@pytest.mark.slow
 def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", mebibytes=40) as disk:
         with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk), REPLKERNEL_DURABLE="before_reply") as live:

@@ -68,6 +68,7 @@ def test_forks_have_the_state_and_go_their_own_ways(tmp_path: Path) -> None:
         assert live.value(CHECK) == CHECKED
 
 
+@pytest.mark.slow
 def test_a_fork_and_a_file_of_a_point_have_the_state_of_then(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,11 +40,13 @@ def printed(path: Path) -> str:
     return "".join(output.text for output in last.outputs if output.output_type == "stream")
 
 
+@pytest.mark.slow
 def test_jupyter_execute(notebook: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "jupyter", "execute", "--inplace", str(notebook), cwd=tmp_path)
     assert printed(notebook) == "hello 42\n"
 
 
+@pytest.mark.slow
 def test_papermill_with_a_parameter(notebook: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.ipynb"
     program = [sys.executable, "-m", "papermill", "--no-progress-bar"]

@@ -17,6 +17,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory
 
 from replkernel.client.inquiry import ask_agents
 from replkernel.provisioner import ReplkernelProvisioner
+from tests.support.breadth import first_of
 from tests.support.lab import running
 from tests.support.live import eventually, kernel
 from tests.support.stock import OURS
@@ -82,6 +83,7 @@ def test_jupyter_execute_reads_the_file(tmp_path: Path) -> None:
     assert "host configured" in str(nbformat.read(path, as_version=4).cells[0].outputs)
 
 
+@pytest.mark.slow
 def test_jupyter_server_reads_the_file_and_its_own_option_wins(tmp_path: Path) -> None:
     write("c.ReplkernelProvisioner.replicas = 1\nc.ReplkernelProvisioner.hosts = ['from-the-file']\n")
     with running("server", tmp_path, "--ReplkernelProvisioner.replicas=2") as server:
@@ -128,9 +130,17 @@ def _path_comes_first() -> bool:
     ("text", "parts"),
     [
         ("c.ReplkernelProvisioner.replicas = 99", ("REPLKERNEL_REPLICAS='99'", "from 1 to 9")),
-        ("c.ReplkernelProvisioner.executor = 'fastest'", ("REPLKERNEL_EXECUTOR='fastest'", "rotate")),
+        pytest.param(
+            "c.ReplkernelProvisioner.executor = 'fastest'",
+            ("REPLKERNEL_EXECUTOR='fastest'", "rotate"),
+            marks=pytest.mark.slow,
+        ),
         ("c.ReplkernelProvisioner.replicas =", (CONFIG, "SyntaxError", "correct the file")),
-        ("import no_such_module_anywhere", (CONFIG, "no_such_module_anywhere", "correct the file")),
+        pytest.param(
+            "import no_such_module_anywhere",
+            (CONFIG, "no_such_module_anywhere", "correct the file"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_wrong_setting_in_the_file_is_the_answer_to_each_cell(
@@ -155,6 +165,7 @@ def test_a_name_that_is_no_setting_is_told(caplog: pytest.LogCaptureFixture) -> 
     assert "there is no setting 'replica'" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_mended_file_counts_from_the_next_start_on(tmp_path: Path) -> None:
     write("c.ReplkernelProvisioner.replicas = 'many'\n")
     with kernel(tmp_path, KernelManager(kernel_name=OURS)) as live:
@@ -169,7 +180,7 @@ def test_a_mended_file_counts_from_the_next_start_on(tmp_path: Path) -> None:
 INLINE = "matplotlib_inline.backend_inline"
 
 
-@pytest.mark.parametrize("preloaded", ["sys", "matplotlib", "matplotlib.pyplot", INLINE])
+@pytest.mark.parametrize("preloaded", first_of("matplotlib.pyplot", "sys", "matplotlib", INLINE))
 def test_figures_are_shown_inline_whatever_is_preloaded(
     preloaded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +193,7 @@ def test_figures_are_shown_inline_whatever_is_preloaded(
         assert live.value("print(plt.get_backend(), plt.get_fignums())") == f"module://{INLINE} []"
 
 
+@pytest.mark.slow
 def test_the_backend_that_the_user_sets_is_kept_when_matplotlib_is_preloaded(tmp_path: Path) -> None:
     chosen = {"REPLKERNEL_PRELOAD": "matplotlib.pyplot", "MPLBACKEND": "svg"}
     with kernel(tmp_path, KernelManager(kernel_name=OURS), **chosen) as live:

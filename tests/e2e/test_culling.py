@@ -61,6 +61,7 @@ def test_a_kernel_that_cannot_rest_is_left_running(tmp_path: Path) -> None:
             assert page.run("import os; print(os.getpid())") == str(pid)
 
 
+@pytest.mark.slow
 def test_other_kernels_are_culled_as_ever(tmp_path: Path) -> None:
     with living(tmp_path, *CULL) as life:
         status, model = life.server.call("POST", "api/kernels", {"name": "python3"})

@@ -19,9 +19,11 @@ from replkernel.leasing.asking import Bounds, ask
 from replkernel.leasing.finding import find_scheduler
 from replkernel.leasing.standing import ask_scheduler, join
 from tests.e2e.test_gpu_state import GPU, SET, pid_of, two_notebooks
+from tests.support.breadth import first_of
 from tests.support.live import Live, eventually
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 HIDDEN = {"REPLKERNEL_UNLEASED_GPUS": "none"}
@@ -108,7 +110,7 @@ def test_waiting_in_a_cell_ends_with_an_interrupt_and_the_place_in_the_queue_wit
     assert one.value(UNSEEN).split()[1:3] == ["-1", GPU], "and the process is as good as before"
 
 
-@pytest.mark.parametrize("now", [False, True])
+@pytest.mark.parametrize("now", first_of(False, True))
 def test_gpus_that_were_chosen_for_every_cell_outlive_a_restart(
     notebooks: tuple[Live, Live], *, now: bool
 ) -> None:
@@ -127,6 +129,7 @@ def test_gpus_that_were_chosen_for_every_cell_outlive_a_restart(
     assert "CHOSEN" not in one.value("print(sorted(os.environ))")
 
 
+@pytest.mark.slow
 def test_a_cell_that_says_that_it_needs_none_is_told_so(notebooks: tuple[Live, Live]) -> None:
     one, _ = notebooks
     ran = one.run("%%gpu 0\n" + UNSEEN)

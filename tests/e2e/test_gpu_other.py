@@ -10,9 +10,11 @@ import pytest
 
 from replkernel.gpu.fake_usage import read_usage
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
+from tests.support.breadth import first_of
 from tests.support.live import Live, Ran
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.one_host, pytest.mark.timeout(300)]
 
 OTHER = GPU[:-1] + "1"
@@ -73,6 +75,7 @@ def test_another_process_takes_over_and_the_cell_runs_there(notebooks: tuple[Liv
     assert pid_of(one) == int(pid), "it stays"
 
 
+@pytest.mark.slow
 def test_a_value_that_cannot_travel_keeps_the_process_and_is_named(notebooks: tuple[Live, Live]) -> None:
     one, two = notebooks
     before = start(one)
@@ -89,7 +92,7 @@ def test_a_value_that_cannot_travel_keeps_the_process_and_is_named(notebooks: tu
     assert one.value(SEEN).split()[:3] == [OTHER, "-1.0", "499489.0"]
 
 
-@pytest.mark.parametrize("policy", ["sticky", "rotate"])
+@pytest.mark.parametrize("policy", first_of("sticky", "rotate"))
 def test_replicas_on_the_same_host_take_over_in_turn(tmp_path: Path, policy: str) -> None:
     settings = {"REPLKERNEL_REPLICAS": "3", "REPLKERNEL_EXECUTOR": policy}
     with two_notebooks(tmp_path, gpus=2, **settings) as (one, two):

@@ -10,8 +10,9 @@ import pytest
 
 from tests.e2e.test_gpu_state import GPU, two_notebooks
 from tests.support.live import Live, eventually, kernel
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 HOLD = """%%gpu {asked}
@@ -65,6 +66,7 @@ def test_two_halves_share_a_card_and_a_third_waits_for_the_first_to_go(tmp_path:
         (tmp_path / "a" / "goes").touch()
 
 
+@pytest.mark.slow
 def test_a_third_half_goes_to_another_card_and_a_whole_gpu_to_none_that_is_shared(tmp_path: Path) -> None:
     with three_notebooks(tmp_path, gpus=2) as (one, two, three):
         cards = [hold(one, tmp_path / "a"), hold(two, tmp_path / "b"), hold(three, tmp_path / "c")]
@@ -90,6 +92,7 @@ def test_a_bound_of_memory_that_one_hits_leaves_the_other_alone(tmp_path: Path) 
         assert "½ GPU with 0.00976562 GiB on host" in two.value("%gpu status")
 
 
+@pytest.mark.slow
 def test_state_that_is_larger_than_a_part_does_not_come_to_a_shared_card(tmp_path: Path) -> None:
     with two_notebooks(tmp_path) as (one, two):
         two.run("%%gpu 0.5 --vram 0.01\nhere = 1")

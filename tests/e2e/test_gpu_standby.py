@@ -12,8 +12,9 @@ import pytest
 
 from tests.e2e.test_gpu_state import GPU, SET, held, pid_of, two_notebooks
 from tests.support.live import Live, eventually
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 SETTLE_S = 2.0
@@ -54,6 +55,7 @@ def test_a_standby_that_takes_over_puts_nothing_on_a_gpu_before_it_has_a_lease(r
     assert live.value("print(len(In), n)").endswith(" 5")
 
 
+@pytest.mark.slow
 def test_a_cell_that_asks_itself_finds_all_of_it(replicated: Live) -> None:
     live = replicated
     live.value(SET.format(name="x", factor=1))

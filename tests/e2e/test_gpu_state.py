@@ -14,9 +14,10 @@ import pytest
 from replkernel.gpu.fake_usage import read_usage
 from replkernel.hosts.places import own_host
 from tests.support.live import Live, eventually, kernel
+from tests.support.needs import need
 from tests.support.scheduler_service import Service, serving
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 GPU = f"GPU-fake-{own_host(os.environ)}-0"
@@ -117,6 +118,7 @@ def test_a_cell_that_reaches_state_off_the_gpu_gets_a_lease_though_it_asks_for_n
     assert held() == {first: 4000}
 
 
+@pytest.mark.slow
 def test_captures_while_the_state_is_off_the_gpu_change_nothing(notebooks: tuple[Live, Live]) -> None:
     one, two = notebooks
     one.value(SET.format(name="x", factor=1))
@@ -129,6 +131,7 @@ def test_captures_while_the_state_is_off_the_gpu_change_nothing(notebooks: tuple
     assert one.value("%%gpu 1\nprint(x.sum().item(), row[0].item())") == "499500.0 10.0"
 
 
+@pytest.mark.slow
 def test_state_that_is_looked_for_in_another_way_comes_back_in_the_middle_of_the_cell(
     notebooks: tuple[Live, Live],
 ) -> None:
@@ -159,6 +162,7 @@ def test_state_that_cannot_leave_stays_and_its_owner_is_told(notebooks: tuple[Li
     assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0"
 
 
+@pytest.mark.slow
 def test_cells_that_come_at_once_from_both_each_find_their_own_state(notebooks: tuple[Live, Live]) -> None:
     for live in notebooks:
         live.value(SET.format(name="x", factor=0))

@@ -66,6 +66,7 @@ def test_agents_replicas_and_their_disks_are_lost_and_nothing_of_the_state(live:
     assert live.value("print(double(4))") == "8"
 
 
+@pytest.mark.slow
 @pytest.mark.one_host
 def test_processes_of_a_host_that_lost_its_disk_do_not_live_on(live: Live) -> None:
     live.value(VARIABLES)
@@ -91,6 +92,7 @@ def test_a_cell_that_no_checkpoint_had_is_told_to_be_lost(live: Live) -> None:
     assert "run it again" in ran.err
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(live: Live) -> None:
     live.value("first = 1")
     (older,) = eventually(checkpoints, "a checkpoint")
@@ -134,6 +136,7 @@ def stored() -> int:
     return sum(path.stat().st_size for path in blobs())
 
 
+@pytest.mark.slow
 def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
     live.value("import os; x = os.urandom(3_000_000)")
     eventually(blobs, "blobs in the store")
@@ -142,6 +145,7 @@ def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
     assert not list((data_dir(os.environ) / "store").glob("kernels/*/*"))
 
 
+@pytest.mark.slow
 def test_a_blob_that_another_kernel_uses_stays_when_its_maker_ends(live: Live, tmp_path: Path) -> None:
     code = "import random; x = random.Random(1).randbytes(3_000_000)"
     live.value(code)
@@ -190,6 +194,7 @@ def lose(name: str) -> None:
     shutil.rmtree(kept.rename(data_dir(os.environ) / f"lost-{name}"))
 
 
+@pytest.mark.slow
 def test_two_of_three_hosts_lose_their_disks_and_the_survivor_has_it_all(tmp_path: Path) -> None:
     with kernel(tmp_path, **HOSTS) as live:
         live.value(VARIABLES)
@@ -212,6 +217,7 @@ def test_two_of_three_hosts_lose_their_disks_and_the_survivor_has_it_all(tmp_pat
         assert live.value("print(late)") == "[1, 2, 3]"
 
 
+@pytest.mark.slow
 def test_a_kernel_hibernates_on_all_of_its_hosts(tmp_path: Path) -> None:
     with kernel(tmp_path, **HOSTS) as live:
         live.value(VARIABLES)
@@ -312,6 +318,7 @@ def taken_over(live: Live, directory: Path, store: str) -> Iterator[BlockingKern
 PORTS = dict.fromkeys(("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port"), 0)
 
 
+@pytest.mark.slow
 def test_of_two_routers_that_do_not_see_each_other_the_later_one_counts(tmp_path: Path) -> None:
     store = f"file://{tmp_path}/shared"
     with kernel(tmp_path, REPLKERNEL_STORE=store) as live:
@@ -356,6 +363,7 @@ def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) 
         assert ran.out.strip() == CHECKED
 
 
+@pytest.mark.slow
 def test_a_kept_variables_change_rests_along_when_the_router_is_gone(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_ORPHAN_GRACE_S="1") as live:
         live.value("import replkernel; rows = [1]; replkernel.keep(rows, every='1 h')")

@@ -78,6 +78,7 @@ def test_a_kept_variable_is_durable_now_and_then_and_a_crash_goes_back_to_that(t
         assert live.value("print(replkernel.keep())") == "{'model': '10 min'}"
 
 
+@pytest.mark.slow
 def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
         pid = int(live.value(TRAINING))
@@ -88,6 +89,7 @@ def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:
         assert (after.out, after.err) == ("2 2 2\n", "")
 
 
+@pytest.mark.slow
 def test_a_kept_variable_goes_along_when_the_notebook_rests_or_moves(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
         live.value(TRAINING)

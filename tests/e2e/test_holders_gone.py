@@ -20,6 +20,7 @@ from jupyter_client import KernelManager
 
 from replkernel.hosts.places import own_host
 from replkernel.leasing.wire import Granted, LeaseKept, LeaseLingers, LeaseOver, LeaseWanted
+from tests.support.breadth import first_of
 from tests.support.lease_clients import Agent, Router, opened
 from tests.support.lease_history import History, read_history
 from tests.support.live import Live, eventually, kernel
@@ -102,6 +103,7 @@ def test_a_notebook_whose_router_and_process_are_killed_leaves_its_gpu_to_the_ne
     assert "not given back" not in history().ends
 
 
+@pytest.mark.slow
 def test_a_notebook_whose_router_alone_is_killed_leaves_its_gpu_when_its_state_is_off(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with gpus(1) as service, notebook(tmp_path, "b") as waits:
@@ -120,7 +122,7 @@ def test_a_notebook_whose_router_alone_is_killed_leaves_its_gpu_when_its_state_i
     assert "not given back" not in history().ends
 
 
-@pytest.mark.parametrize("holds", ["state on it", "nothing there"])
+@pytest.mark.parametrize("holds", first_of("state on it", "nothing there"))
 def test_a_notebook_gives_gpus_back_while_it_runs_a_cell_without(tmp_path: Path, holds: str) -> None:
     with gpus(1), notebook(tmp_path, "a") as one, notebook(tmp_path, "b") as waits:
         if holds == "state on it":
@@ -188,6 +190,7 @@ async def wants(router: Router, gpus: int) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_eight_kernels_that_died_hold_up_nobody_each_in_turn() -> None:
     async def scene(service: Service) -> None:
         async with played(service, 8, 9) as (_, routers):
@@ -203,6 +206,7 @@ def test_eight_kernels_that_died_hold_up_nobody_each_in_turn() -> None:
     assert history().ends == {"holder gone": 8, "kernel ended": 1}
 
 
+@pytest.mark.slow
 def test_three_cells_that_wait_get_their_gpus_from_three_holders_at_once() -> None:
     async def scene(service: Service) -> None:
         async with played(service, 3, 6) as (_, routers):
@@ -219,6 +223,7 @@ def test_three_cells_that_wait_get_their_gpus_from_three_holders_at_once() -> No
         asyncio.run(scene(service))
 
 
+@pytest.mark.slow
 def test_a_host_that_is_lost_with_its_routers_holds_up_nobody_elsewhere() -> None:
     async def scene(service: Service) -> None:
         async with played(service, 1, 1) as (agent, routers):
@@ -235,7 +240,7 @@ def test_a_host_that_is_lost_with_its_routers_holds_up_nobody_elsewhere() -> Non
         asyncio.run(scene(service))
 
 
-@pytest.mark.parametrize("way", ["it ends in order", "it is killed"])
+@pytest.mark.parametrize("way", first_of("it is killed", "it ends in order"))
 def test_a_cell_computes_on_while_the_agent_of_its_host_is_started_anew(way: str) -> None:
     async def scene(service: Service) -> None:
         async with played(service, 1, 1) as (agent, (router,)):

@@ -93,6 +93,7 @@ def test_other_versions_are_named_and_what_a_cell_installs_reaches_the_other_hos
         assert live.value("import rk_new; print(rk_new.here)") == "True"
 
 
+@pytest.mark.slow
 def test_where_the_hosts_share_an_environment_nothing_is_repeated(tmp_path: Path) -> None:
     shared = environment(tmp_path / "shared")
     wheel(tmp_path, "rk-new")

@@ -37,6 +37,7 @@ def state(hub: SharedHub) -> str:
     return "".join(host["state"] for host in hosts)
 
 
+@pytest.mark.slow
 def test_agents_come_and_go_under_a_cell_and_a_users_death_frees_his_gpu(short_dir: Path) -> None:
     try:
         running.find_proxy()

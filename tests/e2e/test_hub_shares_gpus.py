@@ -38,6 +38,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_twelve_routers_share_eight_gpus_and_none_is_leased_twice(short_dir: Path) -> None:
     need_a_proxy()
     with shared_hub(short_dir) as hub:

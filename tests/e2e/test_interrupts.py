@@ -78,6 +78,7 @@ def test_an_interrupt_ends_each_cell_that_it_ends_on_stock_and_the_next_one_runs
     assert kept == list(range(2, len(ENDING) + 2))
 
 
+@pytest.mark.slow
 def test_an_interrupt_right_at_the_end_of_a_cell_hits_no_other(live: Live) -> None:
     live.run("runs = []")
     for number in range(30):

@@ -75,6 +75,7 @@ def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named
     assert "lost" not in live.value(STATE), "those cells were run again"
 
 
+@pytest.mark.slow
 def test_a_variable_shared_with_the_graph_is_one_object_after_a_move(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
         live.value("big = [[i] for i in range(300_000)]; small = 0", 120)
@@ -100,6 +101,7 @@ def test_a_reply_that_says_durable_has_the_graph_checked(tmp_path: Path) -> None
         assert (after.out.strip(), after.err) == ("[0, 'new']", "")
 
 
+@pytest.mark.slow
 def test_a_cell_that_asks_to_sync_leaves_nothing_to_be_checked(live: Live) -> None:
     live.value(f"big = [[i] for i in range({ITEMS})]; small = 0", 120)
     pid = int(live.value("import os; globals()['b' + 'ig'][0].append('new'); small = 2; print(os.getpid())"))

@@ -124,6 +124,7 @@ def test_a_host_that_returns_gives_up_the_replica_that_was_replaced(
     assert not kernel_processes(agent_dir("h2", os.environ))
 
 
+@pytest.mark.slow
 def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_before(
     tmp_path: Path, locks: dict[str, int]
 ) -> None:
@@ -139,6 +140,7 @@ def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_befo
         eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas", 60)
 
 
+@pytest.mark.slow
 def test_a_wiped_host_gets_a_new_replica_of_its_own(tmp_path: Path, locks: dict[str, int]) -> None:
     with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
         live.value("x = 1; print(x)")
@@ -168,6 +170,7 @@ def test_a_damaged_journal_is_replaced_on_its_own_host(tmp_path: Path) -> None:
         assert "replaced by r4" in eventually(lambda: live.terminal, "words")
 
 
+@pytest.mark.slow
 def test_a_host_that_was_late_for_the_group_gets_its_replica(tmp_path: Path, locks: dict[str, int]) -> None:
     directory = agent_dir("h3", os.environ)
     directory.mkdir(mode=0o700, parents=True)

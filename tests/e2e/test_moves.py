@@ -18,6 +18,7 @@ import pytest
 
 from replkernel.agent.io.lookup import agent_dir
 from tests.e2e.faults.hosts import kernel_processes
+from tests.support.breadth import first_of
 from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
@@ -190,6 +191,7 @@ def test_one_of_three_replicas_side_by_side_moves_and_a_waiting_cell_can_be_inte
         assert set(known["hosts"]) == {here, "h4"}
 
 
+@pytest.mark.slow
 def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     live: Live, service: Service, agents: Agents
 ) -> None:
@@ -209,6 +211,7 @@ def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     moved_right(live, "h5", where)
 
 
+@pytest.mark.slow
 def test_the_owner_moves_a_replica_by_hand(live: Live, service: Service, agents: Agents) -> None:
     where = standing()
     live.value("%gpu status")
@@ -239,7 +242,7 @@ def kernel_id(service: Service) -> str:
 DELAYS_S = tuple(float(text) for text in os.environ.get("MOVES_KILLED_AFTER_S", "0.05 0.25").split())
 
 
-@pytest.mark.parametrize("delay_s", DELAYS_S)
+@pytest.mark.parametrize("delay_s", first_of(*DELAYS_S))
 def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     live: Live, agents: Agents, delay_s: float
 ) -> None:
@@ -256,6 +259,7 @@ def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     moved_right(live, "h4", where)
 
 
+@pytest.mark.slow
 def test_a_router_killed_past_the_turning_point_has_the_move_completed(live: Live, agents: Agents) -> None:
     """The turn is made in the record of a router that was killed just before it: nothing else differs."""
     where = standing()
@@ -292,7 +296,8 @@ def kill_router(live: Live) -> None:
     eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
 
 
-@pytest.mark.parametrize("delay_s", DELAYS_S)
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", first_of(*DELAYS_S))
 def test_a_host_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     live: Live, agents: Agents, delay_s: float
 ) -> None:

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.breadth import first_of
 from tests.support.executed import comparable, run_notebook
 from tests.support.stock import OURS, STOCK
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-STRESS = ("plain_python", "exploration", "training")
+STRESS = ("exploration", "plain_python", "training")
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", STRESS)
+@pytest.mark.parametrize("name", first_of(*STRESS))
 def test_a_notebook_that_changes_replica_at_every_cell_gives_the_stock_outputs(
     name: str, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def disk_bytes(root: Path) -> int:
     return sum(found.values())
 
 
+@pytest.mark.slow
 def test_hundreds_of_cells_are_a_few_components_and_all_there_after_a_takeover(
     live: Live, tmp_path: Path
 ) -> None:

@@ -15,9 +15,10 @@ from replkernel.leasing.standing import Standing, ask_scheduler
 from tests.e2e.test_gpu_in_cell import shown
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
 from tests.support.live import Live, eventually
+from tests.support.needs import need
 from tests.support.scheduler_service import Service, no_gpu_was_ever_leased_twice
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 LONG = """%%gpu 1 --preemptible --for 2h
@@ -102,6 +103,7 @@ def test_an_interrupt_ends_a_paused_cell_at_once(notebooks: tuple[Live, Live], t
     assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0", "with all that it had"
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_killed_meanwhile_has_the_cell_go_on_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,7 @@ def running_scheduler() -> Standing | None:
     return told if scheduler is not None and not scheduler.trouble and told.hosts else None
 
 
+@pytest.mark.slow
 def test_a_router_that_is_killed_meanwhile_loses_no_paused_cell(
     notebooks: tuple[Live, Live], tmp_path: Path
 ) -> None:

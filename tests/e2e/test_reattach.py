@@ -14,6 +14,7 @@ import pytest
 
 from replkernel.client.inquiry import ask_agents
 from tests.e2e.faults.hosts import lives
+from tests.support.breadth import first_of
 from tests.support.executed import run_notebook
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living, record_path
@@ -47,7 +48,7 @@ def remembered(life: ServerLife, session: str) -> None:
     eventually(lambda: session in kept(life), "the session's being written down", 10)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", first_of(signal.SIGKILL, signal.SIGTERM))
 def test_kernel_session_variables_and_process_are_the_same_after_a_restart_of_the_server(
     tmp_path: Path, how: signal.Signals
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_kernel_that_its_user_shut_down_does_not_come_back(tmp_path: Path) -> 
         assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.slow
 def test_a_kernel_found_again_is_an_ordinary_one(tmp_path: Path) -> None:
     """It is renamed, restarted, replaced after a crash of its router as any other, and shut down for good."""
     with living(tmp_path) as life:
@@ -117,6 +119,7 @@ def test_a_kernel_found_again_is_an_ordinary_one(tmp_path: Path) -> None:
         assert life.sessions() == []
 
 
+@pytest.mark.slow
 def test_a_router_that_died_with_its_server_is_replaced(tmp_path: Path) -> None:
     with living(tmp_path) as life:
         model = life.open_notebook("a.ipynb")
@@ -131,6 +134,7 @@ def test_a_router_that_died_with_its_server_is_replaced(tmp_path: Path) -> None:
             assert page.run(WHO) == before
 
 
+@pytest.mark.slow
 def test_a_second_server_beside_the_first_takes_nothing_away(tmp_path: Path) -> None:
     with living(tmp_path) as first:
         model = first.open_notebook("a.ipynb")
@@ -150,6 +154,7 @@ def test_a_second_server_beside_the_first_takes_nothing_away(tmp_path: Path) -> 
             assert page.run(WHO) == before
 
 
+@pytest.mark.slow
 def test_encrypted_kernels_are_found_again_as_well(tmp_path: Path) -> None:
     option = "--MappingKernelManager.transport_encryption=required"
     with living(tmp_path, option) as life:
@@ -164,6 +169,7 @@ def test_encrypted_kernels_are_found_again_as_well(tmp_path: Path) -> None:
             assert page.run(WHO) == before
 
 
+@pytest.mark.slow
 def test_servers_that_keep_no_kernels_end_them_as_ever(tmp_path: Path) -> None:
     with living(tmp_path, "--ReplkernelExtension.keep_kernels=False") as life:
         model = life.open_notebook("a.ipynb")
@@ -192,6 +198,7 @@ def test_a_kernel_whose_server_stays_away_is_put_to_rest_and_comes_back(
             assert page.run("print(x)") == "8"
 
 
+@pytest.mark.slow
 def test_a_batch_run_leaves_no_record(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1")])
     nbformat.write(notebook, tmp_path / "batch.ipynb")

@@ -46,6 +46,7 @@ def test_a_kernel_that_hibernates_has_no_process_and_all_its_variables(live: Liv
     assert live.value("many.append(1); print(len(alias))") == "201"
 
 
+@pytest.mark.slow
 def test_a_module_of_the_users_that_was_edited_since_is_after_a_rest_what_was_imported(
     live: Live, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_the_first_question_after_a_rest_sees_the_variables(live: Live) -> None:
         assert "remembered_" in str(content), content
 
 
+@pytest.mark.slow
 def test_a_kernel_hibernates_again_and_again(live: Live) -> None:
     live.value("values = []")
     for number in range(3):
@@ -84,6 +86,7 @@ def test_a_kernel_hibernates_again_and_again(live: Live) -> None:
     assert len(checkpoints()) <= 3
 
 
+@pytest.mark.slow
 def test_a_live_kernel_is_not_forgotten(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     live.value("x = 1")
     (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)

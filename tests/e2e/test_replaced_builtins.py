@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.breadth import first_of
 from tests.support.live import kernel
 
 pytestmark = pytest.mark.timeout(60)
@@ -18,7 +19,7 @@ builtins.sorted = lambda *a, **k: kept["sorted"](*a, **k)
 """
 
 
-@pytest.mark.parametrize("policy", ["sticky", "rotate"])
+@pytest.mark.parametrize("policy", first_of("rotate", "sticky"))
 def test_builtins_that_the_notebook_replaces_are_the_notebooks_alone(tmp_path: Path, policy: str) -> None:
     with kernel(tmp_path, REPLKERNEL_EXECUTOR=policy) as live:
         live.run("import builtins; builtins.sum = lambda values: 'SUM'; held = [1]")

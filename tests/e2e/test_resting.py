@@ -81,6 +81,7 @@ def test_a_kernel_at_rest_that_nobody_serves_is_served_again_or_deleted(tmp_path
         assert life.server.call("DELETE", address(kernel_id))[0] == 404
 
 
+@pytest.mark.slow
 def test_a_kernel_at_rest_that_is_served_is_deleted_with_its_session(tmp_path: Path) -> None:
     with living(tmp_path) as life:
         kernel_id = str(life.open_notebook("a.ipynb")["kernel"]["id"])

@@ -119,6 +119,7 @@ def test_questions_find_what_waits(live: Live) -> None:
     eventually(inspected, "inspection of a variable that waits", 10)
 
 
+@pytest.mark.slow
 def test_results_that_wait_come_back_to_out(live: Live) -> None:
     live.run("big2[:3]")
     live.run("small")

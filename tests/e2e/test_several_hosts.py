@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.e2e.test_moves import Agents
+from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
 
@@ -165,6 +166,7 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_said_once_and_nothing_is_left(live: Live, service: Service) -> None:
     failed = live.run(
         "%%gpu 2 --hosts 2\nimport os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('no data')\n"
@@ -184,6 +186,7 @@ def test_what_goes_wrong_is_said_once_and_nothing_is_left(live: Live, service: S
     eventually(lambda: leased(service) == 0, "that all GPUs are back")
 
 
+@pytest.mark.slow
 def test_all_that_processes_write_comes_in_whole_lines(live: Live) -> None:
     ran = live.run(
         "%%gpu 2 --hosts 2\nfor number in range(20_000):\n    print(f'line {number}')\n"
@@ -207,6 +210,7 @@ def test_an_interrupt_ends_all_processes(live: Live, service: Service, tmp_path:
     assert live.value("print(2)") == "2"
 
 
+@pytest.mark.slow
 def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     live: Live, service: Service, tmp_path: Path
 ) -> None:
@@ -227,8 +231,9 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     assert told["status"] == "ok", told
 
 
+@pytest.mark.slow
 @pytest.mark.one_machine
-@pytest.mark.parametrize("how", ["killed", "ended in order"])
+@pytest.mark.parametrize("how", first_of("killed", "ended in order"))
 def test_a_scheduler_that_is_restarted_loses_no_cell(
     live: Live, service: Service, tmp_path: Path, how: str
 ) -> None:

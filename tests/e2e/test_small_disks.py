@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.breadth import first_of
 from tests.support.ending import end_agents
 from tests.support.live import Live, Ran, eventually, kernel
 from tests.support.small_disk import fill, small_disk
@@ -87,7 +88,7 @@ def _frame_is_durable(live: Live) -> bool:
     return re.search(r"^frame\s.*\byes\b", state, re.MULTILINE) is not None and "no room left" not in state
 
 
-@pytest.mark.parametrize("everything", [False, True], ids=["store", "data_dir"])
+@pytest.mark.parametrize("everything", first_of(False, True), ids=["store", "data_dir"])
 def test_a_frame_that_outgrows_the_disk_is_named_and_durable_once_there_is_room(
     tmp_path: Path, everything: bool
 ) -> None:
@@ -104,7 +105,7 @@ def test_a_frame_that_outgrows_the_disk_is_named_and_durable_once_there_is_room(
         assert live.value(LAW) == "2 2 1 True"
 
 
-@pytest.mark.parametrize("everything", [False, True], ids=["store", "data_dir"])
+@pytest.mark.parametrize("everything", first_of(True, False), ids=["data_dir", "store"])
 def test_an_executor_that_is_killed_while_the_disk_is_full_leaves_nothing_silently_wrong(
     tmp_path: Path, everything: bool
 ) -> None:
@@ -123,6 +124,7 @@ def test_an_executor_that_is_killed_while_the_disk_is_full_leaves_nothing_silent
         eventually(lambda: _frame_is_durable(live), "that the frame is durable", 60.0)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_to_the_last_byte_costs_no_cell_and_nothing_that_was_durable(
     tmp_path: Path,
 ) -> None:

@@ -22,6 +22,7 @@ from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.launch.kernel_record import read_record
 from replkernel.protocol.status import ReplicaStatus
 from replkernel.settings import data_dir
+from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.stock import OURS
 
@@ -111,6 +112,7 @@ read, written = os.pipe()
 """
 
 
+@pytest.mark.slow
 def test_a_replaced_stream_is_the_processs_own_after_a_crash_and_the_loss_is_told(live: Live) -> None:
     live.run(TEE)
     pid = int(live.value("print(os.getpid())"))
@@ -123,6 +125,7 @@ def test_a_replaced_stream_is_the_processs_own_after_a_crash_and_the_loss_is_tol
     assert "Nothing binds" in live.value("%replkernel pins")
 
 
+@pytest.mark.slow
 def test_a_callback_that_waits_on_the_event_loop_holds_the_notebook_and_is_told_when_it_is_lost(
     live: Live,
 ) -> None:
@@ -140,7 +143,7 @@ def test_a_callback_that_waits_on_the_event_loop_holds_the_notebook_and_is_told_
     assert "Nothing binds" in live.value("%replkernel pins")
 
 
-@pytest.mark.parametrize("code", ["os._exit(3)", "import ctypes; ctypes.string_at(0)"])
+@pytest.mark.parametrize("code", first_of("import ctypes; ctypes.string_at(0)", "os._exit(3)"))
 def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> None:
     live.value("import os; x = 5; print(x)")
     time.sleep(SETTLE_S)
@@ -150,7 +153,7 @@ def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> Non
     assert live.value("print(x)") == "5"
 
 
-@pytest.mark.parametrize("code", ["exit", "quit()"])
+@pytest.mark.parametrize("code", first_of("quit()", "exit"))
 def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: str) -> None:
     pid = int(live.value("import os; x = 0; print(os.getpid())"))
     ran = live.run(code)
@@ -167,6 +170,7 @@ def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: st
     assert pid not in pids
 
 
+@pytest.mark.slow
 def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
     pid = int(live.value("import os; x = 1; print(os.getpid())"))
     time.sleep(SETTLE_S)
@@ -179,6 +183,7 @@ def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
     assert ran.reply["content"]["execution_count"] == 2
 
 
+@pytest.mark.slow
 def test_cells_that_follow_at_once_run_when_the_executor_dies_between_them(live: Live) -> None:
     pid = int(live.value("import os; x = 0; print(os.getpid())"))
     time.sleep(SETTLE_S)
@@ -213,6 +218,7 @@ def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: L
 # -- the agent --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.one_host
 def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> None:
     pid = int(live.value("import os; x = [1]; print(os.getpid())"))
@@ -260,6 +266,7 @@ def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Liv
     assert ran.reply["content"]["execution_count"] == 2
 
 
+@pytest.mark.slow
 def test_a_cell_lost_with_its_process_and_its_router_is_said_to_be_lost(live: Live) -> None:
     live.value("import os; x = 0")
     eventually(lambda: whole(1), "three replicas that know of the first cell")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope
 
@@ -144,11 +145,11 @@ def test_marks_branches_and_comparison(live: Live) -> None:
 
 
 def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> None:
-    live.run("z = [1]")
+    live.run("import os; z = [1]")
     live.run("z.append(2); later = 1")
     live.value("%replkernel undo")
     live.run("%replkernel sync")
-    before = live.run("import os; print(z)").replica
+    before = live.run("print(z)").replica
     live.run("os.kill(os.getpid(), 9)")
     after = live.run("print(z, 'later' in globals())")
     assert after.replica != before
@@ -157,7 +158,7 @@ def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> N
     assert live.value("print(z, later)") == "[1, 2] 1"
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.004, 0.015, 0.05])
+@pytest.mark.parametrize("delay_s", first_of(0.004, 0.0, 0.015, 0.05))
 def test_a_process_that_is_killed_while_it_goes_back_leaves_one_of_the_two_points(
     live: Live, delay_s: float
 ) -> None:

@@ -15,8 +15,9 @@ from tests.e2e.test_holders_gone import gpus, notebook
 from tests.support import rank_training
 from tests.support.beside_day import trained
 from tests.support.live import eventually
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 pytestmark = [
     pytest.mark.timeout(300),

@@ -16,9 +16,10 @@ from replkernel_scheduler.harvest.types import JobName
 from tests.e2e.test_holders_gone import gpus, notebook
 from tests.support import beside_day, torch_training
 from tests.support.live import eventually
+from tests.support.needs import need
 from tests.support.scheduler_service import scheduler_files
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, pytest.mark.one_host]
 
 EPOCHS = 1200

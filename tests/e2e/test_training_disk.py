@@ -14,6 +14,7 @@ import pytest
 from replkernel.objects.cutting import CHUNK_BYTES
 from replkernel.replication.checkpoint import CHUNKS_KEPT
 from replkernel.settings import data_dir
+from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.one_host]
@@ -50,7 +51,7 @@ def train(live: Live, cells: int) -> int:
     return most
 
 
-@pytest.mark.parametrize(("now", "history_mib"), [(False, 0), (True, 64)])
+@pytest.mark.parametrize(("now", "history_mib"), first_of((False, 0), (True, 64)))
 def test_training_keeps_few_versions_and_its_end_leaves_none(
     tmp_path: Path, now: bool, history_mib: int
 ) -> None:
@@ -68,6 +69,7 @@ def test_training_keeps_few_versions_and_its_end_leaves_none(
         eventually(lambda: chunks() <= before, "the end of all of it", ENDED_S)
 
 
+@pytest.mark.slow
 def test_only_the_newest_of_many_versions_is_left_on_the_disk(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply", REPLKERNEL_HISTORY_POINTS="0") as live:
         live.value(MAKE)

@@ -106,6 +106,7 @@ c = C(); c.g = gen(); next(c.g)
 """
 
 
+@pytest.mark.slow
 def test_variables_joined_with_a_lost_one_stay_and_each_loss_is_told_once(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
         eventually(_all_live, "three replicas")
@@ -138,6 +139,7 @@ def _lose_what_cannot_be_copied(live: Live) -> None:
     eventually(lambda: "Nothing binds" in live.value("%replkernel pins"), "the end of all that")
 
 
+@pytest.mark.slow
 def test_losses_that_replicas_on_other_hosts_found_are_listed_too(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate", REPLKERNEL_HOSTS="h1,h2,h3") as live:
         eventually(_all_live, "three replicas")

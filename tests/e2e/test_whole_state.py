@@ -88,6 +88,7 @@ def test_a_kill_right_after_training_gives_the_state_after_one_cell(live: Live) 
     assert (one_cell(again.out), again.err) == (steps + 1, "")
 
 
+@pytest.mark.slow
 def test_variables_of_lost_cells_are_gone_with_them_and_can_be_made_again(live: Live) -> None:
     pid = begin(live)
     live.run("step(); made = [1]")
@@ -128,6 +129,7 @@ def test_all_killed_at_once_come_back_to_the_state_after_one_cell(live: Live) ->
     assert after.reply["content"]["execution_count"] == count + 1
 
 
+@pytest.mark.slow
 def test_a_new_variable_is_safe_before_a_long_cell_that_follows_at_once(live: Live) -> None:
     live.client.execute("import numpy as np; small = 1; big = np.arange(3_000_000)")
     long = live.client.execute("import os; print('pid', os.getpid(), flush=True)\nwhile True: pass")
@@ -147,7 +149,7 @@ def test_a_new_variable_is_safe_before_a_long_cell_that_follows_at_once(live: Li
     [
         pytest.param("np.ones(25_000_000)", id="array"),
         pytest.param("[float(number) for number in range(2_000_000)]", id="numbers", marks=pytest.mark.slow),
-        pytest.param("[{} for _ in range(300_000)]", id="dictionaries"),
+        pytest.param("[{} for _ in range(300_000)]", id="dictionaries", marks=pytest.mark.slow),
     ],
 )
 def test_cells_before_a_long_one_are_safe_whatever_large_they_leave_alone(live: Live, large: str) -> None:

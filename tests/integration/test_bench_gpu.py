@@ -15,9 +15,10 @@ import pytest
 from tests.bench.gpu.__main__ import NO_TIME, README, judged, keep, measure, put_into, table
 from tests.bench.gpu.one_row import Plan, plan
 from tests.bench.gpu.rows import Row
+from tests.support.needs import need
 from tests.support.stub_drivers import Stubs
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = pytest.mark.timeout(240)
 
 SHORT = ["first-kernel", "training", "by-torch", "pressure", "children", "first-use-process"]

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from replkernel.gpu.backend import Backend, Moved  # noqa: E402
 from tests.contracts.gpu_backend import GpuBackendContract  # noqa: E402
+from tests.support.breadth import first_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -174,7 +175,7 @@ print("went on")
 """
 
 
-@pytest.mark.parametrize("way", [0, 1])
+@pytest.mark.parametrize("way", first_of(0, 1))
 @pytest.mark.parametrize("before", ["pass", "torch.ones(3, requires_grad=True).sum().backward()"])
 def test_torch_that_starts_cuda_without_a_lease_asks_first_and_goes_on(way: int, before: str) -> None:
     """Also after a graph on the CPU, whose engine looks how many devices there are."""

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.integration.test_router_leases import Leased
+from tests.support.breadth import first_of
 from tests.support.fake_scheduler import FakeScheduler
+from tests.support.needs import need
 
-pytest.importorskip("torch")
+need("torch")
 pytestmark = pytest.mark.timeout(180)
 
 HOST = "GPU-fake-h"
@@ -41,7 +43,7 @@ def shown(one: Leased, cell: str) -> Callable[[], Any]:
     return lambda: [line for line in one.shows(cell) if "takes over" in line]
 
 
-@pytest.mark.parametrize("wait_s", [0.0, 0.02, 0.1, 0.5])
+@pytest.mark.parametrize("wait_s", first_of(0.1, 0.0, 0.02, 0.5))
 def test_a_router_that_is_killed_meanwhile_runs_nothing_twice(
     one: Leased, tmp_path: Path, wait_s: float
 ) -> None:

@@ -13,8 +13,9 @@ from replkernel_server.scheduling.identity import IdentityUnknown, NotYours
 from tornado.web import RequestHandler
 
 from tests.support.asked_hub import ACCESS, asked_hub
+from tests.support.needs import need
 
-pytest.importorskip("jupyterhub.services.auth", reason="JupyterHub is not installed")
+need("jupyterhub")
 
 LEASE = "custom:replkernel:lease"
 

@@ -25,6 +25,7 @@ from replkernel.agent.io.start import is_stopped
 from replkernel.jobs.words import JobPlace
 from replkernel.leasing.finding import find_scheduler
 from tests.support import training
+from tests.support.breadth import each_nth
 from tests.support.scheduler_service import Service
 
 HOST = "h1"
@@ -188,7 +189,7 @@ def test_a_cell_that_wants_all_gpus_has_them_and_the_job_comes_back(world: World
     assert world.log(name).strip().splitlines()[-1] == loss
 
 
-@pytest.mark.parametrize("who", ["supervisor", "worker", "agent", "scheduler"])
+@pytest.mark.parametrize("who", each_nth(["agent", "worker", "scheduler", "supervisor"], 2))
 def test_whoever_is_killed_the_job_goes_on_from_its_checkpoint(world: World, loss: str, who: str) -> None:
     name = world.run("--gpus", "1,2")
     world.trains(name, 12)

@@ -18,6 +18,7 @@ from replkernel.launch.kernel_record import KernelRecord, kernels_dir, read_reco
 from replkernel.objects.collect import GRACE_S
 from replkernel.objects.store import open_store
 from replkernel.settings import data_dir
+from tests.support.breadth import each_nth
 from tests.unit.carrying.test_container import DIGEST, entries, written
 
 MAKER = """
@@ -70,7 +71,7 @@ def owners() -> set[str]:
     return {name.split("/")[0] for name in store.list_documents()}
 
 
-@pytest.mark.parametrize(("where", "when"), POINTS)
+@pytest.mark.parametrize(("where", "when"), each_nth(POINTS, 3))
 def test_what_a_killed_import_left_goes_with_the_next_one(place: Path, where: str, when: str) -> None:
     kill(place, where, when)
     (left,) = owners()

@@ -19,8 +19,9 @@ from replkernel_server.launchers.protocol import (
 from replkernel_server.testing import Heard, LauncherContract
 
 from tests.support.fake_kubernetes import FakeKubernetes
+from tests.support.needs import need
 
-pytest.importorskip("kubernetes_asyncio", reason="kubernetes_asyncio is not installed")
+need("kubernetes_asyncio")
 IMAGE = "images.example/replkernel:1"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.breadth import each_fifth
+from tests.support.breadth import each_fifth, each_nth
 from tests.support.scheduler_service import (
     Service,
     no_gpu_was_ever_leased_twice,
@@ -205,7 +205,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("statement", DAMAGES)
+@pytest.mark.parametrize("statement", each_nth(DAMAGES, 4))
 def test_a_journal_that_is_damaged_or_of_another_version_is_refused_by_name(
     filled: Path, statement: str
 ) -> None:
@@ -227,23 +227,26 @@ def test_a_journal_that_was_refused_is_set_aside_for_a_new_one(filled: Path, sta
 
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
-    [
-        ("REPLKERNEL_SCHEDULER_DB", "mysql://u:secret@h/d", "neither a file of SQLite"),
-        ("REPLKERNEL_SCHEDULER_DB", "no url", "is not a database URL"),
-        ("REPLKERNEL_SCHEDULER_DB", "sqlite://", "neither a file of SQLite"),
-        ("REPLKERNEL_SCHEDULER_DB", "postgresql+nodriver://u:secret@h/d", "not installed"),
-        ("REPLKERNEL_SCHEDULER_DB", "sqlite:////proc/journal.sqlite", "cannot be used"),
-        ("REPLKERNEL_SCHEDULER_GRACE_S", "-1", "set REPLKERNEL_SCHEDULER_GRACE_S=30"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "notebook reservation", "names more than one set"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "notebook placement=nowhere", "'nowhere'"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "notebook colour=red", "'colour'"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "notebook scaling=buffered", "scaling=none"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "large-pool", "runs each cell in a process of its own"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "notebook prewarm=minimum", "prewarm=none"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "harvest", "nobody submits or drives jobs here"),
-        ("REPLKERNEL_SCHEDULER_POLICIES", "fcfs-batch", "executor=last-then-idle"),
-        ("REPLKERNEL_SCHEDULER_AWAY_S", "0", "set REPLKERNEL_SCHEDULER_AWAY_S=60"),
-    ],
+    each_nth(
+        [
+            ("REPLKERNEL_SCHEDULER_DB", "mysql://u:secret@h/d", "neither a file of SQLite"),
+            ("REPLKERNEL_SCHEDULER_DB", "no url", "is not a database URL"),
+            ("REPLKERNEL_SCHEDULER_DB", "sqlite://", "neither a file of SQLite"),
+            ("REPLKERNEL_SCHEDULER_DB", "postgresql+nodriver://u:secret@h/d", "not installed"),
+            ("REPLKERNEL_SCHEDULER_DB", "sqlite:////proc/journal.sqlite", "cannot be used"),
+            ("REPLKERNEL_SCHEDULER_GRACE_S", "-1", "set REPLKERNEL_SCHEDULER_GRACE_S=30"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "notebook reservation", "names more than one set"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "notebook placement=nowhere", "'nowhere'"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "notebook colour=red", "'colour'"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "notebook scaling=buffered", "scaling=none"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "large-pool", "runs each cell in a process of its own"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "notebook prewarm=minimum", "prewarm=none"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "harvest", "nobody submits or drives jobs here"),
+            ("REPLKERNEL_SCHEDULER_POLICIES", "fcfs-batch", "executor=last-then-idle"),
+            ("REPLKERNEL_SCHEDULER_AWAY_S", "0", "set REPLKERNEL_SCHEDULER_AWAY_S=60"),
+        ],
+        4,
+    ),
 )
 def test_a_setting_that_cannot_be_used_is_refused(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, expected: str

@@ -15,6 +15,8 @@ from replkernel_scheduler.policies.placement_least_loaded import LeastLoaded
 from replkernel_scheduler.sim import SimulationError, Trace, experiment, simulate, sweep
 from replkernel_scheduler.sim.__main__ import main
 
+from tests.support.breadth import first_of
+
 JOBS = "job,arrival_s,duration_s,gpus\na,5,60,2\nb,5,60,2\nc,7,90,4\n"
 TWICE = JOBS + "b,9,60,2\n"
 
@@ -94,7 +96,7 @@ def test_resuming_without_a_directory_is_told(trace: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == "--resume goes on with what is in a directory: name it with --out.\n"
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", first_of("2", "1"))
 def test_who_ends_a_command_keeps_what_is_over(processes: str, tmp_path: Path) -> None:
     trace, out = tmp_path / "jobs.csv", tmp_path / "out"
     rows = [f"{number},{number},60,{1 + number % 8}\n" for number in range(60_000)]

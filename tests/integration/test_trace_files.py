@@ -267,10 +267,18 @@ REAL = {
     "unilu_gaia/UniLu-Gaia-2014-1_1762_alloced.swf.xz": ("swf", 0, 0, 51_771, 128),
     "unilu_gaia/UniLu-Gaia-2014-1_39473_alloced_rebuilt.swf.xz": ("swf", 0, 0, 51_771, 100),
 }
+LARGE = 50_000
+"""Files of more rows take seconds each."""
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}: set REPLKERNEL_TRACES")
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if max(told[1:4]) > LARGE else name
+        for name, told in REAL.items()
+    ],
+)
 def test_the_real_traces_are_read_to_the_last_row(name: str) -> None:
     if not (TRACES / name).is_file():
         pytest.skip(f"{TRACES / name} is not there: set REPLKERNEL_TRACES")

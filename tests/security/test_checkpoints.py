@@ -32,6 +32,7 @@ from replkernel.router.io.own_record import OwnRecord
 from replkernel.settings import data_dir, reads_unsealed
 from tests.e2e.test_hibernation import checkpoints, hibernate
 from tests.support.agent_router import make_spec, snapshot_after
+from tests.support.breadth import first_of
 from tests.support.live import kernel
 from tests.unit.agent.transcript import delta
 
@@ -208,7 +209,7 @@ class Evil:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("how", ["unsealed", "random"])
+@pytest.mark.parametrize("how", first_of("random", "unsealed"))
 def test_a_pickle_put_into_the_store_by_a_stranger_is_not_run_at_the_next_wake(
     tmp_path: Path, how: str
 ) -> None:

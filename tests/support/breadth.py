@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,9 +17,25 @@ def each_fifth(cases: Iterable[Any]) -> list[Any]:
     return each_nth(cases, 5)
 
 
-def each_nth(cases: Iterable[Any], every: int) -> list[Any]:
-    """Return the cases as parameters, all but each one of `every` marked as slow."""
-    return [
-        pytest.param(case, marks=pytest.mark.slow) if number % every else case
-        for number, case in enumerate(cases)
-    ]
+def each_nth(cases: Iterable[Any], every: int, first: int = 0) -> list[Any]:
+    """Return the cases as parameters, all but each one of `every`, beginning with `first`, marked as slow."""
+    return [case if number % every == first else _rarely(case) for number, case in enumerate(cases)]
+
+
+def some_of_each(cases: Iterable[Any], area: Callable[[Any], str], every: int) -> list[Any]:
+    """Return the cases as parameters, all but the first of each area, and each one of `every`, as slow."""
+    known: Counter[str] = Counter()
+    marked = []
+    for case in cases:
+        marked.append(_rarely(case) if known[area(case)] % every else case)
+        known[area(case)] += 1
+    return marked
+
+
+def first_of(*cases: Any) -> list[Any]:
+    """Return the cases as parameters, all but the first marked as slow: they take the same way."""
+    return [case if not number else _rarely(case) for number, case in enumerate(cases)]
+
+
+def _rarely(case: Any) -> Any:
+    return pytest.param(*case if type(case) is tuple else (case,), marks=pytest.mark.slow)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
+
 from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
@@ -194,6 +196,7 @@ def test_lines_stay_after_a_restart_and_after_a_shutdown(desk: tuple[Lab, Browse
     assert browser.do("state", "a")["errors"] == []
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_noticed(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
@@ -235,6 +238,7 @@ def test_a_hidden_page_asks_nothing_and_a_stock_kernel_costs_nothing(desk: tuple
     browser.wait("a", lambda: browser.do("state", "a")["heard"] > after["heard"])
 
 
+@pytest.mark.slow
 def test_where_no_socket_can_be_had_the_server_is_asked(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")

@@ -60,6 +60,7 @@ def toasts(browser: Browser, page: str) -> str:
     return " ".join(browser.do("text", page, query=TOAST))
 
 
+@pytest.mark.slow
 def test_a_user_of_a_hub_sees_his_cells_and_his_quota_and_finds_all_after_his_server_was_restarted(
     desk: tuple[SharedHub, Path, Browser],
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.breadth import first_of
 from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, panel, write_notebook
 
 pytestmark = IN_BROWSER
@@ -47,7 +48,10 @@ def settings_have_no_faults_that_stocks_have_not(browser: Browser, theme: str) -
 
 
 @pytest.mark.timeout(600)
-def test_all_that_is_shown_is_whole_and_accessible_in_each_theme(desk: tuple[Lab, Browser]) -> None:
+@pytest.mark.parametrize("theme", first_of(*THEMES))
+def test_all_that_is_shown_is_whole_and_accessible_in_each_theme(
+    desk: tuple[Lab, Browser], theme: str
+) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)", "1 / 0", gpus=1)
     url = lab.url("lab/tree/a.ipynb") + "&reset"
@@ -60,18 +64,17 @@ def test_all_that_is_shown_is_whole_and_accessible_in_each_theme(desk: tuple[Lab
     browser.do("toggle", "a", cell=2)
     browser.do("press", "a", query=TAB)
     browser.wait("a", lambda: "3 of 3 healthy, in sync" in panel(browser))
-    for theme, name in THEMES.items():
-        browser.do("theme", "a", theme=name)
-        for query in (LINE, CHOOSER, PANEL):
-            assert browser.do("axe", "a", query=query) == []
-        shoot(browser, "a", f"notebook-{theme}")
-        browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
-        browser.wait("a", lambda: browser.do("text", "a", query=f"{DASHBOARD} .vega-embed:has(svg)") != [])
-        assert browser.do("axe", "a", query=DASHBOARD) == []
-        shoot(browser, "a", f"dashboard-{theme}")
-        settings_have_no_faults_that_stocks_have_not(browser, theme)
-        browser.do("press", "a", query='.lm-DockPanel-tabBar .lm-TabBar-tab:has-text("a.ipynb")')
-        narrow(lab, browser, theme)
+    browser.do("theme", "a", theme=THEMES[theme])
+    for query in (LINE, CHOOSER, PANEL):
+        assert browser.do("axe", "a", query=query) == []
+    shoot(browser, "a", f"notebook-{theme}")
+    browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
+    browser.wait("a", lambda: browser.do("text", "a", query=f"{DASHBOARD} .vega-embed:has(svg)") != [])
+    assert browser.do("axe", "a", query=DASHBOARD) == []
+    shoot(browser, "a", f"dashboard-{theme}")
+    settings_have_no_faults_that_stocks_have_not(browser, theme)
+    browser.do("press", "a", query='.lm-DockPanel-tabBar .lm-TabBar-tab:has-text("a.ipynb")')
+    narrow(lab, browser, theme)
     assert browser.do("state", "a")["errors"] == []
 
 

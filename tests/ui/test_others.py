@@ -83,6 +83,7 @@ def clicked(browser: Browser, cell: int) -> None:
     browser.wait("a", answers)
 
 
+@pytest.mark.slow
 def test_an_interactive_figure_is_so_again_after_a_lost_process(desk_beside: tuple[Lab, Browser]) -> None:
     counted = "before = len(clicks); before > 0"
     _, browser = opened(desk_beside, FIGURE, counted, "figure.canvas", "len(clicks) > before, figure.number")
@@ -96,6 +97,7 @@ def test_an_interactive_figure_is_so_again_after_a_lost_process(desk_beside: tup
     assert browser.do("state", "a")["errors"] == []
 
 
+@pytest.mark.slow
 def test_inspector_and_usage_follow_the_process_that_runs_cells(desk_beside: tuple[Lab, Browser]) -> None:
     _, browser = opened(desk_beside, "number = 41", "number += 1")
     said = lambda query: " ".join(browser.do("text", "a", query=query))  # noqa: E731

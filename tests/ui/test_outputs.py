@@ -6,6 +6,8 @@ import json
 import signal
 import time
 
+import pytest
+
 from tests.ui.driven import IN_BROWSER, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
@@ -62,6 +64,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_cell(desk: tuple[Lab, Browse
     assert browser.do("state", "tab")["errors"] == []
 
 
+@pytest.mark.slow
 def test_a_tab_that_is_closed_while_a_cell_runs(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     cell = until_told("print('line', i)", "print('end')")
@@ -123,6 +126,7 @@ def test_output_changed_or_taken_back_while_nobody_looks_is_shown_so(desk: tuple
     assert browser.text("while") == browser.text("after")
 
 
+@pytest.mark.slow
 def test_outputs_that_were_cleared_and_saved_do_not_come_back(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     path = lab.directory / "notebook.ipynb"
@@ -148,6 +152,7 @@ def test_outputs_that_were_cleared_and_saved_do_not_come_back(desk: tuple[Lab, B
     assert not browser.do("state", "tab")["dirty"]
 
 
+@pytest.mark.slow
 def test_a_notebook_on_the_stock_kernel_is_left_alone(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     path = lab.directory / "notebook.ipynb"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import pytest
+
 from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, panel, write_notebook
 
 pytestmark = IN_BROWSER
@@ -153,6 +155,7 @@ def test_a_replica_is_moved_to_another_host_by_button(own_desk: tuple[Lab, Brows
     assert browser.do("state", "a")["errors"] == []
 
 
+@pytest.mark.slow
 def test_a_cluster_of_500_hosts_and_200_cell_updates_a_second(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "a.ipynb", "replkernel", *(f"x = {number}" for number in range(40)))

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from tests.ui.driven import IN_BROWSER, PANEL, SHOTS, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
@@ -158,6 +160,7 @@ def test_every_place_says_the_same_while_gpus_are_held_waited_for_and_kept(desk:
         assert browser.do("state", page)["errors"] == []
 
 
+@pytest.mark.slow
 def test_a_restarted_server_raises_no_false_alarm_and_keeps_the_past(desk: tuple[Lab, Browser]) -> None:
     """The server has the scheduler too, and is killed while a cell runs on GPUs."""
     lab, browser = desk

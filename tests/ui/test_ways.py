@@ -106,6 +106,7 @@ def at_200_percent(browser: Browser, name: str) -> None:
     assert browser.do("overlapping", "z") == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_chooser_line_panel_and_dashboard_are_whole_at_200_percent(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk

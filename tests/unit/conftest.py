@@ -5,7 +5,6 @@ Properties are tried on a quarter of their examples (`tests/support/examples.py`
 
 from __future__ import annotations
 
-import gc
 import sys
 
 import pytest
@@ -19,12 +18,6 @@ settings.load_profile("unit")
 
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 """jsonschema makes a grammar of URIs of it in three seconds; no unit test asks whether one is right."""
-
-
-def pytest_collection_finish() -> None:
-    """Have garbage collections pass over what is here by now: libraries would take most of their time."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

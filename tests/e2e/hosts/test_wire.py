@@ -87,6 +87,7 @@ def test_nobody_on_the_wire_reads_code_output_state_or_secrets(
         assert capture.seen(what.encode()) == [], what
 
 
+@pytest.mark.slow
 def test_nobody_on_the_wire_reads_what_goes_to_a_store_behind_tls(
     make_site: Callable[..., Site], tmp_path: Path
 ) -> None:

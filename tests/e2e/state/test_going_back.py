@@ -15,7 +15,7 @@ from tests.support.breadth import each_nth
 SETTINGS = {"REPLKERNEL_REPLICAS": "1"}
 """What one process has is undone and redone in it; what standbys make of that is `test_time_travel`'s."""
 
-EVERY = 80
+EVERY = 150
 """One of so many is played each time."""
 
 ALL = [one for one in collect() if not one.refuses]
@@ -48,7 +48,7 @@ STAYS = {
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("sequence", each_nth(ALL, EVERY), ids=[f"{one.area}: {one.name}" for one in ALL])
+@pytest.mark.parametrize("sequence", each_nth(ALL, EVERY, 7), ids=[f"{one.area}: {one.name}" for one in ALL])
 def test_a_sequence_comes_back_right(play_back: PlayBack, sequence: Sequence) -> None:
     if package := sequence.missing():
         pytest.skip(f"{package} is not installed, and the sequence is about its objects")
