@@ -254,9 +254,13 @@ class Asking:
         """Tell whether every cell that has GPUs of a host has had them for longer than that."""
         if host is None:
             return False
-        now = self._parts.now
-        held = [now - record.granted_at for record in host.leases.values() if record.phase == "active"]
-        return bool(held) and min(held) > hold_s
+        now, computes = self._parts.now, False
+        for record in reversed(host.leases.values()):
+            if record.phase == "active":
+                computes = True
+                if now - record.granted_at <= hold_s:
+                    return False  # Who came last is likely to be the first that tells it.
+        return computes
 
 
 def _leaving(pool: Pool) -> set[str]:

@@ -8,9 +8,9 @@ needs any, only those pass who are over before its GPUs come free.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from heapq import merge
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -21,13 +21,8 @@ from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.policies.protocol import Ahead, Rank
-from replkernel_scheduler.queue import Line, Shape, Waiting
+from replkernel_scheduler.queue import Shape, Waiting
 from replkernel_scheduler.types import LeaseRequest
-
-LENGTHS_MIN = 16
-"""In a shorter line everybody is looked at."""
-SHARE_SORTED = 8
-"""Where less than this part of a line may pass, those are sorted; else the line is, as it stands."""
 
 
 class Look(NamedTuple):
@@ -59,52 +54,63 @@ class Backfilling:
         return None
 
     def on(self, host: Host) -> Iterator[tuple[Waiting, Pool]]:
-        """Yield, in their order, those that pass the host's first claim; each is served before the next.
-
-        Of those that wait for any host, who cannot pass as things stand at the beginning is not looked at:
-        whoever passes makes the others no likelier to.
-        """
+        """Yield, in their order, those that pass the host's first claim; each is served before the next."""
         most = _most_idle(host)
         any_lines = self._parts.queue.any_lines
         shapes = [shape for shape, line in any_lines.items() if line[0][1].wish.gpus <= most]
         look = self._look(host) if shapes or host.line else None
-        if look is None:
-            return
-        lines = [line for shape in shapes if (line := self._likely(shape, look))]
-        if host.line:
-            lines.append(list(host.line))
-        if not lines:
-            return
-        first = host.claims[0][0]
-        least = 0 if host.line else min([line[0][1].wish.gpus for line in lines])
-        for key, waiting in merge(*lines) if len(lines) > 1 else lines[0]:
-            if waiting.wish.gpus > most or key <= first:
-                continue
-            pool = host.pool_for(waiting.wish)
-            if pool is not None and self._passes(look, pool, waiting.wish):
-                yield waiting, pool
-                most = _most_idle(host)
-                look = self._look(host)
-                if look is None or most < least:
-                    return
+        after = host.claims[0][0]
+        own = iter(list(host.line))
+        coming = next(own, None)
+        while look is not None:
+            found = self._first_of(shapes, host, look, after)
+            while coming is not None and (found is None or coming[0] < found[0]):
+                key, waiting = coming
+                if key > after and waiting.wish.gpus <= most:
+                    pool = host.pool_for(waiting.wish)
+                    if pool is not None and self._passes(look, pool, waiting.wish):
+                        found = key, waiting, pool
+                        break
+                coming = next(own, None)
+            if found is None:
+                return
+            after, waiting, pool = found
+            yield waiting, pool
+            most = _most_idle(host)
+            look = self._look(host)
 
-    def _likely(self, shape: Shape, look: Look) -> Line:
-        """Return a line for any host without (most of) those that cannot pass as things stand.
+    def _first_of(
+        self, shapes: list[Shape], host: Host, look: Look, after: Rank
+    ) -> tuple[Rank, Waiting, Pool] | None:
+        """Return who passes first, behind `after`, of those of some shapes that wait for any host."""
+        best: tuple[Rank, Waiting, Pool] | None = None
+        for shape in shapes:
+            line = self._parts.queue.any_lines.get(shape)
+            pool = host.pool_for(line[0][1].wish) if line else None
+            if pool is not None:
+                found = self._first(shape, Ahead(look.at, look.spare if pool is look.pool else 0), after)
+                if found is not None and (best is None or found[0] < best[0]):
+                    best = (*found, pool)
+        return best
 
-        Who ends sooner passes sooner, so that is one look where nobody may, and a few where some may.
+    def _first(self, shape: Shape, ahead: Ahead, after: Rank) -> tuple[Rank, Waiting] | None:
+        """Return who passes first of one line, behind `after`.
+
+        Who ends sooner passes sooner. So it is one look where nobody may. Else those that may are few, or one
+        of them is near: of n, about the root of n are looked at, at most.
         """
-        lengths = self._parts.queue.lengths[shape]
-        if len(lengths) < LENGTHS_MIN:
-            return list(self._parts.queue.any_lines[shape])
-        now, gpus, ahead = self._parts.now, lengths[0][2].wish.gpus, Ahead(look.at, look.room)
-        may_pass = self._parts.policies.backfill.may_pass
+        queue, now = self._parts.queue, self._parts.now
+        lengths, line = queue.lengths[shape], queue.any_lines[shape]
+        gpus, may_pass = line[0][1].wish.gpus, self._parts.policies.backfill.may_pass
         if not may_pass(now + lengths[0][0], gpus, ahead):
-            return []
-        middle = lengths[len(lengths) // SHARE_SORTED][0]
-        if may_pass(now + middle, gpus, ahead):
-            return list(self._parts.queue.any_lines[shape])
+            return None
         count = bisect_left(lengths, True, key=lambda entry: not may_pass(now + entry[0], gpus, ahead))
-        return sorted([entry[1:] for entry in lengths[:count]])
+        if count * count <= len(lengths):
+            return min([entry[1:] for entry in lengths[:count] if entry[1] > after], default=None)
+        for key, waiting in islice(line, bisect_right(line, after, key=_key), None):
+            if may_pass(now + (waiting.wish.expected_s or inf), gpus, ahead):
+                return key, waiting
+        return None
 
     def _look(self, host: Host) -> Look | None:
         """Look ahead for the first claim of a host; None if nobody knows when it will be served."""
@@ -120,6 +126,10 @@ class Backfilling:
         ends_at = self._parts.now + wish.expected_s if wish.expected_s else inf
         spare = look.spare if pool is look.pool else 0
         return self._parts.policies.backfill.may_pass(ends_at, wish.gpus, Ahead(look.at, spare))
+
+
+def _key(place: tuple[Rank, Waiting]) -> Rank:
+    return place[0]
 
 
 def _most_idle(host: Host) -> int:

@@ -16,7 +16,8 @@ from multiprocessing import cpu_count
 from replkernel_scheduler.sim.cases import Case, cases
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.experiment import play_all
+from replkernel_scheduler.sim.experiment import grouped_runs, play_all
+from replkernel_scheduler.sim.groups import checked, told
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser, plan_of, row_forms, source_of
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.playing import any_way_named
@@ -43,6 +44,8 @@ def _simulate(options: argparse.Namespace) -> int:
     for file in played.files:
         _tell_of_rows(file)
     print(table(played.document))
+    for name in output.by:
+        print(f"\n{told(grouped_runs(played.shown), name)}")
     _tell_of_replicas(made)
     if output.directory is not None:
         _tell_of_files(output, made)
@@ -50,14 +53,15 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _output(options: argparse.Namespace) -> Output:
+    by = checked(options.by)
     if options.out is None:
         if options.resume:
             raise SimulationError("--resume goes on with what is in a directory: name it with --out.")
-        return Output(None, ())
+        return Output(None, (), by=by)
     forms = row_forms(options.rows)
     if options.rows is None and forms == ("csv",):
         print("Rows are written as CSV only: pip install 'replkernel[sim]' for Parquet.", file=sys.stderr)
-    return Output(options.out, forms, resume=options.resume)
+    return Output(options.out, forms, resume=options.resume, by=by)
 
 
 def _tell_of_files(output: Output, made: list[Case]) -> None:

@@ -36,7 +36,7 @@ class ElasticRun(ElasticSimulation):
         watch: Watcher | None = None,
     ) -> None:
         """Play `records` from `origin` on."""
-        self.figures = Figures(rows)
+        self.figures = Figures(rows, plan.warmup_s)
         self.figures.hosts.add(plan.hosts, 0.0)
         self.figures.gpus.add(plan.gpus, 0.0)
         self.events = self.played = 0

@@ -16,6 +16,7 @@ import msgspec
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.groups import Run, together, told
 from replkernel_scheduler.sim.output import Kept, Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan
@@ -25,7 +26,7 @@ from replkernel_scheduler.sim.reclamation import saved_gpu_hours
 from replkernel_scheduler.sim.report import report
 from replkernel_scheduler.sim.seeds import tables_of
 from replkernel_scheduler.sim.spool import Spool
-from replkernel_scheduler.sim.summary import Summary
+from replkernel_scheduler.sim.summary import HOUR_S, Summary
 from replkernel_scheduler.sim.trace_file import TraceFile
 from replkernel_scheduler.sim.trace_picture import trace_picture
 from replkernel_scheduler.sim.way import ORACLE
@@ -45,6 +46,11 @@ def play_all(
 ) -> Played:
     """Play all cases; raise SimulationError. `plan` is what they have in common."""
     return _Experiment(source, made, output, progress).play(plan, processes)
+
+
+def grouped_runs(shown: Sequence[Shown]) -> list[Run]:
+    """Return what runs have by columns, with their policies and settings."""
+    return [(run.summary.policy, run.summary.setting, run.grouped) for run in shown]
 
 
 class _Experiment:
@@ -67,7 +73,10 @@ class _Experiment:
                 if output.directory is not None:
                     output.write_summary(document)
                     output.write_tables(tables_of(document.runs) if len(made) > 1 else {})
-                    output.write_report(_report(spool, document, made, runs))
+                    groups = grouped_runs(runs)
+                    output.write_tables({f"by-{name}.csv": together(groups, name) for name in output.by})
+                    tables = [told(groups, name) for name in output.by]
+                    output.write_report(_report(spool, document, made, runs, tables))
         except BaseException:
             if output.directory is not None and self.shown:
                 self.progress.stopped(len(self.shown), len(made), str(output.directory))
@@ -83,13 +92,13 @@ class _Experiment:
         marks = [] if output.directory is None else _marks(self.source, made)
         for place, mark in enumerate(marks):
             if (kept := output.kept_of(made[place], mark)) is not None:
-                shown[place] = Shown(kept.run, kept.picture)
+                shown[place] = Shown(kept.run, kept.picture, grouped=kept.grouped)
         left = [place for place in range(len(made)) if place not in shown]
         for place, run in self._runs(spool, left, processes):
             shown[place] = run
             if marks:
                 assert run.picture is not None
-                output.keep(made[place], Kept(marks[place], run.summary, run.picture))
+                output.keep(made[place], Kept(marks[place], run.summary, run.picture, run.grouped))
                 output.write_summary(document.with_runs(shown[one].summary for one in sorted(shown)))
 
     def _runs(self, spool: Spool, left: Sequence[int], processes: int) -> Iterator[tuple[int, Shown]]:
@@ -116,6 +125,12 @@ def _without_runs(source: Source, files: Sequence[TraceFile], spool: Spool, plan
     if not len(spool):
         traces = ", ".join(map(str, source.paths))
         raise SimulationError(f"{traces}: there is nothing in it that has work.")
+    longest = max(0.0, spool.last - spool.first)
+    if plan.warmup_s and plan.warmup_s >= longest:
+        raise SimulationError(
+            f"A warm-up of {plan.warmup_s / HOUR_S:,.1f} h leaves nothing to count: what is played comes in "
+            f"{longest / HOUR_S:,.1f} h."
+        )
     return Summary(
         tuple(path.name for path in source.paths),
         sum(file.bad for file in files),
@@ -141,9 +156,12 @@ def _draws_anew(source: Source, made: Sequence[Case]) -> bool:
     return source.mix is not None and len({case.plan.seed for case in made}) > 1
 
 
-def _report(spool: Spool, document: Summary, made: Sequence[Case], shown: Sequence[Shown]) -> str:
+def _report(
+    spool: Spool, document: Summary, made: Sequence[Case], shown: Sequence[Shown], tables: Sequence[str]
+) -> str:
     """Return the report; an oracle is played for it."""
     pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
     oracle: list[Picture] = []
     play(spool, ORACLE, document.plan, pictured=oracle.append)
-    return report(document, pictures, oracle[0], saved_gpu_hours(spool), trace_picture(spool, spool.first))
+    trace = trace_picture(spool, spool.first)
+    return report(document, pictures, oracle[0], saved_gpu_hours(spool), trace, tables)

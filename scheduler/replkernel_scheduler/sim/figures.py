@@ -1,7 +1,8 @@
 """What a run is measured by (spec 0.5), gathered as it goes.
 
 Law: it only counts what the driver tells, and looks at no clock but the run's. Numbers are kept for each
-task, so percentiles are exact; a row for each task goes to whoever wants rows.
+task, so percentiles are exact; a row for each task goes to whoever wants rows. What comes during the warm-up
+is not counted: tasks by when they were submitted, all else by when it happens. Courses are of the whole run.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from replkernel_scheduler.sim.fairness import Lived, finish_time_fairness, integral_of
+from replkernel_scheduler.sim.fragments import Fragments
 from replkernel_scheduler.sim.history import History
 from replkernel_scheduler.sim.idle_time import IdleTime
-from replkernel_scheduler.sim.level import Level
+from replkernel_scheduler.sim.level import CountedFrom, Level
+from replkernel_scheduler.sim.nodes import Hosts
+from replkernel_scheduler.sim.power import Draws
 from replkernel_scheduler.sim.task import Outcome, Task
+from replkernel_scheduler.types import HostName
 
 WHYS_MAX = 20
 BOUND_S = 10.0
@@ -25,12 +30,13 @@ RowSink: TypeAlias = Callable[[Task, Outcome], None]
 class Figures:
     """Levels over time, samples of tasks, and counts."""
 
-    def __init__(self, rows: RowSink | None = None) -> None:
-        """Start at nothing; each task that is over is handed to `rows`."""
+    def __init__(self, rows: RowSink | None = None, warmup_s: float = 0.0) -> None:
+        """Start at nothing; each task that is over is handed to `rows`, and counts after the warm-up."""
         self._rows = rows
-        self.hosts, self.executing, self.replicas = (Level(History()) for _ in range(3))
-        self.gpus, self.committed = Level(History()), Level(History())
-        self.reserved, self.subscribed = Level(History()), Level(History())
+        self.warmup_s = warmup_s
+        self.hosts, self.executing, self.replicas = (self.level() for _ in range(3))
+        self.gpus, self.committed = self.level(), self.level()
+        self.reserved, self.subscribed = self.level(), self.level()
         self.added, self.released, self.moves = History(), History(), History()
         self.waiting = History()
         """Of tasks that were served, from when they were submitted until they had GPUs."""
@@ -52,28 +58,79 @@ class Figures:
         self.host_faults = self.lost_runs = 0
         self.unserved_gpu_s = 0.0
         self.lost_gpu_s = 0.0
+        self.early_tasks, self.early_gpu_s = 0, 0.0
+        self._early_jobs: list[Lived] = []
+        """Jobs of the warm-up that were served: others had to share the cluster with them."""
+        self.shared_cores = False
+        """Several processes may be on one core, so those in use say nothing of how much is used."""
         self._fairness: list[float] | None = None
         self.idle_time: IdleTime | None = None
         """Kept where jobs have what notebooks leave."""
+        self.draws: Draws | None = None
+        """Kept where models of GPUs differ in what they draw."""
+        self.fragments: Fragments | None = None
+        """Kept where tasks have their GPUs on hosts of their own, and nobody reserves any."""
+
+    def level(self) -> Level:
+        """Return a level that counts after the warm-up."""
+        return CountedFrom(self.warmup_s, History()) if self.warmup_s else Level(History())
+
+    def host_up(self, name: HostName, shape: Hosts, now: float) -> None:
+        """Take note of a host."""
+        self.hosts.add(1, now)
+        self.gpus.add(shape.gpus, now)
+        for kept in (self.draws, self.fragments):
+            if kept is not None:
+                kept.host_up(name, shape, now)
+
+    def host_down(self, name: HostName, shape: Hosts, now: float) -> None:
+        """Take note that a host is gone."""
+        self.hosts.add(-1, now)
+        self.gpus.add(-shape.gpus, now)
+        for kept in (self.draws, self.fragments):
+            if kept is not None:
+                kept.host_down(name, shape, now)
+
+    def host_failed(self, now: float) -> None:
+        """Take note that a host has failed."""
+        self.host_faults += now >= self.warmup_s
 
     def host_added(self, now: float) -> None:
         """Take note that a host is asked for."""
-        self.scaled_out += 1
+        self.scaled_out += now >= self.warmup_s
         self.added.count(now)
 
     def host_released(self, now: float) -> None:
         """Take note that a host was given back."""
-        self.scaled_in += 1
+        self.scaled_in += now >= self.warmup_s
         self.released.count(now)
 
     def replica_moves(self, now: float) -> None:
         """Take note that a replica begins to move."""
-        self.migrations += 1
+        self.migrations += now >= self.warmup_s
         self.moves.count(now)
+
+    def move_failed(self, now: float) -> None:
+        """Take note that a replica does not come to move."""
+        self.migrations_failed += now >= self.warmup_s
+
+    def placed(self, opened: float, now: float) -> None:
+        """Take note that a session's replicas have places."""
+        if opened >= self.warmup_s:
+            self.place_waits.append(now - opened)
+
+    def loaded_in_vain(self, gpu_s: float, now: float) -> None:
+        """Take note of loading that a preemption made futile."""
+        if now >= self.warmup_s:
+            self.futile_gpu_s += gpu_s
 
     def bound(self, task: Task, now: float) -> None:
         """Take note that a task holds its GPUs."""
         self.committed.add(task.amount, now)
+        if self.draws is not None:
+            self.draws.take(task, now)
+        if self.fragments is not None:
+            self.fragments.take(task, now)
         if not task.job:
             self.executing.add(1, now)
             if self.idle_time is not None:
@@ -82,13 +139,25 @@ class Figures:
     def lost(self, task: Task, now: float) -> None:
         """Take note that a task's run was lost with its host."""
         self._freed(task, now)
-        self.lost_runs += 1
-        self.lost_gpu_s += task.amount * (now - task.bound)
+        self.run_lost(now, task.amount * (now - task.bound))
+
+    def run_lost(self, now: float, gpu_s: float = 0.0) -> None:
+        """Take note of a run that was lost, after so many GPU-seconds."""
+        if now >= self.warmup_s:
+            self.lost_runs += 1
+            self.lost_gpu_s += gpu_s
 
     def finished(self, task: Task, now: float) -> None:
         """Take note of a task that was served."""
         self._freed(task, now)
         self.waiting.hold(1.0, task.submitted, task.bound)
+        if task.submitted < self.warmup_s:
+            if task.job:
+                self._early_jobs.append(
+                    Lived(task.submitted, now - task.submitted, task.duration_s, task.amount)
+                )
+            self._over(task, "done")
+            return
         self.done_at.append(now)
         self.done_gpu_s.append(task.amount * task.duration_s)
         self.moved += task.moved
@@ -128,24 +197,36 @@ class Figures:
             course = self.gpus.course(now)
             columns = (self.job_submitted, self.job_times, self.job_alone, self.job_gpus)
             jobs = [Lived(*values) for values in zip(*columns, strict=True)]
-            self._fairness = finish_time_fairness(jobs, integral_of(course, history.step_s))
+            everybody = [*jobs, *self._early_jobs]
+            found = finish_time_fairness(everybody, integral_of(course, history.step_s))
+            self._fairness = found[: len(jobs)]
         return self._fairness
 
     def given_up(self, task: Task, outcome: Outcome, why: str) -> None:
         """Take note of a task that will never be served."""
-        if why in self.whys or len(self.whys) < WHYS_MAX:
-            self.whys[why] = self.whys.get(why, 0) + 1
-        self.unserved_gpu_s += task.amount * task.duration_s
+        if task.submitted >= self.warmup_s:
+            if why in self.whys or len(self.whys) < WHYS_MAX:
+                self.whys[why] = self.whys.get(why, 0) + 1
+            self.unserved_gpu_s += task.amount * task.duration_s
         self._over(task, outcome)
 
     def _freed(self, task: Task, now: float) -> None:
         self.committed.add(-task.amount, now)
+        if self.draws is not None:
+            self.draws.give(task, now)
+        if self.fragments is not None:
+            self.fragments.give(task, now)
         if not task.job:
             self.executing.add(-1, now)
             if self.idle_time is not None:
                 self.idle_time.add(now, cells=-task.amount)
 
     def _over(self, task: Task, outcome: Outcome) -> None:
-        self.outcomes[outcome] += 1
+        if task.submitted < self.warmup_s:
+            task.early = True
+            self.early_tasks += 1
+            self.early_gpu_s += task.amount * task.duration_s
+        else:
+            self.outcomes[outcome] += 1
         if self._rows is not None:
             self._rows(task, outcome)

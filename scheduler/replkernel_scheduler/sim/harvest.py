@@ -134,7 +134,7 @@ class Harvest:
         run.held -= len(effect.lease.gpus)
         self._count(-len(effect.lease.gpus), now)
         if effect.why != "released":
-            self._figures.lost_runs += 1
+            self._figures.run_lost(now)
             self._halt(run, now, saved=False)
 
     def _count(self, gpus: int, now: float) -> None:

@@ -49,7 +49,7 @@ class JobSimulation(Driver):
                 f"--policy {way.name}: its hosts are all equal, and so are their speeds; give --hosts NxG."
             )
         self._across = plan.across_hosts
-        self.figures = Figures(rows)
+        self.figures = Figures(rows, plan.warmup_s)
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
         self._event_queue = EventQueue()
@@ -57,6 +57,7 @@ class JobSimulation(Driver):
         self.core = JobsCore(plan.hosts, node, way.queues, way.discipline, self._machines)
         self._nodes_before = _nodes_before(self.core)
         self._shared = [line.shared for line in self.core.lines]
+        self.figures.shared_cores = any(self._shared)
         self._host_names = [HostName(f"host-{number:04}") for number in range(plan.hosts)]
         self._tasks: dict[str, tuple[Job, Task]] = {}
         self._number = 0

@@ -37,6 +37,7 @@ def simulate(
     cluster: Cluster | str = "30x8",
     *,
     seed: int = 0,
+    warmup_s: float = 0.0,
     costs: Costs | None = None,
     faults: FaultModel | None = None,
     prices: Prices | None = None,
@@ -46,11 +47,12 @@ def simulate(
     """Play a trace with one policy, and return what that has shown.
 
     `policy` is as the command's `--policy`: `"notebook,placement=spread"`. `cluster` may be written as text.
-    Without `rows` only figures are kept, which saves memory. `progress` is shown in notebooks and on
+    What comes in the first `warmup_s` of the run is played and not counted. Without `rows` only figures are
+    kept, which saves memory. `progress` is shown in notebooks and on
     terminals; `False` shows none, and a function is told the share that is done and a line of text.
     Raise SimulationError, with what to do, for a trace, a policy or a cluster that cannot be.
     """
-    plan = _plan(trace, cluster, seed, costs, faults, prices)
+    plan = _plan(trace, cluster, seed, warmup_s, costs, faults, prices)
     made = cases([policy], plan, [])
     return _results(trace, made, plan, Output(None, (), kept=rows), 1, progress)[0]
 
@@ -62,6 +64,7 @@ def sweep(
     *,
     over: Mapping[str, Iterable[object]] | None = None,
     seed: int = 0,
+    warmup_s: float = 0.0,
     costs: Costs | None = None,
     faults: FaultModel | None = None,
     prices: Prices | None = None,
@@ -79,7 +82,7 @@ def sweep(
     `processes`: as many as there are cores, unless said otherwise; one where nothing is swept.
     The rest is as with `simulate`; raise SimulationError.
     """
-    plan = _plan(trace, cluster, seed, costs, faults, prices)
+    plan = _plan(trace, cluster, seed, warmup_s, costs, faults, prices)
     made = cases([policies] if isinstance(policies, str) else list(policies), plan, _sweeps(over or {}))
     directory = None if out is None else Path(out)
     output = Output(directory, row_forms(None) if directory else (), kept=rows, resume=resume)
@@ -108,6 +111,7 @@ def _plan(
     trace: Trace,
     cluster: Cluster | str,
     seed: int,
+    warmup_s: float,
     costs: Costs | None,
     faults: FaultModel | None,
     prices: Prices | None,
@@ -115,7 +119,10 @@ def _plan(
     shape = Cluster.named(cluster) if isinstance(cluster, str) else cluster
     if seed < 0:
         raise SimulationError(f"seed={seed} is not a whole number from 0 on.")
+    if not warmup_s >= 0:
+        raise SimulationError(f"warmup_s={warmup_s} is not a time from 0 s on.")
     return Plan(
+        warmup_s=warmup_s,
         hosts=shape.hosts,
         gpus_per_host=shape.gpus_per_host,
         memory_gb=shape.memory_gb,

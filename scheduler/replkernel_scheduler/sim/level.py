@@ -41,3 +41,27 @@ class Level:
         rest_s = now - full * step_s
         means = [area / step_s for area in self.history.sums[:full]]
         return [*means, self.history.sums[full] / rest_s] if rest_s > step_s / 1000 else means
+
+
+class CountedFrom(Level):
+    """A level whose value-seconds and peak are those from a time on; its course is of the whole run."""
+
+    __slots__ = ("_begins",)
+
+    def __init__(self, begins: float, history: History | None = None) -> None:
+        """Start at 0, at time 0, and count from `begins`."""
+        super().__init__(history)
+        self._begins: float | None = begins
+
+    def add(self, delta: float, now: float) -> None:
+        """Change the value."""
+        if self._begins is not None and now >= self._begins:
+            begins, self._begins = self._begins, None
+            super().add(0, begins)
+            self.area, self.peak = 0.0, self.value
+        super().add(delta, now)
+
+    def until(self, now: float) -> float:
+        """Return the value-seconds from the beginning until `now`."""
+        self.add(0, now)
+        return self.area if self._begins is None else 0.0

@@ -98,9 +98,8 @@ class Machines:
             return
         self._came += 1
         self._up[name] = self._came
-        self._figures.hosts.add(1, now)
         shape = self.shape(name)
-        self._figures.gpus.add(shape.gpus, now)
+        self._figures.host_up(name, shape, now)
         lasts_s = self._faults.host_lasts_s(name)
         if lasts_s is not None:
             self._event_queue.post(now + lasts_s, FREES, self._fail, (name, self._came))
@@ -112,7 +111,7 @@ class Machines:
     def _fail(self, about: tuple[HostName, int], now: float) -> None:
         name, came = about
         if self._up.get(name) == came:
-            self._figures.host_faults += 1
+            self._figures.host_failed(now)
             self._event_queue.post(now + self._faults.host_away_s(name), HOSTS, self._come, (name, None))
             self._go(name, now)
 
@@ -124,8 +123,7 @@ class Machines:
 
     def _go(self, name: HostName, now: float) -> None:
         del self._up[name]
-        self._figures.hosts.add(-1, now)
-        self._figures.gpus.add(-self.shape(name).gpus, now)
+        self._figures.host_down(name, self.shape(name), now)
         self._replicas.host_gone(name, now)
         self._feed(HostDown(name), now)
 

@@ -1,8 +1,9 @@
 """Hosts as a list in a file says: their GPUs and models, processors and memory, several sizes side by side.
 
 Our own form is a CSV file with a header: `gpus`, and `count`, `gpu_model`, `gpu_memory_gb`, `cpus`,
-`memory_gb` if known. Alibaba's of 2023 (`sn,cpu_milli,memory_mib,gpu,model`) is read as it is. Law: hosts
-keep the file's order, and those without GPUs are left out, for nothing here would run on them.
+`memory_gb`, `gpu_busy_w`, `gpu_idle_w` if known. Alibaba's of 2023 (`sn,cpu_milli,memory_mib,gpu,model`) is
+read as it is. Law: hosts keep the file's order, and those without GPUs are left out, for nothing here would
+run on them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from replkernel_scheduler.sim.csv_rows import header_of, rows
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.power import WATTS
 from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 
 ALIBABA = frozenset({"sn", "cpu_milli", "memory_mib", "gpu", "model"})
@@ -34,6 +36,9 @@ class Hosts(msgspec.Struct, frozen=True):
     gpu_memory_gb: float = 0.0
     cpus: float = 0.0
     memory_gb: float = 0.0
+    gpu_busy_w: float = 0.0
+    """What a GPU draws; 0: nobody says, and its model is not in our table either."""
+    gpu_idle_w: float = 0.0
 
 
 def read_hosts(path: Path) -> tuple[Hosts, ...]:
@@ -47,7 +52,8 @@ def read_hosts(path: Path) -> tuple[Hosts, ...]:
     else:
         raise SimulationError(
             f"{path} is no list of hosts: it has a header with gpus (and count, gpu_model, gpu_memory_gb, "
-            "cpus, memory_gb), or Alibaba's columns sn,cpu_milli,memory_mib,gpu,model."
+            "cpus, memory_gb, gpu_busy_w, gpu_idle_w), or Alibaba's columns "
+            "sn,cpu_milli,memory_mib,gpu,model."
         )
     found = [hosts for row in rows(file, header) if (hosts := file.take(partial(parse, row))) is not None]
     made = tuple(_together(found))
@@ -73,8 +79,24 @@ def _own(row: dict[str, str]) -> Hosts | None:
     count, gpus = whole(row.get("count") or "1", "count"), _gpus(row["gpus"])
     if not count or not gpus:
         return None
-    sizes = (number(row.get(name) or "0", name) for name in ("gpu_memory_gb", "cpus", "memory_gb"))
-    return Hosts(count, gpus, row.get("gpu_model") or GPU_MODEL, *sizes)
+    gpu_memory_gb, cpus, memory_gb = (
+        number(row.get(name) or "0", name) for name in ("gpu_memory_gb", "cpus", "memory_gb")
+    )
+    model = row.get("gpu_model") or GPU_MODEL
+    return Hosts(count, gpus, model, gpu_memory_gb, cpus, memory_gb, *_watts(row))
+
+
+def _watts(row: dict[str, str]) -> tuple[float, float]:
+    """Return what a GPU draws busy and idle: as the row says, else as our table has it for a named model."""
+    busy, idle = row.get("gpu_busy_w", ""), row.get("gpu_idle_w", "")
+    if not busy and not idle:
+        return WATTS.get(row.get("gpu_model", ""), (0.0, 0.0))
+    if not busy or not idle:
+        raise ValueError("gpu_busy_w and gpu_idle_w are given together")
+    busy_w, idle_w = number(busy, "gpu_busy_w"), number(idle, "gpu_idle_w")
+    if not 0 <= idle_w <= busy_w or not busy_w:
+        raise ValueError(f"a GPU draws {busy_w:g} W busy and {idle_w:g} W idle: busy is more, and above 0")
+    return busy_w, idle_w
 
 
 def _alibaba(row: dict[str, str]) -> Hosts | None:
@@ -83,7 +105,8 @@ def _alibaba(row: dict[str, str]) -> Hosts | None:
         return None
     cpus = number(row["cpu_milli"], "cpu_milli") / MILLI
     memory_gb = number(row["memory_mib"], "memory_mib") / MIB_PER_GIB
-    return Hosts(1, gpus, row["model"], cpus=cpus, memory_gb=memory_gb)
+    busy_w, idle_w = WATTS.get(row["model"], (0.0, 0.0))
+    return Hosts(1, gpus, row["model"], cpus=cpus, memory_gb=memory_gb, gpu_busy_w=busy_w, gpu_idle_w=idle_w)
 
 
 def _gpus(text: str) -> int:

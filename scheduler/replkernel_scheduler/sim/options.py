@@ -74,6 +74,9 @@ Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it 
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
   replkernel simulate cells.csv --policy notebook --policy reservation --hosts 2x8 --out build/sim
 
+Without the first 12 h, when the cluster was still empty, and for each user:
+  replkernel simulate cells.csv --policy notebook --warmup 12h --by user
+
 How many hosts, and with which limit? Each value with each:
   replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
 
@@ -102,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="the hosts, in the place of --hosts: a CSV file with gpus (and count, gpu_model, gpu_memory_gb, "
-        "cpus, memory_gb), or Alibaba's list",
+        "cpus, memory_gb, gpu_busy_w, gpu_idle_w), or Alibaba's list",
     )
     parser.add_argument(
         "--speeds",
@@ -150,6 +153,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--load", type=_above_zero, default=1.0, metavar="X", help="have it come X times as fast (1.2)"
     )
+    parser.add_argument(
+        "--warmup",
+        type=_time,
+        default=0.0,
+        metavar="TIME",
+        help="play what comes in the first TIME, and do not count it: 12h",
+    )
     parser.add_argument("--skip-bad", action="store_true", help="leave out and count rows that cannot be")
     parser.add_argument(
         "--sweep",
@@ -159,6 +169,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="KEY=A,B,…",
         help=f"play each policy with each of these values: {', '.join(PLAN_KEYS)}, or a policy's own option "
         "(limit=static,demand-busy; m=1,2,4); several are combined, and played side by side",
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="also tell runs apart by user, gpus, queue or another column of the rows; may be given again",
     )
     parser.add_argument(
         "--jobs",
@@ -229,6 +246,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         across_hosts=options.across_hosts,
         memory_gb=options.memory_gb,
         hosts_max=options.hosts_max,
+        warmup_s=options.warmup,
         seed=options.seed,
         mix=options.gpu_mix,
         costs=_costs_of(options),

@@ -34,7 +34,7 @@ class OracleSimulation(Driver):
         watch: Watcher | None = None,
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
-        self.figures = Figures(rows)
+        self.figures = Figures(rows, plan.warmup_s)
         super().__init__(watch)
         self._records, self._origin = records, origin
         self._gpus_per_host = plan.gpus_per_host

@@ -16,6 +16,7 @@ import msgspec
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import RowSink
+from replkernel_scheduler.sim.groups import Grouped
 from replkernel_scheduler.sim.parquet_rows import ParquetRows
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.row_table import RowTable
@@ -36,6 +37,7 @@ class Kept(msgspec.Struct, frozen=True):
     mark: str
     run: RunSummary
     picture: Picture
+    grouped: Grouped = {}
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -47,12 +49,14 @@ class Output(msgspec.Struct, frozen=True):
     """Rows are kept in memory, too."""
     resume: bool = False
     """What an earlier command has finished is taken from there."""
+    by: tuple[str, ...] = ()
+    """Columns by whose values runs are told apart, too."""
 
     @contextmanager
-    def rows_of(self, case: Case, kept: RowSink | None = None) -> Iterator[RowSink | None]:
+    def rows_of(self, case: Case, *kept: RowSink) -> Iterator[RowSink | None]:
         """Take the rows of a case, into unfinished files and `kept`; None where nobody wants any."""
         with ExitStack() as stack:
-            sinks: list[RowSink] = [] if kept is None else [kept]
+            sinks = [*kept]
             for path in self._paths(case):
                 made = SINKS[path.suffix.removeprefix(".")](_unfinished(path))
                 stack.enter_context(made)
@@ -83,7 +87,8 @@ class Output(msgspec.Struct, frozen=True):
                 kept = msgspec.json.decode(path.read_bytes(), type=Kept)
             except (OSError, msgspec.DecodeError):
                 continue
-            if kept.mark == mark and all(rows.is_file() for rows in self._paths(case)):
+            there = all(rows.is_file() for rows in self._paths(case))
+            if kept.mark == mark and there and set(self.by) <= set(kept.grouped):
                 return kept
         return None
 

@@ -21,8 +21,8 @@ QUANTILES = 200
 class Picture(msgspec.Struct, frozen=True):
     """One run: means by step of `step_s` (GPUs, subscription ratio, who waits), counts by step, quantiles.
 
-    `cost` and `revenue` are sums until the end of each step. Quantiles are in seconds;
-    `slowdown`, `bounded_slowdown` and `fairness` have them in times.
+    `cost` and `revenue` are sums until the end of each step, from the warm-up on; other courses have the
+    whole run. Quantiles are in seconds; `slowdown`, `bounded_slowdown` and `fairness` have them in times.
     """
 
     step_s: float
@@ -88,11 +88,17 @@ def _money(figures: Figures, now: float, way: AnyWay, plan: Plan) -> tuple[list[
         billed = [gpus + prices.standby * max(0.0, there - running) for gpus, there, running in both]
     history = figures.hosts.history
     assert history is not None, "The hosts of a run keep their history."
-    hours = [min(history.step_s, now - place * history.step_s) / HOUR_S for place in range(len(hosts))]
+    step_s = history.step_s
+    hours = [_counted_s(place * step_s, step_s, now, plan) / HOUR_S for place in range(len(hosts))]
     earned = prices.factor * prices.host_hour
     cost = accumulate(count * prices.host_hour * hour for count, hour in zip(hosts, hours, strict=True))
     revenue = accumulate(count * earned * hour for count, hour in zip(billed, hours, strict=True))
     return list(cost), list(revenue)
+
+
+def _counted_s(begins: float, step_s: float, now: float, plan: Plan) -> float:
+    """Return how much of a step is after the warm-up, and before the end."""
+    return max(0.0, min(begins + step_s, now) - max(begins, plan.warmup_s))
 
 
 def _means(history: History, now: float, steps: int) -> list[float]:

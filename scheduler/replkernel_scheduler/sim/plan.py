@@ -42,6 +42,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a host has for jobs that share its processors; 0: as much as they want."""
     hosts_max: int | None = None
     """The most hosts that a scaling policy may have; None: as many as there are at the beginning."""
+    warmup_s: float = 0.0
+    """What comes in the first seconds of a run is played, and not counted."""
     seed: int = 0
     mix: Mix | None = None
     """The GPUs that sessions want in the place of the trace's; the driver of a run does not look at it."""
@@ -57,6 +59,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def gpus(self) -> int:
         """Return how many GPUs all hosts have."""
         return sum(alike.count * alike.gpus for alike in self.nodes) or self.hosts * self.gpus_per_host
+
+    @property
+    def watts(self) -> frozenset[tuple[float, float]]:
+        """Return what GPUs of the hosts draw, busy and idle; nothing unless it is known of all."""
+        found = frozenset([(alike.gpu_busy_w, alike.gpu_idle_w) for alike in self.nodes])
+        return found if all(busy_w for busy_w, _ in found) else frozenset()
 
     def counts(self, what: str) -> bool:
         """Say whether every host says how much of `cpus` or `memory_gb` it has, so that it can be counted."""

@@ -84,7 +84,7 @@ def play(
     elif isinstance(way, JobWay):
         simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     else:
-        simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        simulation = Simulation(spool, spool.first, way, plan, sizes=spool.sizes, rows=rows, watch=watch)
     try:
         figures = simulation.run()
     except SimulationError:

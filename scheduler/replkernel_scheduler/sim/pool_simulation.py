@@ -74,7 +74,7 @@ class PoolSimulation(Driver):
         self.policy = way.policy()
         gpus = plan.gpus
         self.core = PoolCore(gpus, self.policy, Random(f"core {plan.seed}"))
-        self.figures = Figures(rows)
+        self.figures = Figures(rows, plan.warmup_s)
         self.figures.hosts.add(plan.hosts, 0.0)
         self.figures.gpus.add(gpus, 0.0)
         super().__init__(watch)
@@ -151,7 +151,7 @@ class PoolSimulation(Driver):
             took_s = run.turn("waiting", now)
             run.parts.loaded_s += took_s
             run.parts.futile_s += took_s
-            self.figures.futile_gpu_s += took_s * run.task.gpus
+            self.figures.loaded_in_vain(took_s * run.task.gpus, now)
             self.figures.committed.add(-run.task.gpus, now)
             return
         ran_s = run.turn("pausing", now)

@@ -32,7 +32,7 @@ class RecordedSimulation(Driver):
         watch: Watcher | None = None,
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
-        self.figures = Figures(rows)
+        self.figures = Figures(rows, plan.warmup_s)
         self.figures.hosts.add(plan.hosts, 0.0)
         self.figures.gpus.add(plan.gpus, 0.0)
         super().__init__(watch)

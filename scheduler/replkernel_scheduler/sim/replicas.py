@@ -66,7 +66,7 @@ class Replicas:
 
     def failed(self, effect: MigrationFailed, now: float) -> None:
         """Count a move that was given up."""
-        self._figures.migrations_failed += 1
+        self._figures.move_failed(now)
 
     def host_gone(self, host: HostName, now: float) -> None:
         """Forget the replicas of a host that is gone."""

@@ -44,11 +44,15 @@ def report(
     oracle: Picture,
     saved: Mapping[float, float],
     trace: TracePicture,
+    tables: Sequence[str] = (),
 ) -> str:
-    """Return the file; `pictures` are of the document's runs in their order, `saved` by idle interval."""
+    """Return the file; `pictures` are of the document's runs in their order, `saved` by idle interval.
+
+    `tables` are others of the runs, as text.
+    """
     parts = [HEAD, f"<h1>{escape(', '.join(document.traces))}</h1>"]
     parts += [f'<p class="unequal">{escape(line)}</p>' for line in unequal(document)]
-    parts.append(f"<pre>{escape(table(document))}</pre>")
+    parts += [f"<pre>{escape(text)}</pre>" for text in (table(document), *tables)]
     missing = drawing.needs_matplotlib()
     if missing is not None:
         return "\n".join([*parts, f"<p>{escape(missing)}</p>", _savings(document), "</body></html>\n"])

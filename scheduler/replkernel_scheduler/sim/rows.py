@@ -17,9 +17,9 @@ COLUMNS: dict[str, type] = {
     "kind": str, "name": str, "number": int, "outcome": str, "gpus": int, "host": str,
     "submitted_s": float, "bound_s": float, "started_s": float, "ended_s": float, "done_s": float,
     "immediate": bool, "moved": bool, "reused": bool, "lost_runs": int,
-    "user": str, "queue": str, "nodes": int, "requested_s": float, "alone_s": float,
+    "user": str, "queue": str, "nodes": int, "requested_s": float, "alone_s": float, "warmup": bool,
 }  # fmt: skip
-"""The last five are as the trace says; `alone_s` is how long it runs by itself."""
+"""From `user` on as the trace says; `alone_s` is how long it runs by itself, `warmup`: it is not counted."""
 Value: TypeAlias = str | int | float | bool | None
 _NOT_SERVED = (None,) * 7
 
@@ -29,7 +29,7 @@ def values_of(task: Task, outcome: Outcome) -> tuple[Value, ...]:
     begin = ("job" if task.job else "cell", task.name, task.number, outcome, task.gpus)
     job = task.asked
     asked = (job.queue or None, job.nodes or None, job.requested_s or None) if job else (None, None, None)
-    end = (task.tries, task.user or None, *asked, task.duration_s)
+    end = (task.tries, task.user or None, *asked, task.duration_s, task.early)
     if outcome != "done":
         return (*begin, None, task.submitted, *_NOT_SERVED, *end)
     times = (task.submitted, task.bound, task.started, task.ended, task.done)

@@ -115,7 +115,7 @@ class Sessions:
         session = self.open[effect.kernel_id]
         if not session.ready_at:
             session.ready_at = now + self._costs.session_start()
-            self._tasks.figures.place_waits.append(now - session.opened)
+            self._tasks.figures.placed(session.opened, now)
 
     def refused(self, effect: KernelRefused, now: float) -> None:
         """Take note that a session will never be placed."""

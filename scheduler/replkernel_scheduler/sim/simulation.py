@@ -40,10 +40,12 @@ from replkernel_scheduler.sim.elastic_way import elastic_way_named
 from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures, RowSink
+from replkernel_scheduler.sim.fragments import Fragments, Sizes, whole_ones
 from replkernel_scheduler.sim.harvest import Harvest
 from replkernel_scheduler.sim.idle_time import IdleTime
 from replkernel_scheduler.sim.machines import Machines
 from replkernel_scheduler.sim.plan import Plan, settings_for
+from replkernel_scheduler.sim.power import Draws
 from replkernel_scheduler.sim.records import Cell, Job, Record
 from replkernel_scheduler.sim.replicas import Replicas
 from replkernel_scheduler.sim.sessions import Sessions
@@ -82,14 +84,20 @@ class Simulation(Driver):
         plan: Plan,
         *,
         core: Core | None = None,
+        sizes: Sizes | None = None,
         rows: RowSink | None = None,
         watch: Watcher | None = None,
     ) -> None:
-        """Play `records`, which come in order of time from `origin` on."""
+        """Play `records`, which come in order of time from `origin` on.
+
+        With the `sizes` of what is in them it is counted how much of what is idle is of use.
+        """
         made = core_for(way, plan) if core is None else core
         self.core: Core = made
-        self.figures = Figures(rows)
+        self.figures = Figures(rows, plan.warmup_s)
         super().__init__(watch)
+        if not way.harvests:
+            self._watch_hosts(way, plan, sizes)
         self._records, self._origin = iter(records), origin
         self._event_queue = event_queue = EventQueue()
         costs, faults = CostDice(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
@@ -110,13 +118,22 @@ class Simulation(Driver):
             assert isinstance(made, SchedulerCore | HarvestCore)
             self.core = beside = HarvestCore(made) if isinstance(made, SchedulerCore) else made
             jobs = elastic_way_named("sidecar")
-            self.figures.idle_time = IdleTime()
+            self.figures.idle_time = IdleTime(plan.warmup_s)
             self._harvest = Harvest(
                 beside, event_queue, self._feed, self.figures, jobs, plan.gpus_per_host, plan.nodes
             )
         self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())
         self._upcoming: Record | None = None
         self._moved_at = 0.0
+
+    def _watch_hosts(self, way: Way, plan: Plan, sizes: Sizes | None) -> None:
+        """Have the figures look at each host, where that tells more than sums."""
+        figures = self.figures
+        if len(plan.watts) > 1:
+            figures.draws = Draws(figures.level())
+        if sizes and any(gpus for gpus, _ in sizes) and not way.policies.reserve:
+            wanted = sizes if way.parts else whole_ones(sizes)
+            figures.fragments = Fragments(wanted, plan.gpus_per_host, figures.level(), figures.level())
 
     def run(self) -> Figures:
         """Play to the end, and return the figures."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,7 @@ LENGTH_BYTES = 4
 class Spool:
     """The records; `first` and `last` are the times of the first and the last, `work_gpu_s` their work.
 
-    `widest` is the most GPUs that one of them asks for.
+    `widest` is the most GPUs that one of them asks for, `sizes` says how many ask for how much.
     """
 
     def __init__(self, records: Iterable[Record], run_max: int = RUN_MAX, within: Path | None = None) -> None:
@@ -36,6 +37,7 @@ class Spool:
         self.first, self.last = float("inf"), 0.0
         self.work_gpu_s = 0.0
         self.widest = 0
+        self.sizes: Counter[tuple[int, int]] = Counter()
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._runs: list[Path] = []
         stream = iter(records)
@@ -78,6 +80,7 @@ class Spool:
                 continue
             gpus = record.gpus if isinstance(record, Cell) else record.width
             self.widest = max(self.widest, gpus)
+            self.sizes[gpus, record.milli] += 1
             self.work_gpu_s += (record.milli / 1000 or gpus) * record.duration_s
             if isinstance(record, Cell):
                 self.cells += 1

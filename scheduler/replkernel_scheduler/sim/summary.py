@@ -24,6 +24,7 @@ from replkernel_scheduler.sim.way import FixedWay, Way
 
 AnyWay: TypeAlias = Way | JobWay | PoolWay | ElasticWay | FixedWay
 HOUR_S = 3600.0
+WATTS_A_KW = 1000.0
 SLOWED = 1.001
 """A slowdown up to this is none."""
 
@@ -86,7 +87,9 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """GPU-hours and hosts over the whole run.
 
     `subscription` is the mean of subscribed / (GPUs x replicas). `work_done_at_h` says when 90 and 95 % of
-    the GPU-seconds of served tasks were done.
+    the GPU-seconds of served tasks were done. `utilisation` is committed / provisioned (None where several
+    processes share a core). `fragmentation` is the share of idle GPUs that a task of the trace, drawn at
+    random, could not use. `energy_kwh` is what GPUs drew, where their watts are known.
     """
 
     makespan_hours: float
@@ -100,6 +103,9 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     futile_gpu_hours: float
     preemptions: int
     work_done_at_h: dict[str, float]
+    utilisation: float | None = None
+    fragmentation: float | None = None
+    energy_kwh: float | None = None
 
 
 class MoneyFigures(msgspec.Struct, frozen=True):
@@ -130,6 +136,14 @@ class HarvestFigures(msgspec.Struct, frozen=True):
     harvested_gpu_hours: float
 
 
+class WarmupFigures(msgspec.Struct, frozen=True):
+    """The first part of a run: how long, how many cells and jobs came in it, and their work."""
+
+    hours: float
+    tasks: int
+    gpu_hours: float
+
+
 class RunSummary(msgspec.Struct, frozen=True):
     """One policy on one trace; `not_served` counts tasks by outcome, `whys` by reason (the first few)."""
 
@@ -153,6 +167,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """The work of tasks that were not served."""
     harvest: HarvestFigures | None = None
     """None where jobs have GPUs of their own."""
+    warmup: WarmupFigures | None = None
+    """What was played and is not counted."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -202,7 +218,7 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         _jobs(figures, range(len(figures.waits)), now),
         {kind: _jobs(figures, places, now) for kind, places in sorted(figures.kinds.items())},
         _alone(figures.slowdowns),
-        _cluster(figures, now, way),
+        _cluster(figures, now, way, plan),
         _money(figures, now, way, plan.gpus / plan.hosts, plan.prices),
         changes,
         {outcome: count for outcome, count in figures.outcomes.items() if outcome != "done"},
@@ -211,7 +227,14 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         spread(figures.place_waits),
         unserved_gpu_hours=figures.unserved_gpu_s / HOUR_S,
         harvest=_harvest(figures, now),
+        warmup=_warmup(figures),
     )
+
+
+def _warmup(figures: Figures) -> WarmupFigures | None:
+    if not figures.warmup_s:
+        return None
+    return WarmupFigures(figures.warmup_s / HOUR_S, figures.early_tasks, figures.early_gpu_s / HOUR_S)
 
 
 def _jobs(figures: Figures, places: Sequence[int], now: float) -> JobFigures:
@@ -251,9 +274,10 @@ def _alone(slowdowns: Sequence[float]) -> float | None:
     return sum([times <= SLOWED for times in slowdowns]) / len(slowdowns) if slowdowns else None
 
 
-def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
+def _cluster(figures: Figures, now: float, way: AnyWay, plan: Plan) -> ClusterFigures:
     provisioned, subscribed = figures.gpus.until(now), figures.subscribed.until(now)
     subscription = subscribed / (provisioned * way.replicas) if provisioned and way.replicas else None
+    committed = figures.committed.until(now)
     makespan = figures.done_at[-1] if figures.done_at else 0.0
     done = list(accumulate(figures.done_gpu_s))
     reached = {
@@ -265,7 +289,7 @@ def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
         makespan / HOUR_S,
         int(figures.hosts.peak),
         provisioned / HOUR_S,
-        figures.committed.until(now) / HOUR_S,
+        committed / HOUR_S,
         figures.committed.peak,
         figures.reserved.until(now) / HOUR_S,
         subscribed / HOUR_S,
@@ -273,7 +297,21 @@ def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
         figures.futile_gpu_s / HOUR_S,
         figures.preemptions,
         reached,
+        committed / provisioned if provisioned and not figures.shared_cores else None,
+        figures.fragments.share(now) if figures.fragments is not None else None,
+        _energy_kwh(figures, now, plan),
     )
+
+
+def _energy_kwh(figures: Figures, now: float, plan: Plan) -> float | None:
+    """Return what GPUs drew; None where it is not known of all, or not which of several models were busy."""
+    if figures.draws is not None:
+        return figures.draws.watts.until(now) / HOUR_S / WATTS_A_KW
+    if len(plan.watts) != 1 or figures.shared_cores:
+        return None
+    [(busy_w, idle_w)] = plan.watts
+    watt_s = idle_w * figures.gpus.until(now) + (busy_w - idle_w) * figures.committed.until(now)
+    return watt_s / HOUR_S / WATTS_A_KW
 
 
 def _money(figures: Figures, now: float, way: AnyWay, gpus_per_host: float, prices: Prices) -> MoneyFigures:

@@ -5,7 +5,7 @@ Law: it formats what the summary says, and leaves out columns that no run has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from replkernel_scheduler.sim.summary import RunSummary, Spread, Summary
@@ -42,16 +42,32 @@ def table(document: Summary) -> str:
             names.append(name)
             for row, text in zip(rows, texts, strict=True):
                 row.append("-" if text is None else text)
-    widths = [max(len(line[place]) for line in [names, *rows]) for place in range(len(names))]
-    lines = [_line(line, widths) for line in [names, *rows]]
+    lines = aligned([names, *rows])
     rest = [LEGEND, *_harvested(document), *_not_served(document)]
-    return "\n".join([head, *unequal(document), "", *lines, "", *rest])
+    return "\n".join([head, *_warmed_up(document), *unequal(document), "", *lines, "", *rest])
+
+
+def _warmed_up(document: Summary) -> list[str]:
+    """Say what is not counted."""
+    found = [run.warmup for run in document.runs if run.warmup is not None]
+    if not found:
+        return []
+    least, most = min(one.tasks for one in found), max(one.tasks for one in found)
+    told = counted(most, "task") if least == most else f"{least:,} to {most:,} tasks"
+    return [
+        f"The first {found[0].hours:,.4g} h warm up: {told} that came then were played, and are not counted."
+    ]
 
 
 def unequal(document: Summary) -> list[str]:
     """Say which runs leave work undone that counts in others; nothing where all leave as much."""
     whole = document.trace.oracle_gpu_hours
-    shares = {run.policy: run.unserved_gpu_hours / whole for run in document.runs if whole}
+    counted_h = {run.policy: whole - (run.warmup.gpu_hours if run.warmup else 0.0) for run in document.runs}
+    shares = {
+        run.policy: run.unserved_gpu_hours / counted_h[run.policy]
+        for run in document.runs
+        if counted_h[run.policy] > 0
+    }
     if len({f"{share:.1%}" for share in shares.values()}) < 2:
         return []
     told = ", ".join(f"{share:.1%} under {policy}" for policy, share in shares.items() if share)
@@ -71,9 +87,18 @@ def too_few(hosts: int, replicas: int) -> str:
     )
 
 
-def _line(texts: list[str], widths: list[int]) -> str:
-    first, *others = zip(texts, widths, strict=True)
-    return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]).rstrip()
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return rows as lines with columns below each other, the first `left` ones flush left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        texts = [
+            text.ljust(width) if place < left else text.rjust(width)
+            for place, (text, width) in enumerate(cells)
+        ]
+        lines.append("  ".join(texts).rstrip())
+    return lines
 
 
 def _harvested(document: Summary) -> list[str]:
@@ -107,6 +132,10 @@ def _seconds(spread: Spread | None, name: str) -> str | None:
 
 def _share(value: float | None) -> str | None:
     return None if value is None else f"{value:.1%}"
+
+
+def _kwh(value: float | None) -> str | None:
+    return None if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _waited(run: RunSummary, kind: str) -> str | None:
@@ -148,6 +177,9 @@ COLUMNS: dict[str, Column] = {
     "GPU-h hosts": lambda run: f"{run.cluster.provisioned_gpu_hours:,.0f}",
     "reserved": lambda run: _positive(run.cluster.reserved_gpu_hours),
     "in cells": lambda run: f"{run.cluster.committed_gpu_hours:,.0f}",
+    "in use": lambda run: _share(run.cluster.utilisation),
+    "useless": lambda run: _share(run.cluster.fragmentation),
+    "kWh": lambda run: _kwh(run.cluster.energy_kwh),
     "SR": lambda run: None if run.cluster.subscription is None else f"{run.cluster.subscription:.2f}",
     "makespan h": lambda run: f"{run.cluster.makespan_hours:,.1f}",
     "cost": lambda run: f"{run.money.cost:,.0f}",
@@ -160,5 +192,7 @@ wait, JCT: a job's, until it has GPUs, until it is over (s); waited: share of jo
 interactive ones. slowdown: (waiting + run) / run alone. FTF: finish-time fairness, JCT / JCT on an equal
 share of the GPUs; unfair: share of jobs that took longer than on that. stopped: how often jobs were for
 others; futile: GPU-hours of loading that this was in vain for. GPU-h: of hosts that are up, of sessions that
-hold GPUs, of cells and jobs. SR: subscribed / (GPUs x R).\
+hold GPUs, of cells and jobs. in use: the last one's share of the first. useless: of idle GPUs, those that a
+task of the trace could not use, drawn at random, for too few were together. kWh: of GPUs. SR: subscribed /
+(GPUs x R).\
 """

@@ -34,6 +34,7 @@ class Task:
         "bound",
         "done",
         "duration_s",
+        "early",
         "ended",
         "expected_s",
         "gpus",
@@ -60,6 +61,8 @@ class Task:
         self.name, self.number, self.submitted = name, number, submitted
         self.duration_s, self.gpus, self.user, self.job = duration_s, gpus, user, job
         self.kind = ""
+        self.early = False
+        """It came during the warm-up, so it is not counted."""
         self.asked: Job | None = None
         """What the trace says of a job."""
         self.expected_s = 0.0

@@ -1,7 +1,8 @@
 """Rows by user, by size, or by any other column; how evenly users are served; how many wait.
 
-Law: it counts what the rows say, and only tasks that were served. Slowdown is bounded: (from submitting
-until all is done) / (run alone, or BOUND_S if that is longer), and never below 1.
+Law: it counts what the rows say, and only tasks that were served and came after the warm-up (who waits: all
+that were served). Slowdown is bounded: (from submitting until all is done) / (run alone, or BOUND_S if that
+is longer), and never below 1.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ def by_column(rows: RowTable, name: str, gpu_seconds: Integral) -> RowTable:
 
     `gpu_seconds` tells those of all hosts until a time.
     """
-    if name not in COLUMNS:
-        raise SimulationError(f"Rows have no column {name!r}: there are {', '.join(COLUMNS)}.")
+    if name not in rows:
+        raise SimulationError(f"Rows have no column {name!r}: there are {', '.join(rows)}.")
     served = _served(rows)
     jobs = [_lived(row) for row in served if row["kind"] == "job"]
     fairness = iter(finish_time_fairness(jobs, gpu_seconds))
     groups: dict[Value, list[tuple[dict[str, Value], float | None]]] = {}
     for row in served:
-        groups.setdefault(row[name], []).append((row, next(fairness) if row["kind"] == "job" else None))
+        fair = next(fairness) if row["kind"] == "job" else None
+        if not row["warmup"]:
+            groups.setdefault(row[name], []).append((row, fair))
     table = RowTable({name: COLUMNS[name], **FIGURES})
     for value in sorted(groups, key=lambda value: (value is None, value)):
         table.add([value, *_figures(groups[value])])
@@ -46,7 +49,8 @@ def jain(rows: RowTable) -> float:
     """Return Jain's index of users' mean slowdown: 1 if all are alike, 1 / users if one alone is slowed."""
     users: dict[Value, list[float]] = {}
     for row in _served(rows):
-        users.setdefault(row["user"], []).append(bounded_slowdown(row))
+        if not row["warmup"]:
+            users.setdefault(row["user"], []).append(bounded_slowdown(row))
     means = [sum(times) / len(times) for times in users.values()]
     squares = sum(mean * mean for mean in means)
     return sum(means) ** 2 / (len(means) * squares) if squares else 1.0

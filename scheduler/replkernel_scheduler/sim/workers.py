@@ -23,6 +23,8 @@ from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.fairness import integral_of
+from replkernel_scheduler.sim.groups import Grouped, RowsToGroup
 from replkernel_scheduler.sim.mix import Mix, remixed
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.picture import Picture
@@ -80,6 +82,7 @@ class Shown(msgspec.Struct, frozen=True):
     summary: RunSummary
     picture: Picture | None
     rows: RowsInMemory | None = None
+    grouped: Grouped = {}
 
 
 def play_case(
@@ -92,7 +95,8 @@ def play_case(
 ) -> Shown:
     """Play one case and write its rows."""
     kept = RowsInMemory() if output.kept else None
-    with output.rows_of(case, kept) as rows:
+    to_group = RowsToGroup(output.by) if output.by else None
+    with output.rows_of(case, *(sink for sink in (kept, to_group) if sink is not None)) as rows:
         pictures: list[Picture] = []
         run = play(
             spool,
@@ -103,8 +107,10 @@ def play_case(
             played=played,
             pictured=pictures.append,
         )
-        setting = dict(case.setting)
-        return Shown(msgspec.structs.replace(run, setting=setting), pictures[0], kept)
+        run = msgspec.structs.replace(run, setting=dict(case.setting))
+        picture = pictures[0]
+        gpu_seconds = integral_of(picture.provisioned, picture.step_s)
+        return Shown(run, picture, kept, {} if to_group is None else to_group.grouped(gpu_seconds))
 
 
 def play_side_by_side(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import Effect, LeaseGranted, LeaseRefused
 from replkernel_scheduler.events import Event
+from replkernel_scheduler.policies.backfill_easy import EasyBackfill
 from replkernel_scheduler.policies.built_in import easy_batch, fcfs_batch
+from replkernel_scheduler.policies.protocol import Ahead
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import job_way_named
 from replkernel_scheduler.sim.plan import Plan
@@ -87,6 +90,34 @@ def test_those_behind_are_looked_at_when_gpus_come_free() -> None:
     assert not passes(cluster.ask("short", 1, expected_s=20))
     assert granted(cluster.release(other)).request == "short"
     assert cluster.waiting() == ["wide", "too long"]
+
+
+class Counted(EasyBackfill):
+    """EASY that counts how often it is asked."""
+
+    asked = 0
+
+    def may_pass(self, ends_at: float, gpus: int, ahead: Ahead) -> bool:
+        self.asked += 1
+        return super().may_pass(ends_at, gpus, ahead)
+
+
+@pytest.mark.parametrize("short", [(), (7,), tuple(range(0, 400, 3))])
+def test_of_many_who_wait_few_are_looked_at(short: tuple[int, ...]) -> None:
+    """Of 8 GPUs 3 and 4 come free at the same time, and the first wants 4: no GPU is spare before that."""
+    counted = Counted()
+    cluster = Cluster(msgspec.structs.replace(easy_batch(), backfill=counted))
+    cluster.host("a", 8)
+    granted(cluster.ask("three", 3, ttl_s=10_000, expected_s=9001))
+    granted(cluster.ask("four", 4, ttl_s=10_000, expected_s=9000))
+    other = granted(cluster.ask("other", 1, ttl_s=10_000, expected_s=9000))
+    cluster.ask("first", 4, expected_s=50)
+    for number in range(400):
+        cluster.ask(f"{number}", 1, expected_s=20 if number in short else 90_000)
+    counted.asked = 0
+    freed = of(LeaseGranted, cluster.release(other))
+    assert [grant.lease.request for grant in freed] == [str(number) for number in short[:1]], "the first one"
+    assert counted.asked < 60, "400 wait"
 
 
 def test_a_request_that_names_its_host_passes_there_too() -> None:
