@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from replkernel.agent.io.start import Start
 
 _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file")
-_VS_CODES = "kernel-v2-"
-"""How the name of a connection file begins that VS Code's Jupyter extension writes: another one each time."""
+_VS_CODES = "kernel-v"
+"""How the name of a connection file begins that VS Code's Jupyter extension writes: `kernel-v2-…` until
+August 2024, `kernel-v3…` since. Jupyter writes `kernel-` and an id of hexadecimal digits."""
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -37,6 +38,12 @@ def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     return name, tuple(extra)
 
 
+def is_of_vs_code(name: str) -> bool:
+    """Tell whether VS Code has written a connection file: a new one each time, whatever the notebook."""
+    base = os.path.basename(name)
+    return base.startswith(_VS_CODES) and base[len(_VS_CODES) :][:1].isdigit()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the router; return 0, or 1 or 2 when the connection file or a port cannot be used."""
     from replkernel.launch.configured import take_configured
@@ -47,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, extra = read_arguments(sys.argv[1:] if argv is None else argv)
     given = take_given(os.environ)
     if LAUNCHER_PID not in os.environ:
-        if os.path.basename(name).startswith(_VS_CODES):
+        if is_of_vs_code(name):
             os.execv(sys.executable, module_command("replkernel.porter", "-f", name))
         take_configured(os.environ)
     begun = _begin_agent(name)

@@ -1,6 +1,6 @@
 """Plays VS Code's Jupyter extension (microsoft/vscode-jupyter, `src/kernels/raw`); it is not VS Code.
 
-As the extension does: it writes `kernel-v2-….json` with ports of its own choice and a new key, starts
+As the extension does: it writes `kernel-v3….json` with ports of its own choice and a new key, starts
 the kernelspec's `argv` itself in the notebook's directory, waits until the ports are in use, asks for
 kernel_info, runs code of its own (which Python, which ipywidgets, the notebook's path), not silently but
 without history. It closes a notebook, and restarts a kernel, by SIGTERM to all descendants of that
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -52,7 +53,7 @@ class VsCode:
     """One start of one notebook's kernel. `window`: by a process of its own, as another window's would be."""
 
     def __init__(self, notebook: Path, argv: Sequence[str], *, window: bool = True) -> None:
-        self.file = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / f"kernel-v2-{uuid.uuid4().hex[:12]}.json"
+        self.file = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / f"kernel-v3{secrets.token_hex(20)}.json"
         self.file.parent.mkdir(parents=True, exist_ok=True)
         ports = {f"{name}_port": free_port() for name in ("hb", "control", "shell", "stdin", "iopub")}
         fields = {"key": str(uuid.uuid4()), "signature_scheme": "hmac-sha256", "transport": "tcp"}

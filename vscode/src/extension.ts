@@ -1,12 +1,18 @@
 // The extension: a follower for each notebook on a replicated kernel, what it tells under cells and in the side bar.
 // A driver; the words are in words.ts. Law: other notebooks cost nothing but a look at their kernelspec.
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+
 import * as vscode from 'vscode';
 
-import { Follower, commandOf } from './follower';
+import { Follower } from './follower';
+import { commandOf, kernelFiles, pythonIn } from './program';
+import type { Known } from './told';
 import type { Entry } from './words';
-import { badCount, cellInWords, gpusAsked, treeOf, withGpus } from './words';
+import { badCount, cellInWords, gpusAsked, idOf, standing, treeOf, withGpus } from './words';
 
 const NOTEBOOK = 'jupyter-notebook';
+const JUPYTER = 'ms-toolsai.jupyter';
 const TICK_MS = 1_000;
 
 /** What VS Code calls when a notebook has been opened. */
@@ -17,6 +23,7 @@ export function activate(context: vscode.ExtensionContext): void {
   context.subscriptions.push(
     followers,
     lines,
+    tree,
     vscode.notebooks.registerNotebookCellStatusBarItemProvider(NOTEBOOK, lines),
     vscode.window.registerTreeDataProvider('replkernel.cluster', tree),
     vscode.commands.registerCommand('replkernel.askForGpus', askForGpus),
@@ -87,11 +94,12 @@ class Followers implements vscode.Disposable {
       return;
     }
     if (!this._byPath.has(uri.fsPath)) {
-      const python = vscode.workspace.getConfiguration('replkernel').get<string>('python', '');
-      const follower = new Follower(commandOf(python, uri.fsPath), () => {
+      const set = vscode.workspace.getConfiguration('replkernel').get<string>('python', '');
+      const follower = new Follower(commandOf(set || pythonOf(kernelspecOf(notebook)), uri.fsPath), () => {
         this._changed.fire();
       });
       this._byPath.set(uri.fsPath, follower);
+      this._changed.fire();
     }
   }
 
@@ -112,10 +120,26 @@ class Followers implements vscode.Disposable {
 }
 
 /** Whether a notebook names a kernelspec of this project, whatever else it is called. */
-function isReplicated({ metadata }: vscode.NotebookDocument): boolean {
+function isReplicated(notebook: vscode.NotebookDocument): boolean {
+  return kernelspecOf(notebook).includes('replkernel');
+}
+
+function kernelspecOf({ metadata }: vscode.NotebookDocument): string {
   const inner = (metadata['metadata'] ?? metadata) as { kernelspec?: { name?: unknown } };
   const name = inner.kernelspec?.name;
-  return typeof name === 'string' && name.includes('replkernel');
+  return typeof name === 'string' ? name : '';
+}
+
+/** Return the Python that a kernelspec of this name starts, or nothing. */
+function pythonOf(name: string): string {
+  for (const file of kernelFiles(name, process.env, homedir(), process.platform)) {
+    try {
+      return pythonIn(readFileSync(file, 'utf8'));
+    } catch {
+      continue; // It is not there: Jupyter looks in the next place, too.
+    }
+  }
+  return '';
 }
 
 /** The status under each cell. */
@@ -169,12 +193,19 @@ class CellLines implements vscode.NotebookCellStatusBarItemProvider, vscode.Disp
   }
 }
 
-/** The side bar: the GPUs and replicas of the notebook in front. */
-class ClusterTree implements vscode.TreeDataProvider<Entry> {
-  readonly onDidChangeTreeData: vscode.Event<void>;
+/** The side bar: the GPUs and replicas of the notebook in front, or a sentence where there are none. */
+class ClusterTree implements vscode.TreeDataProvider<Entry>, vscode.Disposable {
+  private readonly _changed = new vscode.EventEmitter<void>();
+  readonly onDidChangeTreeData = this._changed.event;
+  private readonly _told: vscode.Disposable;
+  private readonly _ids = new WeakMap<Entry, string>();
 
   constructor(private readonly _followers: Followers) {
-    this.onDidChangeTreeData = _followers.onDidChange;
+    this._told = _followers.onDidChange(() => {
+      this._stand();
+      this._changed.fire();
+    });
+    this._stand();
   }
 
   getTreeItem(entry: Entry): vscode.TreeItem {
@@ -184,6 +215,7 @@ class ClusterTree implements vscode.TreeDataProvider<Entry> {
         ? vscode.TreeItemCollapsibleState.None
         : vscode.TreeItemCollapsibleState.Expanded
     );
+    item.id = this._ids.get(entry) ?? entry.label;
     item.description = entry.detail;
     item.tooltip = `${entry.label}: ${entry.detail}`;
     item.iconPath = new vscode.ThemeIcon(entry.icon);
@@ -191,11 +223,30 @@ class ClusterTree implements vscode.TreeDataProvider<Entry> {
   }
 
   getChildren(entry?: Entry): Entry[] {
-    if (entry !== undefined) {
-      return entry.below;
-    }
-    const known = this._followers.of(vscode.window.activeNotebookEditor?.notebook)?.known;
-    return known === undefined ? [] : treeOf(known);
+    const known = this._known();
+    const all = entry !== undefined ? entry.below : known === undefined ? [] : treeOf(known);
+    const above = entry === undefined ? '' : (this._ids.get(entry) ?? '');
+    all.forEach((one, index) => {
+      this._ids.set(one, idOf(above, index, one));
+    });
+    return all;
+  }
+
+  private _known(): Known | undefined {
+    return this._followers.of(vscode.window.activeNotebookEditor?.notebook)?.known;
+  }
+
+  /** Have VS Code show the sentence that fits. */
+  private _stand(): void {
+    const known = this._known();
+    const jupyter = vscode.extensions.getExtension(JUPYTER) !== undefined;
+    const stands = known === undefined ? 'none' : standing(known, jupyter);
+    void vscode.commands.executeCommand('setContext', 'replkernel.standing', stands);
+  }
+
+  dispose(): void {
+    this._told.dispose();
+    this._changed.dispose();
   }
 }
 

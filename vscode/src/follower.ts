@@ -2,19 +2,13 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 
+import { isMissing } from './program';
 import { Known } from './told';
 
 /** So long after its end it is started again, the longer the more often it ended without a word. */
 const AGAIN_MS = [1_000, 5_000, 30_000];
 const LINE_CHARS_MAX = 4 * 1024 * 1024;
 const COMPLAINT_CHARS_MAX = 4_000;
-
-/** Return the command that tells of a notebook. */
-export function commandOf(python: string, notebook: string): [program: string, ...rest: string[]] {
-  return python === ''
-    ? ['replkernel', 'follow', notebook]
-    : [python, '-P', '-m', 'replkernel.cli', 'follow', notebook];
-}
 
 /** Follows one notebook until it is disposed. */
 export class Follower {
@@ -45,12 +39,14 @@ export class Follower {
     process.stderr.setEncoding('utf8').on('data', (text: string) => {
       complaint = (complaint + text).slice(-COMPLAINT_CHARS_MAX);
     });
-    process.once('error', (error: Error) => {
+    process.once('error', (error: NodeJS.ErrnoException) => {
+      this.known.missing = error.code === 'ENOENT';
       this.known.trouble = `replkernel follow: ${error.message}`;
       this._ended();
     });
     process.once('exit', (code: number | null) => {
       if (code !== 0 && complaint !== '') {
+        this.known.missing = isMissing(complaint);
         this.known.trouble = `replkernel follow: ${complaint.trim().split('\n').pop() ?? ''}`;
       }
       this._ended();

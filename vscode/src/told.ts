@@ -68,6 +68,8 @@ export class Known {
   kernelId = '';
   state = 'none';
   trouble = '';
+  /** Whether no program was found that could tell anything. */
+  missing = false;
   now = 0;
   /** When `now` was told, by this machine's clock, in seconds. */
   toldAt = 0;
@@ -90,6 +92,7 @@ export class Known {
     }
     this.kernelId = line.kernel_id;
     this.trouble = line.trouble ?? '';
+    this.missing = false;
     this.state = line.state ?? this.state;
     this.replicas = line.kernel?.replicas ?? this.replicas;
     this.hosts = line.hosts ?? this.hosts;

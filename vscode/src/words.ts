@@ -9,6 +9,11 @@ export interface Entry {
   below: Entry[];
 }
 
+/** Name an entry by its place; with another name once something is below it, so that it is shown unfolded. */
+export function idOf(above: string, index: number, { below }: Entry): string {
+  return `${above}/${index}${below.length === 0 ? '' : '+'}`;
+}
+
 /** Write what a cell's newest run does, when the router's time is `now`; `icon` names one of VS Code's. */
 export function cellInWords(run: Execution, now: number): { text: string; tooltip: string } {
   const parts = [stateOf(run)];
@@ -82,10 +87,24 @@ function waitingInWords(run: Execution): string {
   return `${what}, ${place}${rest}`;
 }
 
+/** What the side bar explains in place of a tree; package.json has the sentences. */
+export type Standing = 'missing' | 'alone' | 'idle' | 'told';
+
+/** Return what the side bar has to tell, where `jupyter` says whether there is an extension that runs cells. */
+export function standing(known: Known, jupyter: boolean): Standing {
+  if (known.kernelId !== '' || known.hosts.length > 0) {
+    return 'told';
+  }
+  if (known.missing) {
+    return 'missing';
+  }
+  return known.trouble !== '' ? 'told' : jupyter ? 'idle' : 'alone';
+}
+
 /** Write the side bar's tree. */
 export function treeOf(known: Known): Entry[] {
   if (known.kernelId === '' && known.hosts.length === 0) {
-    return known.trouble === '' ? [] : [entry('replkernel', known.trouble, 'warning')];
+    return known.trouble === '' || known.missing ? [] : [entry('replkernel', known.trouble, 'warning')];
   }
   return [gpus(known), replicas(known), hosts(known)];
 }

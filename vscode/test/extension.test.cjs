@@ -7,6 +7,7 @@ const test = require('node:test');
 
 const { events, state, vscode } = require('./vscode.cjs');
 const { activate } = require('../out/extension.js');
+const { idOf } = require('../out/words.js');
 
 const place = fs.mkdtempSync(path.join(os.tmpdir(), 'replkernel-vscode-'));
 const program = path.join(place, 'follow');
@@ -41,7 +42,13 @@ function notebook(name, kernelspec, metadata = {}) {
     return { ...made, cell: Object.assign(cell, { notebook: made }), cellAt: () => cell };
 }
 
-const told = provider => new Promise(resolve => provider.onDidChangeCellStatusBarItems(resolve));
+/** Wait until the first cell of a notebook has a status. */
+const told = (provider, { cell }) =>
+    new Promise(resolve =>
+        provider.onDidChangeCellStatusBarItems(
+            () => provider.provideCellStatusBarItems(cell).length > 0 && resolve()
+        )
+    );
 
 test('cells of a notebook on a replicated kernel have a status; the follower ends with the notebook', async () => {
     const mine = notebook('a.ipynb', 'replkernel');
@@ -76,7 +83,7 @@ test('cells of a notebook on a replicated kernel have a status; the follower end
     activate(context);
     const [{ type, provider }] = state.providers;
     assert.equal(type, 'jupyter-notebook');
-    const changed = told(provider);
+    const changed = told(provider, mine);
     events.open.fire(mine);
     await changed;
     const [item] = provider.provideCellStatusBarItems(mine.cell);
@@ -139,5 +146,102 @@ test('a request for GPUs goes into the metadata of the cell, and is shown there'
     state.answer = undefined;
     await state.commands.get('replkernel.askForGpus')(mine.cell);
     assert.equal(state.edits.length, 1, 'a question that is left changes nothing');
+    context.subscriptions.forEach(part => part.dispose());
+});
+
+/** What the side bar explains, once it is one of these. */
+const stands = wanted =>
+    new Promise(resolve => {
+        const look = () => state.contexts['replkernel.standing'] === wanted && resolve();
+        state.contextSet = look;
+        look();
+    });
+
+/** Activate it while no notebook is in front. */
+function begin(context) {
+    vscode.window.activeNotebookEditor = undefined;
+    activate(context);
+}
+
+test('the side bar says what is missing: a kernel, the Jupyter extension, the program', async () => {
+    const context = { subscriptions: [] };
+    tells({ kernel_id: '', state: 'none' });
+    state.settings.python = program;
+    begin(context);
+    await stands('none');
+    const mine = notebook('d.ipynb', 'replkernel');
+    vscode.window.activeNotebookEditor = { notebook: mine };
+    events.open.fire(mine);
+    await stands('idle');
+    state.extensions.clear();
+    events.active.fire();
+    await stands('alone');
+    state.extensions.add('ms-toolsai.jupyter');
+    events.close.fire(mine);
+    await stands('none');
+    for (const broken of ['/nowhere/python', other('No module named replkernel')]) {
+        state.settings.python = broken;
+        events.open.fire(mine);
+        await stands('missing');
+        const { provider: tree } = state.trees.at(-1);
+        assert.deepEqual(tree.getChildren(), [], 'an explanation is shown in the place of a tree');
+        events.close.fire(mine);
+        await stands('none');
+    }
+    state.settings.python = other('no space left on the device');
+    events.open.fire(mine);
+    await stands('told');
+    assert.match(state.trees.at(-1).provider.getChildren()[0].detail, /no space left/);
+    context.subscriptions.forEach(part => part.dispose());
+});
+
+/** A Python that ends with this complaint. */
+function other(complaint) {
+    const file = path.join(place, 'other');
+    fs.writeFileSync(file, `#!/bin/sh\necho "$0: ${complaint}" >&2\nexit 1\n`, { mode: 0o700 });
+    return file;
+}
+
+test('without the setting, the Python of the kernelspec tells', async () => {
+    const data = path.join(place, 'jupyter');
+    const spec = path.join(data, 'kernels', 'replkernel', 'kernel.json');
+    fs.mkdirSync(path.dirname(spec), { recursive: true });
+    fs.writeFileSync(spec, JSON.stringify({ argv: [program, '-P', '-m', 'replkernel.router', '-f', 'x'] }));
+    process.env.JUPYTER_PATH = data;
+    tells({ kernel_id: 'k', now: 4, state: 'live', hosts: [{ name: 'here' }] });
+    state.settings.python = '';
+    const context = { subscriptions: [] };
+    begin(context);
+    await stands('none');
+    const mine = notebook('e.ipynb', 'replkernel');
+    vscode.window.activeNotebookEditor = { notebook: mine };
+    events.open.fire(mine);
+    await stands('told');
+    const { provider: tree } = state.trees.at(-1);
+    const [, , hosts] = tree.getChildren();
+    assert.equal(tree.getChildren(hosts)[0].label, 'here');
+    delete process.env.JUPYTER_PATH;
+    context.subscriptions.forEach(part => part.dispose());
+});
+
+test('an entry that gets something below it is another one, so that it unfolds', async () => {
+    const context = { subscriptions: [] };
+    tells(
+        { kernel_id: 'k', now: 4, state: 'live', hosts: [{ name: 'here' }] },
+        { kernel_id: 'k', now: 5, state: 'live', kernel: { replicas: [{ replica: 'r1' }] } }
+    );
+    state.settings.python = program;
+    begin(context);
+    await stands('none');
+    const mine = notebook('f.ipynb', 'replkernel');
+    vscode.window.activeNotebookEditor = { notebook: mine };
+    const before = ['GPUs', 'Replicas', 'Hosts'].map((label, index) => idOf('', index, { label, below: [] }));
+    events.open.fire(mine);
+    await stands('told');
+    const { provider: tree } = state.trees.at(-1);
+    const items = tree.getChildren().map(entry => tree.getTreeItem(entry));
+    assert.equal(items[0].id, before[0]);
+    assert.notEqual(items[1].id, before[1]);
+    assert.equal(new Set(items.map(item => item.id)).size, 3);
     context.subscriptions.forEach(part => part.dispose());
 });

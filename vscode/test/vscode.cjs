@@ -1,4 +1,5 @@
 // A VS Code of the parts that the extension uses, so that it can be activated in node. It is not VS Code.
+const assert = require('node:assert/strict');
 const Module = require('node:module');
 
 class EventEmitter {
@@ -18,7 +19,16 @@ class EventEmitter {
 const events = Object.fromEntries(
     ['open', 'change', 'close', 'active', 'settings'].map(name => [name, new EventEmitter()])
 );
-const state = { providers: [], trees: [], commands: new Map(), edits: [], answer: undefined, settings: {} };
+const state = {
+    providers: [],
+    trees: [],
+    commands: new Map(),
+    edits: [],
+    answer: undefined,
+    settings: {},
+    extensions: new Set(['ms-toolsai.jupyter']),
+    contexts: {}
+};
 
 const vscode = {
     EventEmitter,
@@ -47,11 +57,18 @@ const vscode = {
         }
     },
     commands: {
+        executeCommand: async (name, ...values) => {
+            assert.equal(name, 'setContext');
+            const [key, value] = values;
+            state.contexts[key] = value;
+            state.contextSet?.();
+        },
         registerCommand: (name, run) => {
             state.commands.set(name, run);
             return { dispose: () => state.commands.delete(name) };
         }
     },
+    extensions: { getExtension: id => (state.extensions.has(id) ? { id } : undefined) },
     notebooks: {
         registerNotebookCellStatusBarItemProvider: (type, provider) => {
             state.providers.push({ type, provider });

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.records import HostName, ReplicaId
-from replkernel.router.__main__ import read_arguments
+from replkernel.router.__main__ import is_of_vs_code, read_arguments
 from replkernel.router.core import record
 from replkernel.router.core.comms import COMMS_MAX, Comms
 from replkernel.router.core.events import Header
@@ -75,6 +75,13 @@ def test_options_for_the_kernel_are_told_from_the_routers() -> None:
     for file in (["-f", "k.json"], ["-f=k.json"], ["--IPKernelApp.connection_file=k.json"]):
         argv = ["--IPKernelApp.matplotlib=inline", *file, "--debug"]
         assert read_arguments(argv) == ("k.json", ("--IPKernelApp.matplotlib=inline", "--debug"))
+
+
+def test_vs_codes_connection_files_are_known_by_their_names() -> None:
+    for name in (f"/run/kernel-v3{'0a' * 20}.json", "kernel-v2-84123Zcq1bnP1u0Ip.json", "kernel-v4x.json"):
+        assert is_of_vs_code(name)
+    for name in ("kernel-f3a1.json", "/kernel-v3/kernel-1.json", "kernel-vector.json", "kernel-v.json", ""):
+        assert not is_of_vs_code(name)
 
 
 def test_a_kernel_is_known_by_the_launchers_id_the_files_name_or_its_key() -> None:
