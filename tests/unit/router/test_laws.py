@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.records import HostName
+from replkernel.protocol.agent_to_router import AgentWelcome, ReplicaPrepared
+from replkernel.records import HostName, ReplicaId
 from replkernel.router.core import events
 from replkernel.router.core.placement import Policy
 from tests.support.examples import examples
@@ -19,6 +20,7 @@ STEP = st.one_of(
     st.tuples(st.just("question"), st.sampled_from(["complete_request", "kernel_info_request"])),
     st.tuples(st.just("ready"), st.sampled_from(NAMES)),
     st.tuples(st.just("lose"), st.sampled_from(NAMES)),
+    st.tuples(st.just("leave"), st.sampled_from(NAMES)),
     st.tuples(st.just("begin"), st.none()),
     st.tuples(st.just("finish"), st.sampled_from(["ok", "error"])),
     st.tuples(st.just("commit"), st.none()),
@@ -31,10 +33,16 @@ STEP = st.one_of(
 class Play:
     """Plays steps against a router, with replicas that run what they are given."""
 
-    def __init__(self, policy: Policy, hosts: tuple[HostName, ...] = (HOST,)) -> None:
-        self.world = World(policy=policy, hosts=hosts)
+    def __init__(
+        self, policy: Policy, hosts: tuple[HostName, ...] = (HOST,), standby_idle_s: float = 0.0
+    ) -> None:
+        self.world = World(policy=policy, hosts=hosts, standby_idle_s=standby_idle_s)
         for host in hosts:
             self.world.feed(events.AgentFound(host, "token"))
+        if standby_idle_s:
+            self.world.say(AgentWelcome(host=HOST, agent_pid=2, dismisses=True))
+            for name in NAMES:
+                self.world.say(ReplicaPrepared(ReplicaId(name), f"{name}:1"))
         self.cells: list[str] = []
         self.questions: list[str] = []
         self.finished: set[tuple[str, str]] = set()
@@ -53,6 +61,8 @@ class Play:
             self.lives[value] = self.lives.get(value, 0) + 1
         elif kind == "lose" and value in self.world.fleet.ready():
             world.lose(value)
+        elif kind == "leave" and self.world.fleet.replicas[ReplicaId(value)].dormant:
+            world.dismissed(value)
         elif kind in ("begin", "finish"):
             self.run_cell(kind, value)
         elif kind == "commit" and self.finished:
@@ -124,6 +134,12 @@ def test_every_cell_is_answered_once_and_runs_at_most_once(
     steps: list[tuple[str, Any]], policy: Policy
 ) -> None:
     Play(policy).play(steps)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.lists(STEP, max_size=40))
+def test_so_it_is_where_standbys_go_and_come(steps: list[tuple[str, Any]]) -> None:
+    Play("sticky", standby_idle_s=10.0).play(steps)
 
 
 @settings(max_examples=examples(50), deadline=None)
