@@ -27,6 +27,7 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.notebooks.registerNotebookCellStatusBarItemProvider(NOTEBOOK, lines),
     vscode.window.registerTreeDataProvider('replkernel.cluster', tree),
     vscode.commands.registerCommand('replkernel.askForGpus', askForGpus),
+    vscode.commands.registerCommand('replkernel.openSetting', openSetting),
     vscode.commands.registerCommand('replkernel.refresh', () => {
       followers.restart();
     })
@@ -248,6 +249,12 @@ class ClusterTree implements vscode.TreeDataProvider<Entry>, vscode.Disposable {
     this._told.dispose();
     this._changed.dispose();
   }
+}
+
+/** Show the setting that names the Python; a window on another machine keeps it among that machine's. */
+async function openSetting(): Promise<void> {
+  const where = vscode.env.remoteName === undefined ? 'openSettings' : 'openRemoteSettings';
+  await vscode.commands.executeCommand(`workbench.action.${where}`, { query: '@id:replkernel.python' });
 }
 
 /** Ask how many GPUs a cell wants, and write that into its metadata, which VS Code sends with the cell. */

@@ -188,6 +188,14 @@ test('the side bar says what is missing: a kernel, the Jupyter extension, the pr
         events.close.fire(mine);
         await stands('none');
     }
+    for (const remote of [undefined, 'ssh-remote']) {
+        vscode.env.remoteName = remote;
+        await state.commands.get('replkernel.openSetting')();
+    }
+    assert.deepEqual(
+        state.executed.map(([name]) => name),
+        ['workbench.action.openSettings', 'workbench.action.openRemoteSettings']
+    );
     state.settings.python = other('no space left on the device');
     events.open.fire(mine);
     await stands('told');

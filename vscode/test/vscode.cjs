@@ -1,5 +1,4 @@
 // A VS Code of the parts that the extension uses, so that it can be activated in node. It is not VS Code.
-const assert = require('node:assert/strict');
 const Module = require('node:module');
 
 class EventEmitter {
@@ -27,7 +26,8 @@ const state = {
     answer: undefined,
     settings: {},
     extensions: new Set(['ms-toolsai.jupyter']),
-    contexts: {}
+    contexts: {},
+    executed: []
 };
 
 const vscode = {
@@ -58,16 +58,20 @@ const vscode = {
     },
     commands: {
         executeCommand: async (name, ...values) => {
-            assert.equal(name, 'setContext');
-            const [key, value] = values;
-            state.contexts[key] = value;
-            state.contextSet?.();
+            if (name === 'setContext') {
+                const [key, value] = values;
+                state.contexts[key] = value;
+                state.contextSet?.();
+            } else {
+                state.executed.push([name, ...values]);
+            }
         },
         registerCommand: (name, run) => {
             state.commands.set(name, run);
             return { dispose: () => state.commands.delete(name) };
         }
     },
+    env: { remoteName: undefined },
     extensions: { getExtension: id => (state.extensions.has(id) ? { id } : undefined) },
     notebooks: {
         registerNotebookCellStatusBarItemProvider: (type, provider) => {
