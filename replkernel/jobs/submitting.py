@@ -71,6 +71,9 @@ def submit(
     name: str, command: tuple[str, ...], directory: str, wanted: Wanted, env: Mapping[str, str]
 ) -> None:
     """Submit a job; raises ReplkernelError where it is not taken in, MaybeSubmitted where nobody knows."""
+    word = meets_by_itself(command) if wanted.hosts > 1 else ""
+    if word:
+        raise ReplkernelError(f"Leave {word} out: with --hosts torchrun is told where its hosts meet.")
     body: dict[str, object] = {
         "job": name,
         "command": command,
@@ -84,8 +87,6 @@ def submit(
     else:
         body |= {"gpus": wanted.gpus, "gpu_model": wanted.gpu_model, "vram_gb": wanted.vram_gb}
     if wanted.hosts > 1:
-        if word := meets_by_itself(command):
-            raise ReplkernelError(f"Leave {word} out: with --hosts torchrun is told where its hosts meet.")
         body["hosts"] = wanted.hosts
     try:
         asked("/api/v1/jobs", "POST", msgspec.json.encode(body), env)
