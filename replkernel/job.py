@@ -20,7 +20,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["checkpoint_path", "cpus", "gpus", "progress", "should_checkpoint"]
+__all__ = ["checkpoint_path", "cpus", "gpus", "hosts", "progress", "should_checkpoint"]
 
 _PLACE = os.environ.get("REPLKERNEL_JOB_DIR", "")
 _given = os.environ.get("REPLKERNEL_JOB_CHECKPOINT", "")
@@ -29,7 +29,10 @@ checkpoint_path = Path(_given or "checkpoint")
 """Where to save to, and to load from if it is there; its directory exists. Save beside it, then rename."""
 
 gpus = int(os.environ.get("REPLKERNEL_JOB_GPUS", "") or 0)
-"""How many GPUs this start of the job has; 0: it runs on cores alone, or not as a job."""
+"""How many GPUs this start of the job has on each host; 0: it runs on cores alone, or not as a job."""
+
+hosts = int(os.environ.get("REPLKERNEL_JOB_HOSTS", "") or 1)
+"""On how many hosts it runs."""
 
 cpus = int(os.environ.get("REPLKERNEL_JOB_CPUS", "") or 0)
 """How many cores it has, where it runs without GPUs; else 0."""

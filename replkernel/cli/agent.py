@@ -14,7 +14,7 @@ from replkernel.agent.io.lookup import (
     reaches,
     stop_agent,
 )
-from replkernel.agent.io.start import ENGINE, outside_jobs
+from replkernel.agent.io.start import ENGINE, JOB_ON_CORES, outside_jobs
 from replkernel.cli.agent_as import run_agent_as
 from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
@@ -54,6 +54,11 @@ def run_agent(
 
 def _run(host: str, fake_gpus: int | None) -> int:
     """Become the agent; return only if one is there already."""
+    if os.environ.get(JOB_ON_CORES):
+        raise AgentUnavailable(
+            "A job without GPUs cannot become a host agent, which would have its low priority and its memory "
+            "limit: start the agent outside the job."
+        )
     address = None if given_address(host, os.environ) else find_agent(host, os.environ)
     if address is not None and not reaches(address):
         where = "on another machine" if address.far else f"process {address.pid}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-SHAPES_MAX = 64
+SHAPES_MAX = HOSTS_MAX = 64
 CPUS_MAX = 1024
 MEMORY_GIB = 4.0
 """What a job on cores may take where nobody says."""
@@ -34,6 +34,8 @@ examples:
   replkernel job run -- python train.py                     on one GPU
   replkernel job run --gpus 1,2,4 --name resnet -- torchrun train.py
                                                             on as many of 1, 2 or 4 as are free
+  replkernel job run --gpus 8,16 --hosts 2 -- torchrun train.py
+                                                            on two hosts at once, half of them on each
   replkernel job run --epochs 90 -- python train.py --gpus {gpus}
                                                             {gpus} becomes the number of this start
   replkernel job run --cpus 4 --memory 16 -- python prepare.py
@@ -81,6 +83,13 @@ def add_options(run: argparse.ArgumentParser) -> None:
     """Add what can be said of a job that is submitted, here and at the top of a cell."""
     run.add_argument("--gpus", type=_shapes, metavar="N,…", help="the numbers of GPUs it can run with (1)")
     run.add_argument(
+        "--hosts",
+        type=_hosts,
+        default=1,
+        metavar="N",
+        help="have these GPUs on so many hosts at once, as many on each (1)",
+    )
+    run.add_argument(
         "--cpus", type=_cpus, default=0, metavar="N", help="run on so many cores of a host, without GPUs"
     )
     run.add_argument(
@@ -105,6 +114,12 @@ def _shapes(text: str) -> tuple[int, ...]:
         if found[0] >= 1 and found[-1] <= SHAPES_MAX:
             return tuple(found)
     raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers from 1 to {SHAPES_MAX}, as 1,2,4 is")
+
+
+def _hosts(text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 3 and 1 <= int(text) <= HOSTS_MAX:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number of hosts from 1 to {HOSTS_MAX}")
 
 
 def _cpus(text: str) -> int:

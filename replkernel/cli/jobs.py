@@ -94,7 +94,15 @@ def wanted_by(options: argparse.Namespace) -> Wanted:
         raise ReplkernelError("A job runs on GPUs or on cores alone: name --gpus or --cpus, not both.")
     if of_cores and not options.cpus:
         raise ReplkernelError("--memory and --hours go with --cpus, for jobs that need no GPU.")
-    plain = Wanted(options.gpus or (1,), options.name, options.epochs, options.gpu_model, options.vram_gb)
+    hosts = options.hosts
+    if options.cpus and hosts > 1:
+        raise ReplkernelError("--hosts goes with --gpus: a job without GPUs runs on one host.")
+    gpus = options.gpus or (hosts,)
+    if any(count % hosts for count in gpus):
+        raise ReplkernelError(
+            f"A job on {hosts} hosts has as many GPUs on each: name multiples of {hosts} with --gpus."
+        )
+    plain = Wanted(gpus, options.name, options.epochs, options.gpu_model, options.vram_gb, hosts=hosts)
     if not options.cpus:
         return plain
     memory_gb = MEMORY_GIB if options.memory is None else options.memory
@@ -137,7 +145,7 @@ def _list(*, as_json: bool) -> int:
             job.job,
             job.state,
             _size(job),
-            job.host or "-",
+            ",".join(job.on_hosts) or job.host or "-",
             _epoch(job),
             "-" if job.loss is None else f"{job.loss:.4g}",
             "-" if job.ends_in_s is None else _duration(job.ends_in_s),
@@ -170,7 +178,7 @@ def _show(name: str, *, as_json: bool) -> int:
     lines = {
         "job": job.job,
         "state": job.state + (f" ({job.said})" if job.said else ""),
-        "host": job.host or "-",
+        "host": ", ".join(job.on_hosts) or job.host or "-",
         **_has(job),
         "command": " ".join(job.command),
         "directory": job.directory,

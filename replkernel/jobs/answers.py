@@ -27,6 +27,7 @@ class JobAnswer(msgspec.Struct):
     was started. `said` is a clause about how it stands. `ends_in_s` is a guess, null where there is none,
     and so is `ends_in` for each number of GPUs. `reshapes` are the last changes of its GPUs, oldest first.
     A job that wants no GPU has `cpus` cores and `memory_gb` GiB of its host; its `reshapes` are of cores.
+    A job on several `hosts` at once has GPUs `on_hosts`; `host` is the first of them, and has its log.
     """
 
     job: str
@@ -49,6 +50,8 @@ class JobAnswer(msgspec.Struct):
     cpus: int = 0
     memory_gb: float = 0.0
     cpu_hours: float = 0.0
+    hosts: int = 1
+    on_hosts: list[str] = []
 
 
 class JobsAnswer(msgspec.Struct):

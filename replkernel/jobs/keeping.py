@@ -25,8 +25,10 @@ from replkernel.jobs.shelf import check_start, is_live, places_in, superfluous
 from replkernel.jobs.words import (
     GONE,
     MEMORY,
+    MET,
     WAKE,
     JobPlace,
+    OnHost,
     Order,
     Record,
     open_fifo,
@@ -46,6 +48,7 @@ from replkernel.leasing.wire import (
     JobGone,
     JobLog,
     JobLogWanted,
+    JobMeets,
     JobSaid,
     JobsAwait,
     JobsHere,
@@ -112,6 +115,8 @@ class JobKeeping:
         self._live = {name for name, place in self._places.items() if is_live(place)}
         self._told: dict[str, tuple[Record, float | None, float | None]] = {}
         self._tell_at: dict[str, float] = {}
+        self._met: dict[str, int] = {}
+        """The meetings that were told."""
         self._spawned_at: dict[str, float] = {}
         self._unwritten: dict[str, Unwritten] = {}
         self._use: HostUse | None = None
@@ -209,6 +214,7 @@ class JobKeeping:
             await self._supervise(name, place)
             live = is_live(place)  # Asked before: what ends while news are told is told at the next look.
             self._tell(name, place)
+            self._tell_meeting(name, place)
             if not live:
                 self._live.discard(name)
                 self._tidy()
@@ -254,6 +260,18 @@ class JobKeeping:
                     return
         self._send(JobSaid(name, attempt, "progress", said, epoch, loss))
 
+    def _tell_meeting(self, name: str, place: JobPlace) -> None:
+        """Tell where launchers of a job's other hosts are to come to, once on each connection."""
+        meeting, order = place.meeting(), place.order()
+        if meeting is None or order is None or not self._up or self._met.get(name) == meeting.number:
+            return
+        if meeting.attempt != order.attempt or not order.runs or place.record().number < order.number:
+            return
+        self._met[name] = meeting.number
+        self._send(JobMeets(name, meeting.attempt, meeting.name, meeting.endpoint, meeting.seal))
+        with contextlib.suppress(OSError):
+            place.set_number(MET, meeting.number)
+
     # -- the scheduler --------------------------------------------------------------------------------
 
     async def _look_for_scheduler(self) -> None:
@@ -286,6 +304,7 @@ class JobKeeping:
         """Tell all: ends first, for what is not told to be here is thought to have stopped."""
         self._up, self._use_is_wanted, self._changed_at = True, False, self._loop.time()
         self._told.clear()
+        self._met.clear()
         for name, place in self._places.items():
             if place.record().state in ("done", "failed") and not place.is_gone():
                 self._tell(name, place)
@@ -295,7 +314,8 @@ class JobKeeping:
             if order is not None and not (kept and kept.is_told):
                 here.append((name, order.attempt))
         gangs = self._launchers.gangs()[:JOBS_OF_HOST_MAX]
-        self._send(JobsHere(tuple(here[:JOBS_OF_HOST_MAX]), ranks=True, gangs=gangs, uses=True))
+        known = tuple(here[:JOBS_OF_HOST_MAX])
+        self._send(JobsHere(known, ranks=True, gangs=gangs, uses=True, spans=True))
         for name in self._live:
             self._tell(name, self._places[name])
         self._woken.set()
@@ -357,6 +377,7 @@ class JobKeeping:
         order = Order(
             number, name, wanted.attempt, wanted.gpus, wanted.command, wanted.directory, runs=True,
             cpus=wanted.cpus, memory_gb=wanted.memory_gb,
+            others=tuple([OnHost(other.host, other.gpus) for other in wanted.others]),
         )  # fmt: skip
         try:
             place.make()
@@ -437,5 +458,5 @@ class JobKeeping:
         left = {name: place for name, place in self._places.items() if name not in here}
         for name in superfluous(left, KEPT_MAX):
             shutil.rmtree(self._places.pop(name).directory, ignore_errors=True)
-            for kept in (self._told, self._tell_at, self._spawned_at):
+            for kept in (self._told, self._tell_at, self._spawned_at, self._met):
                 kept.pop(name, None)

@@ -30,6 +30,10 @@ TORCHRUN = "torchrun"
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 TORCHRUN_WITHIN = 6
 """It is one of so many words, those of `env` aside: in `nice -n 9 python -m` it is the sixth."""
+TORCHRUN_MEETS = (
+    "--nnodes", "--node-rank", "--master-addr", "--master-port", "--standalone", "--rdzv-backend",
+    "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf",
+)  # fmt: skip
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
@@ -44,6 +48,15 @@ class First(NamedTuple):
 NOBODY = First()
 
 
+class Seat(NamedTuple):
+    """A host's place in a job on several: its number, of so many; all meet at the first one's address."""
+
+    node: int
+    nodes: int
+    address: str
+    port: int
+
+
 class _Seen(NamedTuple):
     """A process that is not over."""
 
@@ -52,17 +65,26 @@ class _Seen(NamedTuple):
     started: int
 
 
-def command_with(command: tuple[str, ...], gpus: int, cpus: int = 0) -> list[str]:
+def command_with(command: tuple[str, ...], gpus: int, cpus: int = 0, seat: Seat | None = None) -> list[str]:
     """Return the command for so many GPUs: `{gpus}` is their number; torchrun starts a process for each.
 
+    On several hosts these are the host's own, and torchrun is told where the others are (`seat`).
     A job without GPUs has `cpus` cores: `{cpus}` is their number, and torchrun is as its user wrote it.
     """
     words = [word.replace(GPUS, str(gpus)) for word in command]
     if cpus:
         return [word.replace(CPUS, str(cpus)) for word in words]
     place = _torchrun(words)
-    if place is None or GPUS in " ".join(command):
+    if place is None:
         return words
+    told = [] if seat is None else _meeting_words(seat)
+    if GPUS not in " ".join(command) and not _recount(words, gpus):
+        told = [f"{TORCHRUN_COUNTS[0]}={gpus}", *told]
+    return [*words[: place + 1], *told, *words[place + 1 :]]
+
+
+def _recount(words: list[str], gpus: int) -> bool:
+    """Have torchrun start a process for each GPU where its user has named a number; tell whether he has."""
     for number, word in enumerate(words):
         name, equals, _ = word.partition("=")
         if name in TORCHRUN_COUNTS:
@@ -70,8 +92,29 @@ def command_with(command: tuple[str, ...], gpus: int, cpus: int = 0) -> list[str
                 words[number] = f"{name}={gpus}"
             elif number + 1 < len(words):
                 words[number + 1] = str(gpus)
-            return words
-    return [*words[: place + 1], f"{TORCHRUN_COUNTS[0]}={gpus}", *words[place + 1 :]]
+            return True
+    return False
+
+
+def _meeting_words(seat: Seat) -> list[str]:
+    """Return what torchrun is told of its job's hosts."""
+    return [
+        f"--nnodes={seat.nodes}",
+        f"--node-rank={seat.node}",
+        f"--master-addr={seat.address}",
+        f"--master-port={seat.port}",
+    ]
+
+
+def meets_by_itself(command: tuple[str, ...]) -> str:
+    """Return the first word that tells torchrun of hosts, which a job on several hosts is told already."""
+    place = _torchrun(list(command))
+    if place is None:
+        return ""
+    own = command[place + 1 :]
+    script = next((number for number, word in enumerate(own) if word.endswith(".py")), len(own))
+    names = [word.partition("=")[0] for word in own[:script]]
+    return next((name for name in names if name.replace("_", "-") in TORCHRUN_MEETS), "")
 
 
 def _torchrun(words: list[str]) -> int | None:
@@ -87,19 +130,43 @@ def _torchrun(words: list[str]) -> int | None:
     return None
 
 
-def environment(base: Mapping[str, str], order: Order, place: Path) -> dict[str, str]:
+def environment(
+    base: Mapping[str, str], order: Order, place: Path, seat: Seat | None = None
+) -> dict[str, str]:
     """Return the environment of a job's program."""
     plain = {name: value for name, value in base.items() if name not in NOT_FOR_PROGRAMS}
     return {
         **plain,
-        JOB: order.job,
+        **told_everywhere(plain, order),
         PLACE: str(place),
-        "REPLKERNEL_JOB_GPUS": str(len(order.gpus)),
-        "REPLKERNEL_JOB_CHECKPOINT": str(checkpoint_of(order.directory, order.job)),
         "CUDA_VISIBLE_DEVICES": ",".join(order.gpus),
         **_for_cores(order.cpus),
-        "PYTHONUNBUFFERED": plain.get("PYTHONUNBUFFERED", "1"),
+        **({} if seat is None else _seated(seat)),
         "SPT_NOENV": "1",  # setproctitle leaves the environment where it can be read.
+    }
+
+
+def told_everywhere(base: Mapping[str, str], order: Order) -> dict[str, str]:
+    """Return what a job's program is told on each of its hosts."""
+    return {
+        JOB: order.job,
+        "REPLKERNEL_JOB_GPUS": str(len(order.gpus)),
+        "REPLKERNEL_JOB_HOSTS": str(1 + len(order.others)),
+        "REPLKERNEL_JOB_CHECKPOINT": str(checkpoint_of(order.directory, order.job)),
+        "PYTHONUNBUFFERED": base.get("PYTHONUNBUFFERED", "1"),
+    }
+
+
+def _seated(seat: Seat) -> dict[str, str]:
+    """Return what torchrun would tell one process on each host; its own say more."""
+    return {
+        "MASTER_ADDR": seat.address,
+        "MASTER_PORT": str(seat.port),
+        "RANK": str(seat.node),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": str(seat.nodes),
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(seat.node),
     }
 
 
@@ -109,14 +176,16 @@ def _for_cores(cpus: int) -> dict[str, str]:
     return dict.fromkeys(names, str(cpus))
 
 
-def start(order: Order, base: Mapping[str, str], place: Path, log: int) -> subprocess.Popen[bytes]:
+def start(
+    order: Order, base: Mapping[str, str], place: Path, log: int, seat: Seat | None = None
+) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own; raises OSError, also where its directory is not there."""
     # The directory of the job itself may be a disk that is not mounted.
     (make_jobs_dir(order.directory) / order.job).mkdir(mode=0o700, exist_ok=True)
     return subprocess.Popen(
-        command_with(order.command, len(order.gpus), order.cpus),
+        command_with(order.command, len(order.gpus), order.cpus, seat),
         cwd=order.directory,
-        env=environment(base, order, place),
+        env=environment(base, order, place, seat),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -150,7 +219,7 @@ def first_of(record: Record) -> First:
     return First(record.pid, record.started) if record.pid and record.boot == boot() else NOBODY
 
 
-def members(place: Path, first: First = NOBODY, variable: str = PLACE) -> list[int]:
+def members(place: Path | str, first: First = NOBODY, variable: str = PLACE) -> list[int]:
     """Return the pids of all processes of the job that has this directory, but for its supervisor.
 
     `variable` of their environment names the directory.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,11 @@ RESERVED_TIMES = 2
 """A process may ask the system for so many times the memory of its job: not all that is asked for is used."""
 SCAN_S = 2.0
 """New processes of a job are found after so long; those that are known are looked at each time."""
+SHARE = 0.01
+"""Of a core: either takes no more, for it has the priority of cells. (The supervisor has no lower one, for an
+agent that it starts again would have that, too.)"""
+APART_S_MAX = 10.0
+"""It looks as often as this all the same."""
 
 
 def step_aside(memory_gb: float) -> None:
@@ -46,17 +52,37 @@ def _write(file: str, number: int) -> None:
 class MemoryWatch:
     """Tells when the processes of a job, which `members` finds, have more memory than `memory_gb`."""
 
-    def __init__(self, memory_gb: float, members: Callable[[], list[int]]) -> None:
-        self._gb, self._members = memory_gb, members
+    def __init__(
+        self,
+        memory_gb: float,
+        members: Callable[[], list[int]],
+        spent: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`spent` tells how much CPU time was taken so far."""
+        self._gb, self._members, self._spent = memory_gb, members, spent
         self._known: list[int] = []
-        self._scan_at = float("-inf")
+        self._scan_at = self._look_at = float("-inf")
+        self._told = ""
         self.held = 0
         """How many bytes they had at the last look."""
 
     def look(self, now: float) -> str:
         """Return that they have too much, in a clause with what to do; or nothing."""
         if now >= self._scan_at:
-            self._known, self._scan_at = self._members(), now + SCAN_S
+            before = self._spent()
+            self._known = self._members()
+            self._scan_at = now + max(SCAN_S, self._apart_s(before))
+        if now < self._look_at:
+            return self._told
+        before = self._spent()
+        self._told = self._measure()
+        self._look_at = now + self._apart_s(before)
+        return self._told
+
+    def _apart_s(self, before: float) -> float:
+        return min((self._spent() - before) / SHARE, APART_S_MAX)
+
+    def _measure(self) -> str:
         most = int(self._gb * GIB)
         self.held = sum(map(resident, self._known))
         if self.held > most:  # They may share it: that is counted once, which takes longer.

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from replkernel.errors import UNREADABLE, ReplkernelError
+from replkernel.jobs.processes import meets_by_itself
 from replkernel.jobs.words import is_job_name, key_of, seal_of
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
 from replkernel.leasing.finding import find_scheduler, token_for
@@ -43,6 +44,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """What a job is to run with: `gpus` are the numbers of GPUs that it can use, one of them at a time.
 
     `cpus`: it wants no GPU, but so many cores of a host with `memory_gb` GiB; `hours`: so long it may take.
+    `hosts`: the GPUs are on so many hosts, as many on each.
     """
 
     gpus: tuple[int, ...] = (1,)
@@ -53,6 +55,7 @@ class Wanted(msgspec.Struct, frozen=True):
     cpus: int = 0
     memory_gb: float = 0.0
     hours: float = 0.0
+    hosts: int = 1
 
 
 def new_name(wanted: Wanted, title: str) -> str:
@@ -68,6 +71,9 @@ def submit(
     name: str, command: tuple[str, ...], directory: str, wanted: Wanted, env: Mapping[str, str]
 ) -> None:
     """Submit a job; raises ReplkernelError where it is not taken in, MaybeSubmitted where nobody knows."""
+    word = meets_by_itself(command) if wanted.hosts > 1 else ""
+    if word:
+        raise ReplkernelError(f"Leave {word} out: with --hosts torchrun is told where its hosts meet.")
     body: dict[str, object] = {
         "job": name,
         "command": command,
@@ -80,6 +86,8 @@ def submit(
         body |= {"expected_s": wanted.hours * HOUR_S} if wanted.hours else {}
     else:
         body |= {"gpus": wanted.gpus, "gpu_model": wanted.gpu_model, "vram_gb": wanted.vram_gb}
+    if wanted.hosts > 1:
+        body["hosts"] = wanted.hosts
     try:
         asked("/api/v1/jobs", "POST", msgspec.json.encode(body), env)
     except Unanswered as error:

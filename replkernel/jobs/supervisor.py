@@ -2,7 +2,8 @@
 
 It is nobody's child and outlives the agent, whose orders it finds in the job's directory; it starts the agent
 again if that is gone. It holds no rule: `life.py` decides. Law: a lock makes it the only one of its job; what
-an earlier one has left is saved and stopped before anything is started.
+an earlier one has left is saved and stopped before anything is started. Of a job on several hosts it is the
+first one's, and has launchers on the others (`across.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from replkernel.agent.io.death import start_time
 from replkernel.agent.io.start import Start as AgentStart
 from replkernel.agent.io.start import agent_holds_lock, begin, is_stopped, lives_elsewhere
+from replkernel.errors import ReplkernelError
 from replkernel.jobs import processes
 from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
 from replkernel.jobs.stepping_aside import MemoryWatch
@@ -30,7 +35,9 @@ from replkernel.jobs.words import (
     LOCK,
     LOG,
     LOG_BYTES_MAX,
+    MEETING,
     MEMORY,
+    MET,
     PROGRESS,
     SAVED,
     WAKE,
@@ -41,6 +48,10 @@ from replkernel.jobs.words import (
     open_fifo,
     wake,
 )
+from replkernel.ranks.words import LEAVE_S
+
+if TYPE_CHECKING:
+    from replkernel.jobs.across import Across
 
 LOOK_S = 0.5
 """How often it looks for what nobody tells it: that the program has ended, or written its checkpoint."""
@@ -48,6 +59,8 @@ AGENT_LOOK_S = 5.0
 SETTLED_S = 1.0
 """A checkpoint file that has not changed for so long is whole."""
 CANNOT = 127
+FAILED_S = 5.0
+"""When one of its hosts has failed, what runs on the first one has so long to end."""
 MEMORY_STEP = 64 << 20
 """What a job on cores has of memory is written down when it has changed by so many bytes."""
 
@@ -71,6 +84,9 @@ class Supervisor:
         self._agent_at = time.monotonic() + AGENT_LOOK_S
         self._agent: AgentStart | None = None
         self._watch: MemoryWatch | None = None
+        self._across: Across | None = None
+        self._kill_at: float | None = None
+        """When what is left of a job that has failed on another host is killed."""
         self._told_memory = place.number(MEMORY)
         order = place.order()
         left = order is not None and bool(self._members())
@@ -84,6 +100,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Let go of what wakes it."""
+        if self._across is not None:
+            self._across.close()
         if self._fifo is not None:
             os.close(self._fifo)
 
@@ -102,8 +120,12 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait for a wake-up, what is due, or the next look."""
         left_s = self._life.deadline() - time.monotonic()
+        within_s = max(0.0, min(LOOK_S, left_s))
         wakers = [] if self._fifo is None else [self._fifo]
-        for ready in select.select(wakers, [], [], max(0.0, min(LOOK_S, left_s)))[0]:
+        if self._across is not None:
+            self._across.wait(self._fifo, within_s)
+            within_s = 0.0
+        for ready in select.select(wakers, [], [], within_s)[0]:
             with contextlib.suppress(BlockingIOError):
                 os.read(ready, 4096)
 
@@ -131,14 +153,61 @@ class Supervisor:
             self._asked_at = None
             self._do(self._life.saved(now))
         self._look_at_memory(now)
-        if self._life.lives and self._is_over():
-            code = self._program.returncode if self._program is not None else None
-            self._program, self._first, self._asked_at = None, processes.NOBODY, None
-            self._unasked = False
-            self._do(self._life.ended(code, _how(code), now))
+        if self._across is not None:
+            self._look_across(self._across, now)
+        if self._life.lives and self._is_over(now):
+            code, how = self._end()
+            self._do(self._life.ended(code, how, now))
         if self._agent_at <= now:
             self._agent_at = now + AGENT_LOOK_S
             self._look_for_agent()
+
+    def _end(self) -> tuple[int | None, str]:
+        """Let go of a program that is over; return its exit code, and how it ended."""
+        code = self._program.returncode if self._program is not None else None
+        how = _how(code)
+        if self._across is not None:
+            code, how = (CANNOT, self._across.problem) if self._across.problem else (code, how)
+            self._across.close()
+        self._program, self._first, self._asked_at = None, processes.NOBODY, None
+        self._across, self._kill_at, self._unasked = None, None, False
+        return code, how
+
+    def _look_across(self, across: Across, now: float) -> None:
+        """Begin once all hosts are there; when the first of all programs fails, end the others."""
+        across.look(self._place.number(MET) == across.meeting.number, now)
+        if not across.begun and not across.is_stopped and across.all_here():
+            self._begin_across(across)
+        if across.is_to_leave and self._life.order is not None:
+            across.is_to_leave = False
+            leaves = {**msgspec.structs.asdict(self._life.order), "runs": False, "within_s": LEAVE_S}
+            self._do(self._life.ordered(Order(**{**leaves, "saves": True}), now))
+        code = None if self._program is None else self._program.poll()
+        if code:
+            across.fails(f"its program on host {self._host} {_how(code).removeprefix('it ')}")
+            across.stop()
+        elif code is not None and across.have_ended():
+            across.stop()
+        if across.problem and self._program is not None:
+            if self._kill_at is None:
+                self._kill_at = now + FAILED_S
+                processes.send(self._members(), signal.SIGTERM)
+            elif self._kill_at <= now:
+                processes.send(self._members(), signal.SIGKILL)
+
+    def _begin_across(self, across: Across) -> None:
+        order = self._life.order
+        assert order is not None
+        (self._place.directory / MEETING).unlink(missing_ok=True)
+        try:
+            self._program = self._start_program(order, across)
+        except (OSError, ValueError) as error:
+            across.fails(f"it cannot be started: {error}")
+            across.stop()
+            return
+        self._first = processes.First(self._program.pid, start_time(self._program.pid))
+        across.begin()
+        self._say(Say("running"))
 
     def _look_at_memory(self, now: float) -> None:
         """End a program that has more memory than its job may; tell the agent how much it has."""
@@ -163,14 +232,14 @@ class Supervisor:
     def _members(self) -> list[int]:
         return processes.members(self._place.directory, self._first)
 
-    def _is_over(self) -> bool:
+    def _is_over(self, now: float) -> bool:
         """Tell whether the program has ended; what it has left behind is ended with it."""
         if self._program is not None and self._program.poll() is None:
             return False
         left = self._members()
         if left and self._program is not None:
             processes.send(left, signal.SIGKILL)
-        return not left
+        return not left and (self._across is None or self._across.is_over(now))
 
     def _has_saved(self) -> bool:
         """Tell whether what was asked for is saved: the program says so, or its file has come and settled."""
@@ -207,18 +276,27 @@ class Supervisor:
                 case Ask():
                     self._ask()
                 case End():
-                    processes.send(self._members(), signal.SIGTERM)
+                    self._signal(signal.SIGTERM)
                 case Kill():
-                    processes.send(self._members(), signal.SIGKILL)
+                    self._signal(signal.SIGKILL)
                 case Say():
                     self._say(act)
 
+    def _signal(self, signum: signal.Signals) -> None:
+        """End the program, here and on its other hosts."""
+        if self._across is not None:
+            self._across.stop()
+        processes.send(self._members(), signum)
+
     def _start(self, order: Order) -> None:
-        for name in (ASKED, SAVED, LISTENS, PROGRESS):
+        for name in (ASKED, SAVED, LISTENS, PROGRESS, MEETING, MET):
             (self._place.directory / name).unlink(missing_ok=True)
         try:
+            if order.others:
+                self._meet(order)
+                return
             self._program = self._start_program(order)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ReplkernelError) as error:
             why = f"it cannot be started: {error}"
             self._say(Say("starting", why))
             self._do(self._life.ended(CANNOT, why, time.monotonic()))
@@ -226,12 +304,24 @@ class Supervisor:
         self._first = processes.First(self._program.pid, start_time(self._program.pid))
         self._say(Say("running"))
 
-    def _start_program(self, order: Order) -> subprocess.Popen[bytes]:
-        log = os.open(
+    def _meet(self, order: Order) -> None:
+        """Have launchers come from the other hosts: the agent tells the scheduler where to."""
+        from replkernel.jobs.across import Across  # Its sockets are not for others to pay for.
+
+        self._across = Across(order, os.environ, self._open_log())
+        self._place.write(self._across.meeting)
+        self._say(Say("starting", "it waits for its other hosts"))
+
+    def _open_log(self) -> int:
+        return os.open(
             self._place.directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
+
+    def _start_program(self, order: Order, across: Across | None = None) -> subprocess.Popen[bytes]:
+        env = os.environ if across is None else {**across.variables(), **os.environ}
+        seat, log = None if across is None else across.seat, self._open_log()
         try:
-            return processes.start(order, os.environ, self._place.directory, log)
+            return processes.start(order, env, self._place.directory, log, seat)
         except (OSError, ValueError) as error:
             with contextlib.suppress(OSError):
                 os.write(log, f"it cannot be started: {error}\n".encode())

@@ -36,7 +36,9 @@ JOBS = "replkernel-jobs"
 PLACE, ORDER, RECORD, LOCK = "REPLKERNEL_JOB_DIR", "order.json", "record.json", "supervisor.lock"
 LOG, WAKE, GONE = "job.log", "wake", "gone"
 PROGRESS, ASKED, SAVED, LISTENS = "progress.json", "asked", "saved", "listens"
-MEMORY = "memory"
+MEMORY, MEETING, MET = "memory", "meeting.json", "met"
+JOB_AT = "REPLKERNEL_JOB_AT"
+"""In the environment of what runs on a host that is not a job's first: which host, and which job."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
 _Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 
@@ -45,11 +47,18 @@ FINAL: frozenset[State] = frozenset(("stopped", "done", "failed"))
 Shape = TypeVar("Shape")
 
 
+class OnHost(msgspec.Struct, frozen=True):
+    """GPUs on another host of a job."""
+
+    host: str
+    gpus: tuple[str, ...]
+
+
 class Order(msgspec.Struct, frozen=True):
     """What is wanted of a job, by its agent: `runs` with these GPUs, or not any more.
 
     `number` grows with each order. Not `runs`: its processes stop within `within_s`, saved first if `saves`.
-    `cpus`: it has no GPUs but so many cores, and `memory_gb` GiB at most.
+    `cpus`: it has no GPUs but so many cores, and `memory_gb` GiB at most. `others`: it runs there, too.
     """
 
     number: int
@@ -63,6 +72,7 @@ class Order(msgspec.Struct, frozen=True):
     saves: bool = True
     cpus: int = 0
     memory_gb: float = 0.0
+    others: tuple[OnHost, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -79,6 +89,19 @@ class Record(msgspec.Struct, frozen=True):
     started: int = 0
     log_base: int = 0
     boot: str = ""
+
+
+class Meeting(msgspec.Struct, frozen=True):
+    """Where the launchers of a job's other hosts find its supervisor; `number` is one of chance.
+
+    `name` is what they call it, and never comes twice.
+    """
+
+    number: int
+    attempt: int
+    name: str
+    endpoint: str
+    seal: str
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -193,10 +216,14 @@ class JobPlace:
         """Return what the program said last."""
         return self._read(PROGRESS, Progress)
 
-    def write(self, document: Order | Record | Progress) -> None:
+    def meeting(self) -> Meeting | None:
+        """Return where the job's other hosts are to come to; None: all are there, or it has none."""
+        return self._read(MEETING, Meeting)
+
+    def write(self, document: Order | Record | Progress | Meeting) -> None:
         """Replace a document; raises OSError."""
-        name = {Order: ORDER, Record: RECORD, Progress: PROGRESS}[type(document)]
-        replace_own(self.directory / name, msgspec.json.encode(document), lasting=name != PROGRESS)
+        name = {Order: ORDER, Record: RECORD, Progress: PROGRESS, Meeting: MEETING}[type(document)]
+        replace_own(self.directory / name, msgspec.json.encode(document), lasting=name in (ORDER, RECORD))
 
     def number(self, name: str) -> int:
         """Return the number in one of the small files, 0 where there is none."""

@@ -35,6 +35,7 @@ HELP = """\
                      as notebooks leave idle. The cell returns at once, and says how the job is called
 %%job --epochs 90    with the number of epochs, for a guess of its end (--gpu-model H100, --vram-gb 40)
 %%job --gpus 1,2,4 -- torchrun      another program than Python runs the text: the file's name follows it
+%%job --gpus 4,8 --hosts 2 -- torchrun    on two hosts at once, with half of these GPUs on each
 %%job --cpus 4 --memory 16    without GPUs: on 4 cores and 16 GiB of a host, beside notebooks
 %job list            your jobs;  %job show JOB, %job logs [-f] JOB, %job stop JOB, %job hold JOB,
                      %job resume JOB
@@ -242,7 +243,8 @@ def complete_job(shell: Any, event: Any) -> list[str]:
     """Return the words that can follow `%job` or `%%job`."""
     cell = event.line.lstrip().startswith("%%")
     options = (
-        "--gpus", "--cpus", "--memory", "--hours", "--name", "--epochs", "--gpu-model", "--vram-gb", "--help",
+        "--gpus", "--hosts", "--cpus", "--memory", "--hours", "--name", "--epochs", "--gpu-model",
+        "--vram-gb", "--help",
     )  # fmt: skip
     return [word for word in (options if cell else (*VERBS, "--help")) if word.startswith(event.symbol)]
 

@@ -281,13 +281,14 @@ class JobsHere(LeaseMessage, frozen=True):
 
     Before it only ends are told that the scheduler may not have heard of. `ranks`: StartRanks and StopRanks
     may be said to it; `gangs` are those of which it has launchers. `uses`: so may UseWanted, and StartJob
-    with `cpus`.
+    with `cpus`. `spans`: so may StartJob with `others`.
     """
 
     jobs: Annotated[tuple[tuple[_Id, int], ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
     ranks: bool = False
     gangs: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=JOBS_OF_HOST_MAX)] = ()
     uses: bool = False
+    spans: bool = False
 
 
 class JobSaid(LeaseMessage, frozen=True):
@@ -302,6 +303,19 @@ class JobSaid(LeaseMessage, frozen=True):
     said: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
     epoch: _Told | None = None
     loss: _Told | None = None
+
+
+class JobMeets(LeaseMessage, frozen=True):
+    """An attempt of a job on several hosts waits for launchers of the others: they find it at `endpoint`.
+
+    `gang` names them; `seal` is as in GangWish. Said again on each connection until all have come.
+    """
+
+    job: _Id
+    attempt: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    gang: _Id
+    endpoint: Annotated[str, msgspec.Meta(max_length=1000)]
+    seal: _Text
 
 
 class HostUse(LeaseMessage, frozen=True):
@@ -523,12 +537,20 @@ class MoveOver(LeaseMessage, frozen=True):
     host: HostName
 
 
+class JobOnHost(msgspec.Struct, frozen=True):
+    """What a job has of another host of its own."""
+
+    host: str
+    gpus: tuple[str, ...]
+
+
 class StartJob(LeaseMessage, frozen=True):
     """Have a job's processes run on these GPUs, from where it was saved last; JobSaid tells the rest.
 
     What runs of an older attempt is saved and stopped first. `seal` shows that the agent's own user wants
     this command run in this directory: without it nothing is started. Without GPUs it runs beside all else
-    on `cpus` cores, and ends when it takes more than `memory_gb`.
+    on `cpus` cores, and ends when it takes more than `memory_gb`. With `others` it runs there as well:
+    JobMeets tells where launchers are to come to.
     """
 
     job: _Id
@@ -539,6 +561,7 @@ class StartJob(LeaseMessage, frozen=True):
     seal: str
     cpus: int = 0
     memory_gb: float = 0.0
+    others: tuple[JobOnHost, ...] = ()
 
 
 class UseWanted(LeaseMessage, frozen=True):
@@ -635,6 +658,7 @@ FromClient: TypeAlias = (
     | MoveFailed
     | JobsHere
     | JobSaid
+    | JobMeets
     | HostUse
     | JobLog
     | RanksFailed

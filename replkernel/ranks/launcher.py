@@ -1,4 +1,4 @@
-"""On one host of a cell on several: starts its processes, tells what they write, and ends them with the cell.
+"""On one host of a cell or job on several: starts its processes, tells what they write, ends them with it.
 
 Law: it lives as long as its connection to the cell, and its processes as long as it does. What it writes is
 read as fast as the cell takes it. It is told where the cell is on its standard input, for that is a secret.
@@ -28,12 +28,13 @@ from replkernel.agent.io.start import NOT_FOR_PROGRAMS
 from replkernel.hosts.far_sockets import connect
 from replkernel.hosts.places import FAR
 from replkernel.jobs import processes
-from replkernel.jobs.words import key_of
+from replkernel.jobs.words import JOB_AT, key_of
 from replkernel.launch.module_command import module_command
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, decoder, encode
 from replkernel.ranks.pieces import Pieces
 from replkernel.ranks.words import (
     ERROR_CHARS_MAX,
+    LEAVE_S,
     RANKS,
     TEXT_CHARS_MAX,
     Begin,
@@ -41,6 +42,7 @@ from replkernel.ranks.words import (
     Ended,
     FromLauncher,
     Here,
+    Leaves,
     Orders,
     Result,
     Stop,
@@ -106,6 +108,10 @@ class Launcher:
         self._unsent: deque[bytes] = deque()
         """What the cell does not take yet; while there is any, nothing is read of processes."""
         self.over = False
+        self._is_told_to_end = False
+        self._leaves_by = math.inf
+        """Until then a job may save."""
+        self._job = False
         self._begins_by = time.monotonic() + FIRST_S
 
     def serve(self) -> None:
@@ -134,7 +140,15 @@ class Launcher:
         self._socket.close()
 
     def _told_to_end(self, *_: object) -> None:
-        self.over = True
+        self._is_told_to_end = True
+
+    def _leave(self, now: float) -> None:
+        """End; a job may save before that."""
+        if not self._job or now >= self._leaves_by:
+            self.over = True
+        elif self._leaves_by == math.inf:
+            self._leaves_by = now + LEAVE_S
+            self._send(Leaves())
 
     def turn(self) -> None:
         """Wait for something, and see to it; processes are read only while the cell takes what they write."""
@@ -161,6 +175,8 @@ class Launcher:
         self._look()
         if time.monotonic() > self._begins_by:
             self.over = True
+        if self._is_told_to_end:
+            self._leave(time.monotonic())
 
     def _take(self, message: object) -> None:
         match message:
@@ -171,10 +187,16 @@ class Launcher:
                 self.over = True
 
     def _begin(self, begin: Begin) -> None:
-        program = self.place / "program"
-        program.touch(0o600)
-        program.write_bytes(begin.data)
-        command = module_command("replkernel.ranks.rank", str(self.place), str(os.getpid()))
+        self._job = bool(begin.command)
+        if begin.command:
+            if mark := begin.variables.get(JOB_AT):  # What runs of an earlier start is over before this one.
+                end_members(mark, JOB_AT)
+            command = module_command("replkernel.ranks.held", str(os.getpid()), *begin.command)
+        else:
+            program = self.place / "program"
+            program.touch(0o600)
+            program.write_bytes(begin.data)
+            command = module_command("replkernel.ranks.rank", str(self.place), str(os.getpid()))
         for local in range(begin.count):
             process = subprocess.Popen(
                 command,
@@ -257,10 +279,10 @@ class Launcher:
                 self._unsent.popleft()
 
 
-def end_members(place: Path) -> None:
-    """Kill all processes that belong to a launcher's directory."""
+def end_members(place: Path | str, variable: str = RANKS) -> None:
+    """Kill all processes that belong to a launcher's directory, or to what else `variable` names."""
     for _ in range(KILLS_MAX):
-        left = processes.members(place, variable=RANKS)
+        left = processes.members(place, variable=variable)
         if not left:
             return
         processes.send(left, signal.SIGKILL)
@@ -295,6 +317,12 @@ def interface_of(address: str) -> str:
     return ""
 
 
+def interfaces(address: str) -> dict[str, str]:
+    """Return what has torch use the network interface of an address."""
+    interface = interface_of(address)
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
+
+
 def free_port(address: str) -> int:
     """Return a port that is free at an address of this host."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -308,11 +336,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a process: what torchrun would set, and the GPUs of this host's lease."""
     plain = {name: value for name, value in base.items() if name not in NOT_FOR_PROGRAMS}
-    interface = interface_of(address)
-    if interface:
-        plain.setdefault("GLOO_SOCKET_IFNAME", interface)
-        plain.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
+    threads = {"OMP_NUM_THREADS": plain.get("OMP_NUM_THREADS", "1")} if not begin.command else {}
     return {
+        **interfaces(address),
         **plain,
         "MASTER_ADDR": begin.address,
         "MASTER_PORT": str(begin.port),
@@ -322,7 +348,8 @@ def environment(
         "LOCAL_WORLD_SIZE": str(begin.count),
         "GROUP_RANK": str(begin.rank // begin.count),
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-        "OMP_NUM_THREADS": plain.get("OMP_NUM_THREADS", "1"),
+        **threads,
+        **begin.variables,
     }
 
 

@@ -15,6 +15,8 @@ import msgspec
 from replkernel.errors import ReplkernelError
 from replkernel.protocol.message import Message
 
+LEAVE_S = 8.0
+"""So long a job may save that is to leave a host whose agent ends."""
 TEXT_CHARS_MAX = 64 * 1024
 """So much of what a process writes is told at once."""
 DATA_BYTES_MAX = 48 * 1024 * 1024
@@ -71,21 +73,30 @@ class Emptied(Message, frozen=True):
     """No process of the cell is left on this host; the launcher says no more."""
 
 
-FromLauncher: TypeAlias = Here | Wrote | Ended | Result | Emptied
+class Leaves(Message, frozen=True):
+    """The launcher of a job is told to end: the job may save within LEAVE_S."""
+
+
+FromLauncher: TypeAlias = Here | Wrote | Ended | Result | Emptied | Leaves
 
 
 # -- a cell to its launchers -------------------------------------------------------------------------
 
 
 class Begin(Message, frozen=True):
-    """Start `count` processes, the first of which is `rank` of `world`; `data` is what each of them runs."""
+    """Start `count` processes, the first of which is `rank` of `world`; `data` is what each of them runs.
+
+    Those of a job run `command`, with `variables` in their environment.
+    """
 
     rank: _Rank
     count: int
     world: int
     address: str
     port: int
-    data: bytes
+    data: bytes = b""
+    command: tuple[str, ...] = ()
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Stop(Message, frozen=True):

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from tornado import httpserver, iostream, web
 
+from replkernel.agent.io.start import JOB_ON_CORES
 from replkernel.hosts.strangers import Strangers
 from replkernel.leasing.finding import URL, forget_address, tell_address
 from replkernel_server.errors import ServerError, ServiceSettingError
@@ -38,6 +39,10 @@ log = logging.getLogger("replkernel.scheduler")
 PORT = 8797
 IDLE_LOOK_S = 5.0
 PORT_MAX = 65535
+IN_A_JOB = (
+    "A job without GPUs cannot become a scheduler, which would have its low priority and its memory limit: "
+    "start the scheduler outside the job."
+)
 BACKLOG = 128
 """So many connections wait to be taken."""
 BODY_BYTES_MAX = 64 * 1024
@@ -333,6 +338,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--verbose", action="store_true", help="log every decision to the terminal")
     options = parser.parse_args(argv)
+    if os.environ.get(JOB_ON_CORES):
+        print(IN_A_JOB, file=sys.stderr)
+        return 1
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, stream=sys.stderr)
     path = options.token_file or token_file(dict(os.environ))
     try:

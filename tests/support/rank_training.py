@@ -1,6 +1,9 @@
-"""A training in several processes, one a GPU, for tests of jobs: `torchrun rank_training.py EPOCHS PACE_S`.
+"""A training in several processes, one a GPU, for tests of jobs.
 
-The first process alone asks whether to save, and tells the others. Gradients are averaged by gloo.
+`torchrun rank_training.py EPOCHS PACE_S EVERY`.
+
+The first process alone asks whether to save, and tells the others. Gradients are averaged by gloo. It saves
+after each EVERY epochs, too (0: never).
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ import torch.distributed as dist
 from replkernel import job
 
 
-def main(epochs: int, pace_s: float) -> None:
-    """Train; the first process prints what it sees."""
+def main(epochs: int, pace_s: float, every: int) -> None:
+    """Train; the first process prints what it sees, the others that they have begun."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -26,6 +29,8 @@ def main(epochs: int, pace_s: float) -> None:
         weights, first = kept["weights"], kept["epoch"]
     if rank == 0:
         print(f"BEGINS epoch={first} ranks={ranks} gpus={os.environ['CUDA_VISIBLE_DEVICES']}", flush=True)
+    else:
+        print(f"RANK {rank} begins", flush=True)
     dice = torch.Generator().manual_seed(0)
     inputs = torch.randn(64, 4, generator=dice)
     wanted = inputs @ torch.tensor([1.0, -2.0, 3.0, 0.5])
@@ -40,16 +45,16 @@ def main(epochs: int, pace_s: float) -> None:
         job.progress(epoch + 1, loss)
         told = [job.should_checkpoint() if rank == 0 else None]
         dist.broadcast_object_list(told)
-        if told[0] and rank == 0:
+        if rank == 0 and (told[0] or (every and not (epoch + 1) % every)):
             fresh = job.checkpoint_path.with_suffix(".new")
             torch.save({"weights": weights, "epoch": epoch + 1}, fresh)
             fresh.replace(job.checkpoint_path)
         if rank == 0:
-            print(f"EPOCH {epoch}", flush=True)
+            print(f"AT {epoch} {loss:.9f}\nEPOCH {epoch}", flush=True)
     if rank == 0:
         print(f"LOSS {loss:.6f}")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]))
+    main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

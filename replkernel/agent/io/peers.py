@@ -8,7 +8,6 @@ The socket is served by its descriptor in the loop: futures of `zmq.asyncio` cos
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import struct
 from collections import deque
@@ -114,23 +113,23 @@ class PeerSocket:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         union: object,
         on_message: Callable[[bytes, object], None],
         on_nonsense: Callable[[bytes, str], None],
         on_dropped: Callable[[bytes], None],
         waiting_max: int = 1_000,
     ) -> None:
-        """Listen at `path`; so many messages of each peer are held that nobody has taken yet."""
-        self.endpoint = f"ipc://{path}"
+        """Listen at `path`, if any; so many messages of each peer are held that nobody has taken yet."""
+        self.endpoint = "" if path is None else f"ipc://{path}"
         self._decoder = decoder(union)
         self._on_message = on_message
         self._on_nonsense = on_nonsense
         self._on_dropped = on_dropped
         self._queues: dict[bytes, deque[bytes]] = {}
         self._retry: asyncio.TimerHandle | None = None
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        if path is not None:
+            path.unlink(missing_ok=True)
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.Handle | None = None
         self._paused = False
@@ -143,7 +142,8 @@ class PeerSocket:
             (zmq.ROUTER_HANDOVER, 1),
         ):
             self._socket.setsockopt(option, value)
-        self._socket.bind(self.endpoint)
+        if self.endpoint:
+            self._socket.bind(self.endpoint)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._receive)
         self._connections: Connections | None = None

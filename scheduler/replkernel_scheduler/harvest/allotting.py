@@ -17,6 +17,7 @@ from replkernel_scheduler.harvest.asking import Asking
 from replkernel_scheduler.harvest.floor import Floor
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
+from replkernel_scheduler.harvest.spanning import Spanning
 from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
 from replkernel_scheduler.policies.reshape_sidecar import SideCar
 from replkernel_scheduler.types import HostName, LeaseId, UserName
@@ -71,6 +72,7 @@ class Allotting:
         self._leasing, self._jobs, self._asking = leasing, jobs, asking
         self._reach, self._acts = reach, acts
         self._rules = SideCar(gain=0.0)
+        self.spanning = Spanning(leasing, jobs, asking, reach, acts)
 
     # -- algorithm 1 ----------------------------------------------------------------------------------
 
@@ -82,6 +84,9 @@ class Allotting:
         """Start a job, or have another make room for it, or add what it misses; say whether it got any."""
         reach = self._reach.get(job.spec.owner)
         hosts = self._hosts(job, floor)
+        if job.span > 1:
+            floor.idle_for.clear()
+            return self.spanning.starts(job, hosts, now)
         idle = self._idle_seen(job, floor, hosts)
         launch = self._launch(job, floor, idle, now)
         if launch is not None and launch.donor is None:
@@ -214,7 +219,7 @@ class Allotting:
 
     def grow(self, now: float) -> bool:
         """Have jobs grow into what is idle; say whether notebooks were asked for more."""
-        jobs = [job for job in self._jobs.by_name.values() if job.cores is None]
+        jobs = [job for job in self._jobs.by_name.values() if job.cores is None and job.span == 1]
         floor = Floor(jobs, lambda job: self._asking.sizes(job, job.held(), SHAPES_MAX), now)
         there = self._jobs.leases_by_host()
         closed = {job.host for job in jobs if job.leaves is not None}
@@ -237,6 +242,7 @@ class Allotting:
             free = at[_place(looked_at)]
             free.remove(looked_at)
             idle[_place(looked_at)] = self._idle_beside(free[-1]) if free else 0
+        self.spanning.grow(now)
         return bool(asked)
 
     def _grows(self, floor: Floor, idle: dict[Place, int], now: float) -> JobRecord | None:

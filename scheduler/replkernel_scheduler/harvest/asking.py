@@ -6,7 +6,7 @@ not there after all. The GPUs of a user's jobs together stay within his `gpu_quo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from replkernel_scheduler.events import (
     GpusAwaited,
@@ -78,23 +78,23 @@ class Asking:
         """Ask for what is missing on a host, then for less, as long as that is refused."""
         for gpus in sizes:
             job.refused = ""
-            if gpus > job.held() and self._ask_for(job, place, gpus - job.held(), now):
+            if gpus > job.held() and self.ask_for(job, [place] * (gpus - job.held()), now):
                 return True
             if not job.refused:
                 return False
         return False
 
-    def _ask_for(self, job: JobRecord, place: Place, missing: int, now: float) -> bool:
-        """Ask for so many GPUs; give them back if not all are there after all."""
+    def ask_for(self, job: JobRecord, places: Sequence[Place], now: float) -> bool:
+        """Ask for a GPU at each of these places; give them back if not all are there after all."""
         before, feed = set(job.leases), self._leasing.feed
         self._asker = job
-        there = all(self._ask_for_one(job, place, now) for _ in range(missing))
+        there = all(self._ask_for_one(job, place, now) for place in places)
         granted = [lease for name, lease in job.leases.items() if name not in before]
         for lease in granted:
             how = LeaseLingered if there else LeaseReleased
             feed(how(lease.lease, lease.fence), now)
         self._request = self._asker = None
-        job.model = place.model if job.leases else ""
+        job.model = places[-1].model if job.leases else ""
         if not job.leases:
             job.host = None
         return there

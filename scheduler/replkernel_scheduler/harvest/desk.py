@@ -19,6 +19,7 @@ from replkernel_scheduler.events import (
     LeaseReleased,
     LeaseRenewed,
 )
+from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.allotting import Allotting
 from replkernel_scheduler.harvest.asking import LEASE_S, Asking
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
@@ -44,6 +45,7 @@ from replkernel_scheduler.harvest.types import (
     JobStopAsked,
     JobStopped,
     JobSubmitted,
+    OnHost,
     ReshapeJob,
     StartJob,
     StopJob,
@@ -243,6 +245,8 @@ class Desk:
             job.since = now  # What was not saved is lost.
             if job.leases:
                 self.stops(job, None, "lease over", now, saves=False)
+                if job.host not in job.hosts():  # Nobody is left there to say that it is over.
+                    job.gone_at = now + END_S
             elif job.ending is not None:
                 self._over(job, job.ending, now)
             else:
@@ -253,6 +257,8 @@ class Desk:
     def due_at(self) -> float | None:
         """Return when `due` wants to be called."""
         times = [self.soon_at, self.look_at, next(iter(self.renew_at.values()), None)]
+        if self.jobs.across:
+            times += [job.gone_at for job in self.jobs.by_name.values()]
         return min([at for at in times if at is not None], default=None)
 
     def due(self, now: float) -> None:
@@ -262,6 +268,9 @@ class Desk:
             del self.renew_at[name]
             self.renew_at[name] = now + LEASE_S / 2
             self._leasing.feed(LeaseRenewed(lease.lease, lease.fence), now)
+        for job in list(self.jobs.by_name.values()) if self.jobs.across else ():
+            if job.gone_at is not None and job.gone_at <= now:
+                self.goes_on(job, now, "lease over")
         looks = self.look_at is not None and self.look_at <= now
         if looks or (self.soon_at is not None and self.soon_at <= now):
             self.soon_at, self.looked_at = None, now
@@ -271,7 +280,8 @@ class Desk:
         if looks:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
-            if all(job.leases or job.on_hold or job.cores for job in jobs):
+            in_vain = self._allotting.spanning.waits_in_vain
+            if all(job.leases or job.on_hold or job.cores or in_vain(job) for job in jobs):
                 asked_back = self._allotting.grow(now)
                 self.look_at = now + BACK_S if asked_back else None
             if jobs:
@@ -310,7 +320,8 @@ class Desk:
             self.looked_until = None
         if missed:
             self.asking.ask_back(missed, self.jobs.of_lease, now)
-        self.processors.launch(now)
+        if self.processors.launch(now, self.pace.hosts):
+            self._look_soon(now)
 
     def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Nothing of the job is on its GPUs: give back what is wanted back, and go on with the rest.
@@ -324,18 +335,19 @@ class Desk:
             self.rests(job, now, why)
             self._look_soon(now)
             return
-        newcomer, job.leaves = self._newcomer_of(job), None
+        newcomer, job.leaves, job.gone_at = self._newcomer_of(job), None, None
         place = None if job.host is None else Place(job.host, job.model)
         self._give_wanted_back(job, now)
         reach = self.reach.get(job.spec.owner)
-        there = reach is None or job.host in reach
-        stays = there and job.spec.type.least <= len(job.usable()) and not job.on_hold
-        if stays and why == "wanted back" and self._allotting.goes_further(job, job.fits(), now):
+        there = reach is None or set(job.hosts()) <= set(reach)
+        stays = there and job.spec.type.least <= job.at_hand() and not job.on_hold
+        further = stays and why == "wanted back" and job.span == 1
+        if further and self._allotting.goes_further(job, job.fits(), now):
             return
         if stays and job.leases:
             self._give_back(job, job.spares(job.fits(job.keeps if newcomer else None)), now)
             self._give_wanted_back(job, now)
-        if stays and job.spec.type.least <= len(job.usable()):
+        if stays and job.spec.type.least <= job.at_hand():
             self.begins(job, StartJob, now, why)
         else:
             self.gives_all_back(job, now)
@@ -353,16 +365,16 @@ class Desk:
         self, job: JobRecord, how: type[StartJob] | type[ReshapeJob], now: float, why: ChangeWhy
     ) -> None:
         """Start another attempt, with the most GPUs that it can use of its own."""
-        usable, host = job.usable(), job.host
-        assert host is not None
-        gpus = usable[: job.fits()]
+        each = job.fits() // job.span
+        first, *others = [OnHost(host, gpus[:each]) for host, gpus in job.usable_on().items()]
+        gpus = tuple([gpu for there in (first, *others) for gpu in there.gpus])
         job.attempt += 1
-        job.state, job.gpus, job.ran_on = "starting", gpus, host
+        job.state, job.gpus, job.ran_on = "starting", gpus, first.host
         job.changed(len(gpus), why, now)
         if how is StartJob:
-            self._tell(StartJob(job.spec, job.attempt, host, gpus))
+            self._tell(StartJob(job.spec, job.attempt, first.host, first.gpus, tuple(others)))
         else:
-            self._tell(ReshapeJob(job.spec.job, job.attempt, host, gpus))
+            self._tell(ReshapeJob(job.spec.job, job.attempt, first.host, first.gpus, tuple(others)))
 
     def starts_on(self, job: JobRecord, host: HostName, now: float) -> None:
         """Start an attempt of a job on cores."""
@@ -394,6 +406,7 @@ class Desk:
         job.count(now)
         job.changed(0, why, now)
         if job.cores is not None:
+            job.saved_s += now - job.begun if why in ("wanted back", "asked") else 0.0
             self.jobs.unsettle(job)
         job.state, job.gpus, job.host, job.model, job.leaves = "waiting", (), None, "", None
 

@@ -57,8 +57,8 @@ class Floor(Book):
             self.take(job)
 
     def take(self, job: JobRecord) -> None:
-        """Look at a job that has GPUs, again if it is known already."""
-        if job.host is None or not job.gpus:
+        """Look at a job that has GPUs, again if it is known already; one on several hosts is left alone."""
+        if job.host is None or not job.gpus or job.span > 1:
             return
         if job.leaves is not None:
             self.closed.add(job.host)

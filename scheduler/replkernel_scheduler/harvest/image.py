@@ -39,6 +39,8 @@ class JobsImage(msgspec.Struct, frozen=True):
     """In the order in which they came."""
     gangs_renew_at: tuple[tuple[GangId, float], ...] = ()
     used: tuple[HostUsed, ...] = ()
+    cores_resume_at: JobName | None = None
+    """As `looked_until`, of jobs on cores."""
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ def take(desk: Desk, gangs: Gangs, now: float) -> JobsImage:
         tuple(desk.past.gpu_s.items()),
         *gangs.image(),
         tuple(desk.processors.used.values()),
+        desk.processors.resumes_at,
     )
 
 
@@ -77,6 +80,7 @@ def restore(kept: JobsImage, desk: Desk) -> None:
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
     desk.reach.update(kept.reach)
     desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
+    desk.processors.resumes_at = kept.cores_resume_at
     desk.processors.used.update({used.host: used for used in kept.used})
     desk.past.restore(kept.past, kept.past_gpu_s)
 

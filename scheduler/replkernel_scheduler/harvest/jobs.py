@@ -1,7 +1,7 @@
 """The jobs that are not over, and whose each lease is.
 
-Law: a lease is of one job, and all leases of a job are on one host. A job without leases waits, unless it
-runs on cores alone: then it has no leases.
+Law: a lease is of one job, and all leases of a job are on one host, or on as many as it wants, the same
+number of GPUs on each. A job without leases waits, unless it runs on cores alone: then it has no leases.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class JobRecord(msgspec.Struct):
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
     `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
     `speeds` that were seen, for numbers of GPUs. `core_s` is as `gpu_s`, `begun` when it was started last.
+    `saved_s` is how long it ran before that, up to where it was saved.
     `evicted`: how often notebooks had it leave cores lately; it starts again at `returns_at` at the soonest.
+    Of several hosts `host` is the first by name, which has rank 0; where that is lost, what runs on the
+    others is over at `gone_at`.
     """
 
     spec: JobSpec
@@ -73,6 +76,13 @@ class JobRecord(msgspec.Struct):
     begun: float = 0.0
     evicted: int = 0
     returns_at: float = 0.0
+    gone_at: float | None = None
+    saved_s: float = 0.0
+
+    @property
+    def span(self) -> int:
+        """Return on how many hosts it runs at once."""
+        return 1 if self.spec.hosts is UNSET else self.spec.hosts
 
     @property
     def cores(self) -> Cores | None:
@@ -99,18 +109,38 @@ class JobRecord(msgspec.Struct):
             [gpu for lease in self.leases.values() if lease.lease not in self.back for gpu in lease.gpus]
         )
 
+    def usable_on(self) -> dict[HostName, tuple[GpuUuid, ...]]:
+        """Return those by their hosts, which are in order."""
+        found: dict[HostName, tuple[GpuUuid, ...]] = dict.fromkeys(self.hosts(), ())
+        for name, lease in self.leases.items():
+            if name not in self.back:
+                found[lease.host] += lease.gpus
+        return found
+
+    def hosts(self) -> list[HostName]:
+        """Return the hosts on which it has GPUs, in order."""
+        return sorted({lease.host for lease in self.leases.values()})
+
+    def at_hand(self) -> int:
+        """Return how many GPUs it can go on with, as many on each of its hosts."""
+        if self.span == 1:
+            return len(self.usable())
+        each = [len(gpus) for gpus in self.usable_on().values()]
+        return self.span * min(each) if len(each) == self.span else 0
+
     def fits(self, most: int | None = None) -> int:
         """Return the most GPUs that it can go on with, of its own."""
-        usable = len(self.usable()) if most is None else min(most, len(self.usable()))
+        usable = self.at_hand() if most is None else min(most, self.at_hand())
         return max([size for size in self.type.iteration_s if size <= usable])
 
     def spares(self, gpus: int) -> list[LeaseId]:
         """Return leases that it can do without, if it goes on with so many GPUs; the newest ones first."""
-        found, more = list[LeaseId](), len(self.usable()) - gpus
+        found = list[LeaseId]()
+        more = {host: len(usable) - gpus // self.span for host, usable in self.usable_on().items()}
         for name, lease in reversed(self.leases.items()):
-            if name not in self.back and len(lease.gpus) <= more:
+            if name not in self.back and len(lease.gpus) <= more[lease.host]:
                 found.append(name)
-                more -= len(lease.gpus)
+                more[lease.host] -= len(lease.gpus)
         return found
 
     def left_at(self, now: float) -> float:
@@ -125,6 +155,10 @@ class JobRecord(msgspec.Struct):
         if self.left is not None:
             self.left = max(0.0, self.left - done)
         self.since = now
+
+    def ran_s(self, now: float) -> float:
+        """Return how long it has run on cores, also before it was saved and had to leave."""
+        return self.saved_s + now - self.begun
 
     def count(self, now: float) -> None:
         """Add up what it had of GPUs; called before that changes."""
@@ -198,6 +232,8 @@ class Jobs:
         self.of_lease: dict[LeaseId, JobRecord] = {}
         self.on_cores = 0
         """How many of them run, or are to run, on cores alone."""
+        self.across = 0
+        """How many of them run, or are to run, on several hosts."""
         self.left: list[HostName] = []
         """The hosts that the last job on cores has left just now."""
         self._number_of: dict[JobName, int] = {}
@@ -208,6 +244,7 @@ class Jobs:
     def add(self, job: JobRecord) -> None:
         """Take a job in, with the leases that it has."""
         self.by_name[job.spec.job] = job
+        self.across += job.span > 1
         if job.cores is not None:
             self._came += 1
             self._number_of[job.spec.job] = self._came
@@ -220,6 +257,7 @@ class Jobs:
     def remove(self, job: JobRecord) -> None:
         """Forget a job."""
         del self.by_name[job.spec.job]
+        self.across -= job.span > 1
         if job.cores is not None:
             self.unsettle(job)
             del self._number_of[job.spec.job]
@@ -254,7 +292,8 @@ class Jobs:
         """Give a job a lease."""
         job.count(now)
         self.of_lease[lease.lease] = job
-        job.leases[lease.lease], job.host = lease, lease.host
+        job.leases[lease.lease] = lease
+        job.host = lease.host if job.span == 1 else job.hosts()[0]
 
     def leave(self, lease: Lease, now: float) -> JobRecord | None:
         """Take a lease from its job; return whose it was."""

@@ -39,7 +39,7 @@ def _job(job: JobRecord, leases: dict[LeaseId, LeaseView]) -> None:
         _require(known is not None, "a job has a lease that is over")
         assert known is not None
         _require(known.lease.gpus == lease.gpus and known.lease.fence == lease.fence, "a job's lease changed")
-        _require(lease.host == job.host, "a job is on two hosts")
+        _require(lease.host == job.host or job.span > 1, "a job is on two hosts")
         back = known.phase == "reclaiming"
         _require(back or known.phase == "lingering", "cells would wait for a job's lease")
         _require(back == (name in job.back), "a job does not know what is wanted back")
@@ -47,8 +47,17 @@ def _job(job: JobRecord, leases: dict[LeaseId, LeaseView]) -> None:
     if job.state in ("starting", "running"):
         _require(len(job.gpus) in job.spec.type.iteration_s, "a job runs in a shape that it does not allow")
         _require(not job.on_hold and job.ending is None, "a job runs that is to wait, or to end")
+        if job.span > 1:
+            _across(job)
         _require(set(job.gpus) <= set(job.usable()), "a job runs on GPUs that are not its own to use")
     _require(job.state == "stopping" or not job.back, "a job runs on though GPUs are wanted back")
+
+
+def _across(job: JobRecord) -> None:
+    each = [len(set(gpus) & set(job.gpus)) for gpus in job.usable_on().values()]
+    _require(len(each) == job.span, "a job runs on other numbers of hosts than it wants")
+    _require(len(set(each)) == 1, "a job has more GPUs on one host than on another")
+    _require(job.host == job.hosts()[0], "rank 0 is not on the first host")
 
 
 def _require(holds: bool, what: str) -> None:

@@ -10,25 +10,31 @@ from typing import NamedTuple, Protocol
 from msgspec import UNSET
 
 from replkernel_scheduler.events import Event
+from replkernel_scheduler.gangs.desk import HOSTS_MAX
 from replkernel_scheduler.harvest.jobs import Jobs
 from replkernel_scheduler.harvest.types import JobSpec
 from replkernel_scheduler.hosts import Room, Size
 from replkernel_scheduler.types import HostName, UserName
 
 JOBS_MAX = 10_000
+HOSTS_AT_ONCE_MAX = 1_000_000
 SHAPES_MAX = 64
 CORES_MAX = 1024
 MEMORY_GB_MAX = 65_536.0
 
 
 class Pace(NamedTuple):
-    """How often those that wait are looked at, and at how many at once that then get nothing."""
+    """How often those that wait are looked at, and at how many at once that then get nothing.
+
+    `hosts`: the queues of jobs on cores that are served at once have so many together, or a few more.
+    """
 
     apart_s: float = 0.0
     jobs: int = JOBS_MAX
+    hosts: int = HOSTS_AT_ONCE_MAX
 
 
-LIVE = Pace(1.0, 256)
+LIVE = Pace(1.0, 256, 512)
 """That of a service: each look is an event in its journal."""
 
 
@@ -92,4 +98,8 @@ def problem(spec: JobSpec, jobs: Jobs, *, keeps: bool) -> str | None:
         return "Kernels keep their GPUs under this scheduler's policies, so none is left for jobs."
     if not shapes or min(shapes) < 1 or max(shapes) > SHAPES_MAX or min(shapes.values()) <= 0:
         return f"A job says with how many GPUs it can run, each a number from 1 to {SHAPES_MAX}."
+    if spec.hosts is not UNSET and not 2 <= spec.hosts <= HOSTS_MAX:
+        return f"A job on several hosts wants 2 to {HOSTS_MAX} of them."
+    if spec.hosts is not UNSET and any(gpus % spec.hosts for gpus in shapes):
+        return f"A job on {spec.hosts} hosts has as many GPUs on each: name multiples of {spec.hosts}."
     return None

@@ -89,10 +89,12 @@ class Processors:
         self._queues, self._discipline = queues, discipline
         self.used: dict[HostName, HostUsed] = {}
         self._multiplicity = self._part(())[0].multiplicity
+        self.resumes_at: JobName | None = None
+        """Where the next look begins, if the last one did not come to its end."""
 
     def done_s(self, job: str, now: float) -> float:
-        """Return how long a job has run: nobody measures how much of its work that is."""
-        return now - self._jobs.by_name[JobName(job)].begun
+        """Return how long a job has run, also before it had to leave: nobody measures how much that is."""
+        return self._jobs.by_name[JobName(job)].ran_s(now)
 
     # -- what is said ---------------------------------------------------------------------------------
 
@@ -118,10 +120,13 @@ class Processors:
 
     # -- who starts -----------------------------------------------------------------------------------
 
-    def launch(self, now: float) -> None:
-        """Start those that wait, as far as there is room."""
+    def launch(self, now: float, hosts_max: int) -> bool:
+        """Start those that wait, as far as there is room; say whether some were not looked at.
+
+        To serve a queue takes as long as it has hosts: from `hosts_max` of them on, the next look goes on.
+        """
         if not self._jobs.on_cores:
-            return
+            return False
         spots = self._spots()
         part, among = self._part(spots)
         used = {spot.host for spot in among}
@@ -140,9 +145,29 @@ class Processors:
                 queues.setdefault(reached[owner], []).append(job)
             else:
                 job.refused = _why_nowhere(self._among(spared, owner))
-        for hosts, jobs in queues.items():
+        return self._serve_some(part, there, list(queues.items()), now, hosts_max)
+
+    def _serve_some(
+        self,
+        part: Part,
+        there: Mapping[HostName, Spot],
+        queues: Sequence[tuple[tuple[HostName, ...], list[JobRecord]]],
+        now: float,
+        hosts_max: int,
+    ) -> bool:
+        """Serve queues, from where the last look has stopped on; say whether some are left."""
+        names = [[job.spec.job for job in jobs] for _, jobs in queues]
+        first = next((number for number, those in enumerate(names) if self.resumes_at in those), 0)
+        seen, self.resumes_at = 0, None
+        for number in (*range(first, len(queues)), *range(first)):
+            hosts, jobs = queues[number]
+            if seen >= hosts_max:
+                self.resumes_at = names[number][0]
+                return True
+            seen += len(hosts)
             part = msgspec.structs.replace(part, nodes=len(hosts))
             self._serve(part, [there[host] for host in hosts], jobs, now)
+        return False
 
     def _among(self, hosts: Iterable[HostName], owner: UserName) -> tuple[HostName, ...]:
         """Return those of some hosts on which an owner's jobs can be started."""
@@ -176,7 +201,7 @@ class Processors:
     def _serve(self, part: Part, spots: Sequence[Spot], jobs: Sequence[JobRecord], now: float) -> None:
         """Start those of one queue: its discipline says who, and where."""
         waiting = {str(job.spec.job): job for job in jobs}
-        line = self._line(part, spots)
+        line = self._line(part, spots, now)
         seen: dict[tuple[int, float], tuple[bool, str]] = {}
         for name, job in waiting.items():
             wanted = job.cores
@@ -194,7 +219,7 @@ class Processors:
             job.refused = ""
             self._acts.starts_on(job, spots[places[0].node].host, now)
 
-    def _line(self, part: Part, spots: Sequence[Spot]) -> Line:
+    def _line(self, part: Part, spots: Sequence[Spot], now: float) -> Line:
         """Return the hosts with what runs there: jobs, then notebooks on the emptiest cores."""
         nodes = [NodeShape(spot.cores, spot.memory_gb + ROUNDING_GB) for spot in spots]
         largest = max([node.cores for node in nodes], default=1)
@@ -204,7 +229,7 @@ class Processors:
                 assert job.cores is not None
                 place = _emptiest(line, number, job.cores.count)
                 wanted = _wanted(str(job.spec.job), job.cores, len(place.cores))
-                line.runs(wanted, (place,), job.begun)
+                line.runs(wanted, (place,), now - job.ran_s(now))
             busy = min(spot.busy, line.table.free[number])
             if busy:
                 line.table.take((_emptiest(line, number, busy),), 0.0)

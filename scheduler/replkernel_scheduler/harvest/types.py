@@ -65,7 +65,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     `samples` is how much it has to do; None: nobody knows, and it is thought to have as much left as it has
     done. `gpu_model` and `vram_gb` are what its GPUs must be. `command`, run in `directory`, is what an agent
     starts, `seal` shows it that its user wants that, `epochs` is how many there are: they mean nothing here.
-    `cores`: it runs on these alone, and of `type` only that it is always as fast counts.
+    `cores`: it runs on these alone, and of `type` only that it is always as fast counts. `hosts`: it runs on
+    so many at once, with as many GPUs on each.
     """
 
     job: JobName
@@ -81,6 +82,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""
     epochs: float | None = None
     cores: Cores | UnsetType = UNSET
+    hosts: int | UnsetType = UNSET
 
 
 def type_on_cores(name: str) -> JobType:
@@ -252,25 +254,38 @@ class JobLeaseEnded(JobEffect, frozen=True, tag=True, gc=False):
     why: EndReason
 
 
+class OnHost(msgspec.Struct, frozen=True, gc=False):
+    """GPUs of one host."""
+
+    host: HostName
+    gpus: tuple[GpuUuid, ...]
+
+
 class StartJob(JobEffect, frozen=True, tag=True, gc=False):
     """Have a job's processes started on these GPUs, from where it was saved last; JobRuns is awaited.
 
-    What runs of an older attempt there is ended first.
+    What runs of an older attempt there is ended first. `others` are the GPUs on its other hosts, if it has
+    any: `host` has them used.
     """
 
     spec: JobSpec
     attempt: int
     host: HostName
     gpus: tuple[GpuUuid, ...]
+    others: tuple[OnHost, ...] = ()
 
 
 class ReshapeJob(JobEffect, frozen=True, tag=True, gc=False):
-    """Have a job that trains saved, stopped and started again on these GPUs of its host, which are more."""
+    """Have a job that trains saved, stopped and started again on these GPUs of its host, which are more.
+
+    `others` is as in StartJob.
+    """
 
     job: JobName
     attempt: int
     host: HostName
     gpus: tuple[GpuUuid, ...]
+    others: tuple[OnHost, ...] = ()
 
 
 class StopJob(JobEffect, frozen=True, tag=True, gc=False):

@@ -60,6 +60,8 @@ def check_job(body: JobBody) -> None:
         raise BadRequest("A job on cores needs memory: name more than 0 GiB (`memory_gb`).")
     if body.cpus and (body.gpu_model or body.vram_gb):
         raise BadRequest("`gpu_model` and `vram_gb` go with `gpus`: a job on cores has no GPU.")
+    if body.cpus and body.hosts > 1:
+        raise BadRequest("`hosts` goes with `gpus`: a job on cores runs on one host.")
 
 
 class JobsBase(SchedulerHandler):
@@ -92,7 +94,10 @@ class JobsBase(SchedulerHandler):
     def job_answer(self, job: JobRecord | PastJob) -> JobAnswer:
         """Write a job."""
         answer = self._any_answer(job)
-        cores = job.spec.cores
+        cores, hosts = job.spec.cores, job.spec.hosts
+        if hosts is not UNSET:
+            there = [] if isinstance(job, PastJob) else job.hosts()
+            return msgspec.structs.replace(answer, hosts=hosts, on_hosts=there)
         if cores is UNSET:
             return answer
         core_s = job.core_s if isinstance(job, PastJob) else job.core_s_at(self.driver.clock.now())
@@ -128,11 +133,16 @@ class JobsBase(SchedulerHandler):
     def _said(self, job: JobRecord) -> str:
         told = self.desk.told_of.get(job.spec.job)
         if job.state == "waiting" and not job.on_hold:
-            if not self.desk.reach(job.spec.owner, on_cores=job.cores is not None):
+            reach = self.desk.reach(job.spec.owner, on_cores=job.cores is not None, across=job.span > 1)
+            if not reach:
                 return "no agent of its user that can run it is connected"
+            if len(reach) < job.span:
+                there = ", ".join(reach)
+                return f"it wants {job.span} hosts, and agents of its user that can run it are on {there}"
             if job.spec.job in self.driver.beside.desk.jobs.promised():
                 return "another job makes room for it"
             what = "GPUs that nobody needs" if job.cores is None else "cores and memory"
+            what += f" on {job.span} hosts" if job.span > 1 else ""
             return _clause(job.refused) or f"it waits for {what}"
         if job.state == "stopping":
             if job.ending or job.on_hold:
@@ -232,8 +242,10 @@ class JobsHandler(JobsBase):
             seal=body.seal,
             epochs=body.epochs,
             cores=Cores(body.cpus, body.memory_gb, body.expected_s) if body.cpus else UNSET,
+            hosts=body.hosts if body.hosts > 1 else UNSET,
         )
-        await self.driver.apply(self.desk.before(user, on_cores=bool(body.cpus)))
+        before = self.desk.before(user, on_cores=bool(body.cpus), across=body.hosts > 1)
+        await self.driver.apply(before)
         for used in self.desk.before_on_cores(user) if body.cpus else ():
             await self.driver.apply(used)
         effects = await self.driver.apply(JobSubmitted(spec))

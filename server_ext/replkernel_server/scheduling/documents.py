@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from replkernel_scheduler.gangs.desk import HOSTS_MAX
 from replkernel_scheduler.harvest.leasing import CORES_MAX, MEMORY_GB_MAX
 from replkernel_scheduler.harvest.types import EXPECTED_S
 
@@ -86,7 +87,8 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
 
     `seal` shows the agents of its user that the command is his; `replkernel job run` makes it. `epochs`: how
     many it has in all, for the guess of its end. `cpus`: it runs on so many cores of a host instead, with
-    `memory_gb` GiB of its memory, and is thought to take `expected_s`.
+    `memory_gb` GiB of its memory, and is thought to take `expected_s`. `hosts`: its GPUs are on so many, with
+    as many on each.
     """
 
     job: Annotated[str, msgspec.Meta(pattern=JOB_NAME)]
@@ -106,6 +108,7 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
     cpus: Annotated[int, msgspec.Meta(ge=0, le=CORES_MAX)] = 0
     memory_gb: Annotated[float, msgspec.Meta(ge=0, le=MEMORY_GB_MAX)] = 0.0
     expected_s: Annotated[float, msgspec.Meta(gt=0, le=S_MAX)] = EXPECTED_S
+    hosts: Annotated[int, msgspec.Meta(ge=1, le=HOSTS_MAX)] = 1
 
 
 class Empty(msgspec.Struct):

@@ -125,6 +125,8 @@ class GangDesk:
         """Take a word of a cell's, or of an agent that was to start its processes."""
         if isinstance(message, wire.RanksFailed):
             cell = self.cells.get(GangId(message.gang))
+            if cell is None:
+                yield from self._jobs.meetings.failed(who.user, message)
             if cell is not None and cell.client is not None and cell.user == who.user:
                 yield Send(cell.client, wire.GangEnded(message.why))
             return
@@ -149,7 +151,8 @@ class GangDesk:
             return
         for name in here.gangs:
             gang = self._beside.gangs.by_id.get(GangId(name))
-            if gang is None or gang.ends_at is not None or gang.spec.user != line.user:
+            lasts = gang is not None and gang.ends_at is None and gang.spec.user == line.user
+            if not lasts and not self._jobs.meetings.wants(line, name):
                 yield Send(client, wire.StopRanks(name))
         for gang_id, cell in self.cells.items():
             if cell.user == line.user:

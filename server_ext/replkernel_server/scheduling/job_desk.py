@@ -38,6 +38,7 @@ from replkernel.leasing import wire
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 from replkernel_server.scheduling.host_use import HostUses, Speaker
 from replkernel_server.scheduling.identity import Identity
+from replkernel_server.scheduling.job_meetings import JobMeetings, Line
 
 IN_ITS_TIME_S = 60.0
 """A job that nobody waits for has so long to be saved and to end."""
@@ -50,22 +51,6 @@ SEEN_S_MIN = 5.0
 """Nothing is guessed from less than this of an attempt's epochs."""
 LEFT_S_MAX = 1e12
 """A guess that is longer, or that is no number, is none."""
-
-
-class Line(msgspec.Struct):
-    """An agent that runs the jobs of its user on one host; `said`: it has told what it runs.
-
-    `ranks`: it can also start the processes of cells on several hosts. `uses`: it tells what is used of its
-    host, and runs jobs on cores. `since`: when it said what it runs.
-    """
-
-    user: UserName
-    host: HostName
-    said: bool = False
-    awaits: bool | None = None
-    ranks: bool = False
-    uses: bool = False
-    since: float = 0.0
 
 
 class Told(msgspec.Struct):
@@ -136,6 +121,7 @@ class JobDesk:
         """Begin without agents: those whose jobs run have `away_s` to come back."""
         self._beside, self._avoids, self._offers, self._away_s = beside, avoids, offers, away_s
         self._uses = HostUses()
+        self.meetings = JobMeetings(beside)
         self.lines: dict[int, Line] = {}
         self.told_of: dict[JobName, Told] = {}
         self._lost: dict[tuple[UserName, HostName], float] = {}
@@ -159,6 +145,9 @@ class JobDesk:
         if runs and self.line_of(line.user, line.host) is None:
             self._lost.setdefault((line.user, line.host), now + self._away_s)
         yield from self._reaches(line.user)
+        for job in self.meetings.beginning_on(line):
+            for first in self._lines(line.user, job.host):
+                yield Send(first, wire.StopJob(job.spec.job, job.attempt, 0.0, False))
 
     def deadline(self) -> float:
         """Return when the first agent will have been away for too long."""
@@ -180,16 +169,23 @@ class JobDesk:
         for user in sorted({line.user for line in self.lines.values() if line.host == host and line.said}):
             yield from [Feed(self.before(user))] if user in waiting else self._reaches(user)
 
-    def reach(self, user: UserName, *, on_cores: bool = False) -> tuple[HostName, ...]:
+    def reach(self, user: UserName, *, on_cores: bool = False, across: bool = False) -> tuple[HostName, ...]:
         """Return the hosts on which a user's jobs can be started.
 
-        Once a job of a user is on cores, or is to be, those count alone whose agent can run such a job.
+        Once a job of a user is on cores, or on several hosts (`across`), or is to be, those count alone whose
+        agent can run such a job.
         """
         newest = {line.host: line for line in self.lines.values() if line.user == user and line.said}
         jobs = self._beside.desk.jobs
-        if jobs.on_cores and not on_cores:
-            on_cores = any(job.cores and job.spec.owner == user for job in jobs.by_name.values())
-        hosts = [line.host for line in newest.values() if line.uses or not on_cores]
+        if (jobs.on_cores and not on_cores) or (jobs.across and not across):
+            mine = [job for job in jobs.by_name.values() if job.spec.owner == user]
+            on_cores = on_cores or any(job.cores for job in mine)
+            across = across or any(job.span > 1 for job in mine)
+        hosts = [
+            line.host
+            for line in newest.values()
+            if (line.uses or not on_cores) and (line.spans or not across)
+        ]
         return tuple(sorted(host for host in hosts if not self._avoids(host)))
 
     def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
@@ -224,9 +220,12 @@ class JobDesk:
                 yield Send(client, wire.Refused("JobsHere is said once on a connection: connect again."))
             case wire.JobsHere(jobs, ranks):
                 line.ranks, line.uses, line.since = ranks, message.uses, now
+                line.spans = message.spans
                 yield from self._here(client, line, jobs)
             case wire.JobSaid():
                 yield from self._job_said(client, line, message, now)
+            case wire.JobMeets():
+                yield from self.meetings.meets(client, line, message, self.line_of_ranks)
             case wire.HostUse():
                 if client == self.line_of(line.user, line.host):
                     self._uses.heard(client, line.user, line.host, message, now)
@@ -319,12 +318,12 @@ class JobDesk:
         """Say to agents what is to be done."""
         for effect in effects:
             match effect:
-                case StartJob(spec, attempt, host, gpus):
-                    yield from self._start(spec, attempt, host, gpus)
-                case ReshapeJob(job, attempt, host, gpus):
+                case StartJob():
+                    yield from self._start(effect.spec, effect)
+                case ReshapeJob(job):
                     known = self._beside.desk.jobs.by_name.get(job)
                     if known is not None:
-                        yield from self._start(known.spec, attempt, host, gpus)
+                        yield from self._start(known.spec, effect)
                 case StopJob(job, attempt, host, until, _, saves):
                     within_s = IN_ITS_TIME_S if until is None else max(0.0, until - now)
                     known = self._beside.desk.jobs.by_name.get(job)
@@ -337,18 +336,23 @@ class JobDesk:
                     yield from self._awaits(owner)
                     yield from self._reaches(owner)
 
-    def _start(self, spec: JobSpec, attempt: int, host: HostName, gpus: tuple[str, ...]) -> Iterator[Act]:
-        client = self.line_of(spec.owner, host)
-        if client is not None and spec.cores is not UNSET and not self.lines[client].uses:
+    def _start(self, spec: JobSpec, start: StartJob | ReshapeJob) -> Iterator[Act]:
+        client = self.line_of(spec.owner, start.host)
+        line = None if client is None else self.lines[client]
+        old = line is not None and (
+            (spec.cores is not UNSET and not line.uses) or (bool(start.others) and not line.spans)
+        )
+        if old:
             yield from self._reaches(spec.owner)  # Its agent is an older one since a moment ago.
-            yield Feed(JobStopped(spec.job, attempt))
+            yield Feed(JobStopped(spec.job, start.attempt))
         elif client is not None:
             yield Send(
                 client,
                 wire.StartJob(
-                    spec.job, attempt, tuple(gpus), spec.command, spec.directory, spec.seal,
+                    spec.job, start.attempt, tuple(start.gpus), spec.command, spec.directory, spec.seal,
                     0 if spec.cores is UNSET else spec.cores.count,
                     0.0 if spec.cores is UNSET else spec.cores.memory_gb,
+                    tuple([wire.JobOnHost(other.host, tuple(other.gpus)) for other in start.others]),
                 ),
             )  # fmt: skip
 
@@ -360,9 +364,9 @@ class JobDesk:
         """Have the agents of a user stay: there is a job."""
         yield from self._awaits(user)
 
-    def before(self, user: UserName, *, on_cores: bool = False) -> JobHosts:
+    def before(self, user: UserName, *, on_cores: bool = False, across: bool = False) -> JobHosts:
         """Return the event that goes before a user's job: where it can be started."""
-        return JobHosts(user, self.reach(user, on_cores=on_cores))
+        return JobHosts(user, self.reach(user, on_cores=on_cores, across=across))
 
     def before_on_cores(self, user: UserName) -> list[HostUsed]:
         """Return the events that go before a user's job on cores: what is used where it can be started."""

@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from replkernel_server import service
 
+from replkernel.cli.agent import run_agent
+from replkernel.errors import AgentUnavailable
 from replkernel.jobs import supervisor
 from replkernel.jobs.processes import command_with, environment
 from replkernel.jobs.stepping_aside import GIB, MemoryWatch, proportional, resident
@@ -137,3 +140,28 @@ def test_a_program_is_told_its_cores_and_one_with_gpus_is_not() -> None:
     with_gpus = environment({}, Order(1, "j", 1, ("GPU-1",), ("x",), "/w"), Path("/p"))
     assert command_with(("run", "{cpus}", "{gpus}"), 2) == ["run", "{cpus}", "2"]
     assert "OMP_NUM_THREADS" not in with_gpus and "REPLKERNEL_JOB_CPUS" not in with_gpus
+
+
+def test_the_watch_takes_a_small_share_of_a_core_however_many_processes_there_are() -> None:
+    spent, looks = 0.0, 0
+
+    def members() -> list[int]:
+        nonlocal spent, looks
+        spent, looks = spent + 0.05, looks + 1
+        return []
+
+    watch = MemoryWatch(1.0, members, lambda: spent)
+    for half_seconds in range(240):
+        assert not watch.look(half_seconds / 2)
+    assert 120.0 / 10.0 <= looks <= 120.0 / 5.0
+    assert spent <= 0.01 * 120.0 + 0.05
+
+
+def test_a_job_on_cores_becomes_neither_agent_nor_scheduler(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_JOB_CPUS", "2")
+    with pytest.raises(AgentUnavailable, match="outside the job"):
+        run_agent(None, "h1", None, None, {})
+    assert service.main([]) == 1
+    assert "start the scheduler outside the job" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import random
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseEnded, LeaseGranted
 from replkernel_scheduler.events import HostUp, LeaseAsked, LeaseLingered, LeaseReleased, TimeReached
@@ -106,10 +107,12 @@ class Beside:
         offered = tuple(Gpu(GpuUuid(f"GPU-{name}-{i}")) for i in range(gpus))
         return self.feed(HostUp(HostName(name), offered))
 
-    def submit(self, job: str, *shapes: int, samples: float | None = None, priority: int = 0) -> None:
+    def submit(
+        self, job: str, *shapes: int, samples: float | None = None, priority: int = 0, hosts: int = 1
+    ) -> None:
         spec = JobSpec(
             job=JobName(job), type=type_of_shapes(job, shapes), samples=samples, priority=priority,
-            owner=UserName("ann"),
+            owner=UserName("ann"), hosts=UNSET if hosts == 1 else hosts,
         )  # fmt: skip
         self.feed(JobSubmitted(spec))
         self.until(self.now)
@@ -166,12 +169,15 @@ class Beside:
                 self.cells.pop(str(effect.lease.request), None)
             case StartJob():
                 shapes = tuple(effect.spec.type.iteration_s)
-                self.processes[effect.spec.job] = Process(effect.attempt, effect.host, effect.gpus, shapes)
+                self.processes[effect.spec.job] = Process(
+                    effect.attempt, effect.host, all_gpus(effect), shapes
+                )
             case ReshapeJob():
                 before = self.processes[effect.job]
                 assert effect.host == before.host
-                assert len(effect.gpus) > len(before.gpus)
-                self.processes[effect.job] = Process(effect.attempt, effect.host, effect.gpus, before.shapes)
+                gpus = all_gpus(effect)
+                assert len(gpus) > len(before.gpus)
+                self.processes[effect.job] = Process(effect.attempt, effect.host, gpus, before.shapes)
             case StopJob(saves=True):
                 self.processes[effect.job].told = True
             case StopJob() | JobLeaseEnded(why="not given back" | "host down" | "gpu gone" | "expired"):
@@ -183,6 +189,11 @@ class Beside:
             assert len(process.gpus) in process.shapes
             computing += process.gpus
         assert len(computing) == len(set(computing)), "two compute on one GPU"
+
+
+def all_gpus(effect: StartJob | ReshapeJob) -> tuple[GpuUuid, ...]:
+    """Return the GPUs of all hosts."""
+    return (*effect.gpus, *(gpu for other in effect.others for gpu in other.gpus))
 
 
 def of(kind: type[Kind], effects: list[HarvestEffect]) -> list[Kind]:

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import (
@@ -71,16 +72,18 @@ class JobRoom(Room):
         self.heard[client] = []
         self.do(self.desk.handle(Joined(client, wire.Hello(1, "jobs", host), who), self.now))
         if client not in self.closed:
-            self.say(client, wire.JobsHere(here, ranks=True, uses=True))
+            self.say(client, wire.JobsHere(here, ranks=True, uses=True, spans=True))
         return client
 
-    def submit(self, name: str, who: Identity = ALICE, *shapes: int, epochs: float | None = None) -> None:
+    def submit(
+        self, name: str, who: Identity = ALICE, *shapes: int, epochs: float | None = None, hosts: int = 1
+    ) -> None:
         spec = JobSpec(
             job=JobName(name), type=type_of_shapes(name, shapes or (1,)), owner=who.user, command=("train",),
-            directory="/w", seal="s", epochs=epochs,
+            directory="/w", seal="s", epochs=epochs, hosts=hosts if hosts > 1 else UNSET,
         )  # fmt: skip
         assert self.desk.jobs is not None
-        self.feed(cast("Event", self.desk.jobs.before(who.user)))
+        self.feed(cast("Event", self.desk.jobs.before(who.user, across=hosts > 1)))
         self.submitted(JobSubmitted(spec))
         self.do(self.desk.handle(JobCame(who.user), self.now))
 
@@ -669,3 +672,94 @@ def test_an_older_agent_that_comes_while_a_job_on_cores_starts_leaves_it_to_othe
 
 def refused(room: JobRoom, name: str) -> str:
     return room.beside.desk.jobs.by_name[JobName(name)].refused
+
+
+MEETS = wire.JobMeets("j", 1, "job.j.1.abc", "curve://h:1/k", "seal")
+
+
+def two_hosts() -> tuple[JobRoom, int, int]:
+    """Return a room with a job on two hosts, and the agents of these."""
+    room = JobRoom()
+    for host in ("a", "b"):
+        room.agent(host, 2)
+    first, other = room.line("a"), room.line("b")
+    room.submit("j", ALICE, 4, hosts=2)
+    return room, first, other
+
+
+def test_the_first_host_of_a_job_on_two_has_the_other_one_start_a_launcher() -> None:
+    room, first, other = two_hosts()
+    (start,) = [said for said in room.heard[first] if isinstance(said, wire.StartJob)]
+    assert (len(start.gpus), [(each.host, len(each.gpus)) for each in start.others]) == (2, [("b", 2)])
+    assert room.started(other) == []
+    room.say(first, MEETS)
+    (ranks,) = [said for said in room.heard[other] if isinstance(said, wire.StartRanks)]
+    assert ranks == wire.StartRanks(MEETS.gang, start.others[0].gpus, "/w", MEETS.endpoint, MEETS.seal), (
+        "on the GPUs of its own host"
+    )
+
+
+def test_nobody_but_the_jobs_first_host_has_launchers_started_and_for_its_newest_attempt_alone() -> None:
+    room, first, other = two_hosts()
+    bobs = room.line("a", BOB)
+    for client, meets in (
+        (other, MEETS),
+        (bobs, MEETS),
+        (first, msgspec.structs.replace(MEETS, gang="job.j.2.abc")),
+        (first, msgspec.structs.replace(MEETS, gang="job.k.1.abc")),
+        (first, msgspec.structs.replace(MEETS, gang="nonsense")),
+    ):
+        heard = room.say(client, meets)
+        assert [said for said in heard if isinstance(said, wire.StopJob)], meets
+    assert not [said for said in room.heard[other] if isinstance(said, wire.StartRanks)]
+
+
+def test_a_job_whose_other_host_has_no_agent_any_more_goes_on_elsewhere() -> None:
+    room, first, other = two_hosts()
+    room.say(first, wire.JobSaid("j", 1, "runs"))
+    room.do(room.desk.handle(Left(other), room.now))
+    heard = room.say(first, MEETS)
+    assert heard == [wire.StopJob("j", 1, 0.0, False)]
+    room.agent("c", 2)
+    room.line("c")
+    room.say(first, wire.JobSaid("j", 1, "stopped"))
+    room.wait(2.0)
+    start = [said for said in room.heard[first] if isinstance(said, wire.StartJob)][-1]
+    assert (start.attempt, [each.host for each in start.others]) == (2, ["c"])
+
+
+def test_an_agent_that_goes_while_a_job_begins_on_its_host_has_that_begin_elsewhere() -> None:
+    room, first, other = two_hosts()
+    room.do(room.desk.handle(Left(other), room.now))
+    assert room.heard[first][-1] == wire.StopJob("j", 1, 0.0, False)
+
+
+def test_a_job_that_one_of_its_hosts_cannot_run_has_failed_and_says_why() -> None:
+    room, _, other = two_hosts()
+    room.say(other, wire.RanksFailed(MEETS.gang, "Host b has no directory /w."))
+    assert room.job("j") is None
+    past = next(iter(room.beside.desk.past))
+    assert (past.why, past.said) == ("failed", "Host b has no directory /w.")
+
+
+def test_an_agent_that_comes_back_keeps_a_jobs_launcher_and_ends_one_of_an_older_attempt() -> None:
+    room, _, other = two_hosts()
+    room.do(room.desk.handle(Left(other), room.now))
+    back = len(room.heard) + 1
+    room.heard[back] = []
+    room.do(room.desk.handle(Joined(back, wire.Hello(1, "jobs", "b"), ALICE), room.now))
+    gangs = (MEETS.gang, "job.j.0.abc")
+    heard = room.say(back, wire.JobsHere((), ranks=True, gangs=gangs, uses=True, spans=True))
+    assert [said for said in heard if isinstance(said, wire.StopRanks)] == [wire.StopRanks("job.j.0.abc")]
+    assert room.job("j").state == "starting"  # type: ignore[union-attr]
+
+
+def test_a_job_on_several_hosts_is_not_for_agents_of_an_earlier_release() -> None:
+    room, _, _ = two_hosts()
+    room.agent("c", 2)
+    old = len(room.heard) + 1
+    room.heard[old] = []
+    room.do(room.desk.handle(Joined(old, wire.Hello(1, "jobs", "c"), ALICE), room.now))
+    room.say(old, wire.JobsHere((), ranks=True, uses=True))
+    room.submit("k", ALICE, 2, hosts=2)
+    assert room.job("k").state == "waiting"  # type: ignore[union-attr]

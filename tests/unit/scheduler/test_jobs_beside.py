@@ -700,8 +700,9 @@ def test_a_job_that_was_refused_after_all_is_nowhere_and_its_last_end_counts(wor
     assert not world.core.jobs(), "it was done when its host was lost"
 
 
-def in_one_lease(self: Asking, job: JobRecord, place: Place, missing: int, now: float) -> bool:
+def in_one_lease(self: Asking, job: JobRecord, places: list[Place], now: float) -> bool:
     """Ask as earlier releases did: a journal may still have such leases."""
+    place, missing = places[0], len(places)
     request, spec = RequestId(f"job.{job.spec.job}.0"), job.spec
     wish = LeaseRequest(
         request, KernelId(request), missing, LEASE_S, (place.host,), spec.owner, place.model, holder="job"
@@ -718,7 +719,7 @@ def test_a_job_whose_lease_cannot_be_parted_is_not_stopped_to_make_room(
     world: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(Asking, "_ask_for", in_one_lease)
+        before.setattr(Asking, "ask_for", in_one_lease)
         world.submit("old", 1, 2, 4, samples=LONG)
     world.runs("old")
     world.restart()

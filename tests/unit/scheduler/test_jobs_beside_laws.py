@@ -63,7 +63,9 @@ class Story(Beside):
             case 2 | 3 if self.cells:
                 self.over(sorted(self.cells)[which % len(self.cells)], lingers=kind == 2)
             case 4 | 5:
-                self.submit(f"j{self.named}", *SHAPES[size], samples=[None, 50.0, 1e6][which % 3])
+                across = which % 5 == 4 and not any(gpus % 2 for gpus in SHAPES[size])
+                samples, hosts = [None, 50.0, 1e6][which % 3], 2 if across else 1
+                self.submit(f"j{self.named}", *SHAPES[size], samples=samples, hosts=hosts)
             case 6 | 7 | 8 if job is not None:
                 if self.processes[job].told:
                     self.stopped(job)

@@ -7,6 +7,7 @@ than there is, whatever notebooks do; a service that is killed at any moment goe
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -214,6 +215,58 @@ def test_a_short_job_passes_a_wide_one_and_a_long_one_does_not() -> None:
     assert world.wants("wide", 4, takes_s=1000.0) is None
     assert world.wants("long", 1, takes_s=2000.0) is None
     assert world.wants("short", 1, takes_s=500.0) == "a"
+
+
+def test_what_a_job_did_before_it_had_to_leave_counts_for_those_behind_it() -> None:
+    world = OnCores(SingleQueue(1))
+    world.machine("a", 4)
+    world.wants("first", 3, takes_s=1000.0)
+    world.runs("first")
+    world.until(world.now + 800.0)
+    world.uses("a", used_gb=15.0)
+    world.stopped("first")
+    world.uses("a")
+    world.until(world.now + 60.0)
+    assert world.where("first") == "a"
+    assert world.wants("wide", 4, takes_s=1000.0) is None
+    assert world.wants("short", 1, takes_s=500.0) is None, "the wide one starts in 200 s, not in 1000"
+    assert world.wants("shorter", 1, takes_s=100.0) == "a"
+
+
+def test_what_was_not_saved_has_to_be_done_again() -> None:
+    world = OnCores(SingleQueue(1))
+    world.machine("a", 4)
+    world.wants("first", 3, takes_s=1000.0)
+    world.runs("first")
+    world.until(world.now + 800.0)
+    world.feed(HostDown(HostName("a")))
+    world.machine("a", 4)
+    assert world.where("first") == "a"
+    world.wants("wide", 4, takes_s=1000.0)
+    assert world.wants("short", 1, takes_s=500.0) == "a"
+
+
+def test_a_look_serves_some_of_many_queues_and_the_next_one_goes_on() -> None:
+    world = OnCores(SingleQueue(1))
+    world.pace = Pace(1.0, 256, 2)
+    world.core = world._made(world.dice)
+    users = [UserName(f"u{number}") for number in range(4)]
+    for number, user in enumerate(users):
+        world.machine(f"h{number}", 4)
+        world.feed(JobHosts(user, (HostName(f"h{number}"),)))
+    for number, user in enumerate(users):
+        spec = JobSpec(
+            job=JobName(f"j{number}"), type=type_on_cores("j"), owner=user, cores=Cores(1, 1.0)
+        )  # fmt: skip
+        world.feed(JobSubmitted(spec))
+    started = []
+    for _ in range(4):
+        started.append(sum(view.host is not None for view in world.core.jobs()))
+        world.until(world.now + 1.0)
+        if len(started) == 2:
+            world.restart()
+    assert started[-1] == 4
+    assert max(after - before for before, after in pairwise(started)) <= 2
 
 
 def test_nobody_waits_behind_a_job_that_notebooks_leave_no_room_for() -> None:

@@ -1,0 +1,123 @@
+"""Jobs on several hosts at once: when they start, and grow.
+
+Laws: such a job has as many GPUs of one model on each of its hosts, all at once or none. It takes what is
+idle and asks for nothing of other jobs: SideCar's rules, which know a place at a time, leave it alone. It
+grows where it is thought to be done sooner by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from replkernel_scheduler.elastic.types import SIDECAR
+from replkernel_scheduler.events import GpusAwaited
+from replkernel_scheduler.harvest.asking import Asking
+from replkernel_scheduler.harvest.floor import LEAVES_S
+from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
+from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
+from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
+from replkernel_scheduler.types import HostName, UserName
+
+ASKS_EVERY_S = 10.0
+"""What notebooks have left is asked back for one job no more often."""
+
+
+class Acts(Protocol):
+    """What can be done with a job."""
+
+    def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
+        """Have it start with what it has."""
+        ...
+
+    def begins(
+        self, job: JobRecord, how: type[StartJob] | type[ReshapeJob], now: float, why: ChangeWhy
+    ) -> None:
+        """Have it started or reshaped with what it has."""
+        ...
+
+
+class Spanning:
+    """Decides about the jobs that want several hosts; `reach` says where those of an owner can be started."""
+
+    def __init__(
+        self,
+        leasing: Leasing,
+        jobs: Jobs,
+        asking: Asking,
+        reach: Mapping[UserName, tuple[HostName, ...]],
+        acts: Acts,
+    ) -> None:
+        """Decide about `jobs`."""
+        self._leasing, self._jobs, self._asking = leasing, jobs, asking
+        self._reach, self._acts = reach, acts
+
+    def waits_in_vain(self, job: JobRecord) -> bool:
+        """Say whether a job wants more hosts than its owner has: nobody need wait for it."""
+        reach = self._reach.get(job.spec.owner)
+        return job.span > 1 and reach is not None and len(reach) < job.span
+
+    def starts(self, job: JobRecord, hosts: Collection[HostName], now: float) -> bool:
+        """Start a job on hosts that have enough idle, with as much as all of them have; say if it did."""
+        job.refused = ""
+        if len(hosts) < job.span:
+            return False
+        for gpus in self._asking.sizes(job, 0, SHAPES_MAX):
+            each = gpus // job.span
+            places = self._places(job, hosts, each)
+            wanted = [place for place in places for _ in range(each)]
+            if wanted and self._asking.ask_for(job, wanted, now):
+                self._acts.goes_on(job, now, "idle")
+                return True
+        if job.spec.owner in self._reach and not job.refused and job.hopes_until <= now:
+            job.hopes_until = now + ASKS_EVERY_S
+            self._asks_back(job, hosts, now)
+        return False
+
+    def grow(self, now: float) -> None:
+        """Have those that run grow into what is idle on each of their hosts."""
+        for job in list(self._jobs.by_name.values()) if self._jobs.across else ():
+            reached = set(job.hosts()) <= set(self._reach.get(job.spec.owner, job.hosts()))
+            if job.span > 1 and job.state == "running" and reached:
+                self._grows(job, now)
+
+    def _grows(self, job: JobRecord, now: float) -> None:
+        places = [Place(host, job.model) for host in job.hosts()]
+        more = min([self._idle(job, place) for place in places])
+        for gpus in self._asking.sizes(job, job.held(), job.held() + job.span * more):
+            missing = (gpus - job.held()) // job.span
+            wanted = [place for place in places for _ in range(missing)]
+            if self._is_sooner(job, gpus, now) and self._asking.ask_for(job, wanted, now):
+                job.pause(now)
+                self._acts.begins(job, ReshapeJob, now, "more idle")
+                return
+
+    def _is_sooner(self, job: JobRecord, gpus: int, now: float) -> bool:
+        """Say whether a job is thought to be done sooner if it is started again with more GPUs."""
+        left, kind = job.left_at(now), job.type
+        again_s = LEAVES_S + SIDECAR.process_start_s
+        return again_s + kind.run_s(left, gpus) < kind.run_s(left, len(job.gpus))
+
+    def _idle(self, job: JobRecord, place: Place) -> int:
+        return self._leasing.room(place.host, place.model, job.spec.vram_gb).gpus
+
+    def _places(self, job: JobRecord, hosts: Iterable[HostName], each: int) -> list[Place]:
+        """Return where a job can have so many GPUs of one model on each host, those with most idle first."""
+        spec = job.spec
+        rooms = {host: self._leasing.room(host, spec.gpu_model, spec.vram_gb) for host in hosts}
+        for model in sorted({room.model for room in rooms.values() if room.gpus}):
+            idle = {host: self._idle(job, Place(host, model)) for host in rooms}
+            good = sorted([host for host in rooms if idle[host] >= each], key=lambda host: -idle[host])
+            if len(good) >= job.span:
+                return [Place(host, model) for host in good[: job.span]]
+        return []
+
+    def _asks_back(self, job: JobRecord, hosts: Collection[HostName], now: float) -> None:
+        """Have notebooks asked for what a job misses, on no more hosts than it wants."""
+        spec = job.spec
+        least, missing = spec.type.least // job.span, job.span
+        idle = {host: self._leasing.room(host, spec.gpu_model, spec.vram_gb).gpus for host in hosts}
+        for host in sorted(hosts, key=lambda host: -idle[host]):
+            want = GpusAwaited((host,), least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
+            if missing and (idle[host] >= least or self._asking.ask_back([want], self._jobs.of_lease, now)):
+                missing -= 1

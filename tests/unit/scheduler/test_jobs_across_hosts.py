@@ -1,0 +1,180 @@
+"""Jobs on several hosts: all of them or none, left together, and none computes where another one may."""
+
+from __future__ import annotations
+
+import pytest
+from replkernel_scheduler.events import HostDown
+from replkernel_scheduler.gangs.desk import END_S
+from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
+from replkernel_scheduler.harvest.types import (
+    JobHosts,
+    JobLeaseEnded,
+    JobName,
+    JobRefused,
+    JobSpec,
+    JobStopped,
+    JobSubmitted,
+    ReshapeJob,
+    StartJob,
+    StopJob,
+    type_of_shapes,
+)
+from replkernel_scheduler.types import HostName, UserName
+
+from tests.unit.scheduler.beside import Beside, of
+
+LONG = 1e6
+TRAIN = JobName("train")
+
+
+@pytest.fixture
+def world() -> Beside:
+    world = Beside()
+    world.host("a", 4)
+    world.host("b", 4)
+    return world
+
+
+def each(world: Beside) -> dict[str, int]:
+    """Return how many GPUs the job computes on, by their hosts."""
+    process = world.processes.get(TRAIN)
+    hosts = [gpu.split("-")[1] for gpu in process.gpus] if process is not None else []
+    return {host: hosts.count(host) for host in sorted(set(hosts))}
+
+
+def all_of(world: Beside, kind: type) -> list[object]:
+    return [effect for _, _, effects in world.journal for effect in of(kind, effects)]
+
+
+def test_it_starts_with_the_largest_shape_that_all_of_its_hosts_have(world: Beside) -> None:
+    world.cell("c", 2, "b")
+    world.submit("train", 2, 4, 8, hosts=2)
+    assert each(world) == {"a": 2, "b": 2}
+    (started,) = all_of(world, StartJob)
+    assert isinstance(started, StartJob)
+    assert (started.host, [other.host for other in started.others]) == ("a", ["b"])
+
+
+def test_it_holds_nothing_while_one_of_its_hosts_has_too_little(world: Beside) -> None:
+    world.cell("c", 3, "b")
+    world.submit("train", 4, 8, hosts=2)
+    assert world.job("train").held == 0
+    world.submit("other", 4)
+    assert world.job("other").held == 4, "what it cannot use is others'"
+    world.over("c")
+    world.ended("other")
+    world.until(world.now)
+    assert each(world) == {"a": 4, "b": 4}
+
+
+def test_all_hosts_get_back_together_what_a_cell_wants_of_one(world: Beside) -> None:
+    world.submit("train", 2, 4, 8, hosts=2, samples=LONG)
+    world.runs("train")
+    world.cell("c", 1, "b")
+    (stop,) = all_of(world, StopJob)
+    assert isinstance(stop, StopJob)
+    assert (stop.host, stop.saves) == ("a", True)
+    world.stopped("train")
+    assert "c" in world.cells
+    assert each(world) == {"a": 2, "b": 2}
+    assert world.job("train").held == 4, "and the other host's spare ones are back, too"
+
+
+def test_it_gives_all_back_where_one_host_has_too_little_left_and_comes_back(world: Beside) -> None:
+    world.submit("train", 4, 8, hosts=2, samples=LONG)
+    world.runs("train")
+    world.cell("c", 3, "b")
+    world.stopped("train")
+    assert (world.job("train").state, world.job("train").held) == ("waiting", 0)
+    world.over("c")
+    assert each(world) == {"a": 4, "b": 4}
+
+
+def test_it_grows_into_what_is_idle_on_each_of_its_hosts(world: Beside) -> None:
+    world.cell("c", 2, "a")
+    world.cell("d", 2, "b")
+    world.submit("train", 4, 8, hosts=2, samples=LONG)
+    world.runs("train")
+    world.over("c")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert not all_of(world, ReshapeJob), "one host alone is no use"
+    world.over("d")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert each(world) == {"a": 4, "b": 4}
+
+
+def test_one_that_is_nearly_done_is_not_started_again_to_grow(world: Beside) -> None:
+    world.cell("c", 2, "a")
+    world.submit("train", 4, 8, hosts=2, samples=1.0)
+    world.runs("train")
+    world.over("c")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert not all_of(world, ReshapeJob)
+
+
+def test_a_lost_host_ends_the_others_and_it_goes_on_with_another_one(world: Beside) -> None:
+    world.submit("train", 8, hosts=2, samples=LONG)
+    world.runs("train")
+    attempt = world.job("train").attempt
+    world.feed(HostDown(HostName("b")))
+    stops = all_of(world, StopJob)
+    assert [(stop.host, stop.saves) for stop in stops if isinstance(stop, StopJob)] == [("a", False)]
+    assert world.job("train").held == 4, "what the others compute on is nobody else's meanwhile"
+    world.host("c", 4)
+    world.until(world.now + 1.0)
+    assert world.job("train").state == "stopping"
+    world.feed(JobStopped(TRAIN, attempt))
+    world.until(world.now)
+    assert each(world) == {"a": 4, "c": 4}
+    assert world.job("train").attempt == attempt + 1
+
+
+def test_where_the_first_host_is_lost_the_others_have_time_to_end(world: Beside) -> None:
+    world.submit("train", 8, hosts=2, samples=LONG)
+    world.runs("train")
+    lost_at = world.now
+    world.feed(HostDown(HostName("a")))
+    world.host("c", 4)
+    world.until(lost_at + END_S - 1.0)
+    assert world.job("train").held == 4
+    world.until(lost_at + END_S + 1.0)
+    assert each(world) == {"b": 4, "c": 4}, "nobody had to say that what is lost is over"
+    assert len(all_of(world, JobLeaseEnded)) == 8
+
+
+def test_a_service_that_is_killed_knows_of_the_lost_first_host(world: Beside) -> None:
+    world.submit("train", 8, hosts=2, samples=LONG)
+    world.feed(HostDown(HostName("a")))
+    world.restart()
+    world.until(world.now + END_S + 1.0)
+    assert (world.job("train").state, world.job("train").held) == ("waiting", 0)
+
+
+def test_it_runs_only_where_its_owner_has_agents_and_nobody_waits_for_hosts_that_are_not_there(
+    world: Beside,
+) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
+    world.cell("c", 2, "a")
+    world.submit("train", 2, hosts=2)
+    world.submit("other", 2, 4, samples=LONG)
+    world.runs("other")
+    assert world.job("train").state == "waiting"
+    world.over("c")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert world.job("other").held == 4
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
+    world.ended("other")
+    world.until(world.now + 2.0)
+    assert each(world) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "shapes", "why"),
+    [(1, (2,), "2 to 64"), (65, (65,), "number from 1 to 64"), (2, (2, 3), "multiples of 2")],
+)
+def test_what_cannot_be_split_is_refused(
+    world: Beside, hosts: int, shapes: tuple[int, ...], why: str
+) -> None:
+    spec = JobSpec(job=TRAIN, type=type_of_shapes("train", shapes), hosts=hosts)
+    (refused,) = of(JobRefused, world.feed(JobSubmitted(spec)))
+    assert why in refused.why
