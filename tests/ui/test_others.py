@@ -7,7 +7,9 @@ import signal
 
 import pytest
 
+from replkernel.client.by_record import ask_kernel, known_record
 from tests.support.group import replicas
+from tests.support.resting import replica_pids
 from tests.ui.driven import (
     BESIDE,
     IN_BROWSER,
@@ -69,6 +71,13 @@ def executor_killed(browser: Browser) -> int:
     os.kill(executor.kernel_pid, signal.SIGKILL)
     browser.wait("a", lambda: executor.kernel_pid not in {one.kernel_pid for one in replicas().values()})
     return executor.kernel_pid
+
+
+def rest(lab: Lab, browser: Browser) -> None:
+    """Put the notebook to rest, without a cell."""
+    (kernel,) = lab.call("GET", "api/kernels")
+    ask_kernel(known_record(kernel["id"], os.environ), "replkernel_hibernate_request")
+    browser.wait("a", lambda: not replica_pids())
 
 
 def opened(desk: tuple[Lab, Browser], *sources: str) -> tuple[Lab, Browser]:
@@ -148,6 +157,26 @@ def test_widgets_on_the_page_go_on_after_a_lost_process(desk_beside: tuple[Lab, 
     durable(browser, 4)
     typed(browser, 1, 9)
     shows(browser, 1, "now 9")
+    assert browser.do("state", "a")["errors"] == []
+
+
+@pytest.mark.slow
+def test_widgets_on_the_page_let_a_notebook_rest_and_wake_it(desk_beside: tuple[Lab, Browser]) -> None:
+    """JupyterLab has a subshell for widgets, which ends with the process."""
+    lab, browser = opened(desk_beside, WIDGETS, INTERACT, "slider.value, label.value")
+    ran(browser, 2, 2)
+    shows(browser, 2, "twice is 2")
+    typed(browser, 1, 5)
+    shows(browser, 1, "printed at 5")
+    for value in (6, 7):
+        rest(lab, browser)
+        typed(browser, 1, value)
+        shows(browser, 1, f"now {value}")
+        shows(browser, 1, f"printed at {value}")
+    typed(browser, 2, 10)
+    shows(browser, 2, "twice is 20")
+    rest(lab, browser)
+    assert ran(browser, 3, 3) == "(7, 'now 7')"
     assert browser.do("state", "a")["errors"] == []
 
 

@@ -15,6 +15,8 @@ from replkernel.router.core.contents import CommContent, WidgetContent, read
 
 COMMS_MAX = 10_000
 COMM_TYPES = frozenset({"comm_open", "comm_msg", "comm_close"})
+TO_OPEN_COMMS = COMM_TYPES - {"comm_open"}
+"""What is said to a comm that is open: it may have the notebook's code do anything."""
 WIDGETS = "jupyter.widget"
 """The target of the comms of widgets."""
 CONTROL = "jupyter.widget.control"

@@ -17,7 +17,7 @@ class Pages:
         self._spoke = ""
         self._in: Mark | None = None
         self.spoke_at = 0.0
-        """When a page has last said something to a widget."""
+        """When a page has first said something to a widget that the log may lack."""
 
     def begins_in(self, replica: ReplicaId, process: str) -> None:
         """Take note of the process that was given the last execution: it has the notebook."""
@@ -33,7 +33,8 @@ class Pages:
 
     def spoke(self, msg_id: str, now: float) -> None:
         """Take note that a page's message is given to the process that has the notebook."""
-        self._spoke, self._in, self.spoke_at = msg_id, None, now
+        self.spoke_at = self.spoke_at if self._spoke else now
+        self._spoke, self._in = msg_id, None
 
     def saved(self, msg_id: str, mark: Mark) -> bool:
         """Take note with which audit the log gets what pages have changed; tell whether it was awaited."""

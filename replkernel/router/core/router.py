@@ -50,7 +50,7 @@ from replkernel.protocol.router_to_agent import HibernateKernel
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.core import answers, events, hibernation
 from replkernel.router.core.answers import Fault
-from replkernel.router.core.comms import COMM_TYPES
+from replkernel.router.core.comms import COMM_TYPES, TO_OPEN_COMMS
 from replkernel.router.core.control import PATIENT, Control
 from replkernel.router.core.dormancy import Dormancy
 from replkernel.router.core.ending import Ending
@@ -325,8 +325,9 @@ class Router:
             return True
         subshell = self._parts.subshells.get(request.header.subshell_id or "")
         gone = subshell is None or subshell.replica != target
-        closes_or_says = request.header.msg_type in ("comm_msg", "comm_close")
-        return closes_or_says and (gone or self._parts.succession.takes_over(target))
+        return request.header.msg_type in TO_OPEN_COMMS and (
+            gone or self._parts.succession.takes_over(target)
+        )
 
     def _to_subshell(
         self, request: ClientRequest, subshell: str, target: ReplicaId, now: float
@@ -340,7 +341,7 @@ class Router:
             known.runs_cells = known.runs_cells or kind == EXECUTE
         if kind in COMM_TYPES:
             holder = self._parts.comms.holder(request.content)
-            if kind == "comm_msg" and holder is None:
+            if kind in TO_OPEN_COMMS and holder is None:
                 self._parts.succession.pages.spoke(request.header.msg_id, now)
             target = holder if holder is not None and holder in self._parts.fleet.ready() else target
             self._parts.comms.saw(kind, request.content, target)

@@ -16,7 +16,7 @@ from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.cell_end import CellEnds
-from replkernel.router.core.comms import COMM_TYPES
+from replkernel.router.core.comms import COMM_TYPES, TO_OPEN_COMMS
 from replkernel.router.core.contents import (
     ExecuteOptions,
     ExecuteOutcome,
@@ -129,9 +129,17 @@ class Shell:
         target = self._comms_target(request)
         if target is None or self._takes_over(request, target):
             return self._enqueue(request, now)
-        if not self._held and not self._parts.lanes.opening(target):
+        behind = self._begins_soon and target != self._parts.comms.holder(request.content)
+        if not self._held and not behind and not self._parts.lanes.opening(target):
             return self._give_comm(request, target, now)
         return self.hold(request)
+
+    @property
+    def _begins_soon(self) -> bool:
+        """Whether a cell is about to begin, perhaps elsewhere once pages have nothing more to say."""
+        head = self._queue.head
+        waits = head is not None and head.kind == EXECUTE and self.running is None
+        return waits and not self._leased.awaits_lease(head)
 
     def _comms_target(self, request: ClientRequest) -> ReplicaId | None:
         """Return who has the comm that a message is for, or the notebook."""
@@ -143,13 +151,14 @@ class Shell:
         succession = self._parts.succession
         if target == self._parts.comms.holder(request.content):
             return False
-        says = request.header.msg_type == "comm_msg"
+        says = request.header.msg_type in TO_OPEN_COMMS
         return succession.orphaned or (says and succession.takes_over(target))
 
     def _give_comm(
         self, request: ClientRequest, target: ReplicaId, now: float, envelope: Envelope | None = None
     ) -> list[Effect]:
-        if request.header.msg_type == "comm_msg" and self._parts.comms.holder(request.content) is None:
+        says = request.header.msg_type in TO_OPEN_COMMS
+        if says and self._parts.comms.holder(request.content) is None:
             self._parts.succession.pages.spoke(request.header.msg_id, now)
         return self._questions.forward(request, target, envelope)
 

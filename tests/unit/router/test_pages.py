@@ -36,9 +36,9 @@ def with_widget(policy: Policy = "sticky") -> World:
     return world
 
 
-def move(world: World, subshell: str | None = None) -> str:
+def move(world: World, subshell: str | None = None, kind: str = "comm_msg") -> str:
     """Have a page move the widget."""
-    return world.request("comm_msg", {"comm_id": "w"}, subshell_id=subshell)
+    return world.request(kind, {"comm_id": "w"}, subshell_id=subshell)
 
 
 def saved(world: World, name: str, msg_id: str, seq: int, audit: int = 0) -> None:
@@ -138,11 +138,12 @@ def test_a_message_that_waited_for_a_rest_which_is_called_off_passes() -> None:
     assert world.sent_to(late) == ["r1"]
 
 
-def test_what_a_page_changes_after_a_rest_is_an_execution_and_the_next_rest_waits_for_it() -> None:
+@pytest.mark.parametrize("last", ["comm_msg", "comm_close"])
+def test_what_a_page_changes_after_a_rest_is_an_execution_and_the_next_rest_waits_for_it(last: str) -> None:
     world = with_widget()
     ask(world)
     rested(world, 1)
-    first, second = move(world), move(world)
+    first, second = move(world), move(world, kind=last)
     woken(world, 1)
     assert world.sent_to(first) == world.sent_to(second) == ["r1"]
     assert (world.envelope(first).seq, world.envelope(first).needs) == (2, 1)
@@ -183,6 +184,20 @@ def test_cells_move_with_widgets_on_a_page_and_its_messages_follow() -> None:
     world.commit("r2", 2, audit=1)
     assert world.sent_to(cell) == ["r3"]
     assert world.envelope(cell).needs_audit == 1
+
+
+def test_a_page_that_never_falls_silent_keeps_no_cell_from_moving() -> None:
+    world = with_widget("rotate")
+    first = move(world)
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    second = move(world)
+    assert world.sent_to(second) == [], "it comes behind the cell"
+    saved(world, "r1", first, 1, audit=1)
+    world.commit("r1", 1, audit=1)
+    assert world.sent_to(cell) == ["r2"]
+    world.begin("r2", cell)
+    assert world.sent_to(second) == ["r2"]
 
 
 @pytest.mark.parametrize("runs_cells", [False, True])
