@@ -167,6 +167,15 @@ class Arrivals:
         except Exception:
             log.exception("State that was left behind could not be rebuilt")
 
+    def complete_here(self) -> None:
+        """Rebuild all that came in, and all that was left behind."""
+        if self.newest is not None:
+            try:
+                self.materialise()
+            except (Exception, FetchRefused):
+                log.exception("State that a page's message may look at could not be rebuilt")
+        self.complete()
+
     # -- between cells ------------------------------------------------------------------------------
 
     def advance(self) -> None:

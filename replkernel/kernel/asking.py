@@ -15,13 +15,16 @@ import msgspec
 from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
 from replkernel.protocol import remote_status
 from replkernel.protocol.installing import InstallQuestion
+from replkernel.protocol.pages import PageSaved
 
 LOOK_MS = 10
 NO_ROUTER = "This cell did not come from a router, so there is none to ask."
 Question: TypeAlias = GpuQuestion | InstallQuestion | remote_status.StatusQuestion
 
 
-def tell_router(kernel: Any, identities: list[bytes], question: Question, kind: str = QUESTION_TYPE) -> Any:
+def tell_router(
+    kernel: Any, identities: list[bytes], question: Question | PageSaved, kind: str = QUESTION_TYPE
+) -> Any:
     """Send a question, on the main thread; whoever needs no answer leaves it at that."""
     content, parent = msgspec.to_builtins(question), kernel.get_parent("shell")
     return kernel.session.send(kernel.stdin_socket, kind, content, parent, ident=identities)

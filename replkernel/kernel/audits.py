@@ -11,13 +11,15 @@ from collections.abc import Set as AbstractSet
 
 from replkernel.kernel.duty import AuditTimes
 from replkernel.kernel.execution import Execution
-from replkernel.records import Delta, Unaudited
+from replkernel.records import Delta, Mark, Unaudited
 from replkernel.state.python.class_registry import ROOT_PREFIX
 from replkernel.state.wording import root_in_words
 
 AFTER_GIVING_WAY_S = 0.05
 AFTER_INTERRUPT_S = 1.0
 AFTER_FAULT_S = 30.0
+AFTER_PAGE_S = 0.3
+"""So long after a page has moved a widget it is looked what that changed; it is likely to move it on."""
 ROOM_LOOK_S = 5.0
 """So often it is looked whether the store has room for what is held."""
 NAMES_TOLD_MAX = 10
@@ -30,6 +32,8 @@ class AuditBook:
         self.times = AuditTimes()
         self.execution: Execution | None = None
         """The last execution, while a part of what it may have changed is not checked."""
+        self.last: Execution | None = None
+        """The last execution that was captured here, until the next one begins."""
         self.left: tuple[Unaudited, ...] = ()
         self.count = 0
         """How many audits of the execution had something to tell."""
@@ -40,15 +44,24 @@ class AuditBook:
         """Note that a cell begins, `taken_over` from another replica: its capture takes what is owed over."""
         if taken_over:
             self.left = ()
-        self.execution, self.count = None, 0
+        self.execution, self.last, self.count = None, None, 0
 
     def captured(self, execution: Execution, delta: Delta, mentioned: AbstractSet[str]) -> None:
         """Note what the capture after a cell left; what the cell mentions is checked as soon as may be."""
         self.count = 0
         self.left = delta.unaudited
-        self.execution = execution if delta.unaudited else None
+        self.execution, self.last = execution if delta.unaudited else None, execution
         self.first = frozenset(mentioned).union(left.name for left in self.left if not left.cell)
         self.times.urgent = self._owes_first()
+
+    def reopen(self, mark: Mark, now: float) -> None:
+        """Have all be checked once more for the last execution, of which `mark` tells the last audit."""
+        last = self.last
+        if self.execution is not None or last is None or last.envelope is None:
+            return
+        if last.envelope.seq == mark.seq:
+            self.execution, self.count = last, max(self.count, mark.audit)
+            self.times.put_off(AFTER_PAGE_S, now)
 
     def _owes_first(self) -> bool:
         return any(left.name in self.first and not left.held for left in self.left)

@@ -335,6 +335,10 @@ class Captures:
             return times.delay_s(now)
         return max(times.delay_s(now), self.pace.kept_for_s(now) if times.moves else self.pace.pause_s(now))
 
+    def reopen(self) -> None:
+        """Have what the notebook's code has changed since the last cell be captured with it in idle time."""
+        self.audits.reopen(self._state.mark, time.monotonic())
+
     def settle(self) -> None:
         """Have what is owed be captured as soon as nobody waits, also what the user wants captured seldom."""
         if self.audits.execution is not None:

@@ -28,7 +28,6 @@ from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.asking import ask_elsewhere, ask_router, tell_router
-from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
@@ -36,6 +35,7 @@ from replkernel.kernel.history_answers import is_asked
 from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.leased_gpus import Beginning, LeasedGpus
 from replkernel.kernel.output import OutputThread, OutStream
+from replkernel.kernel.pages import PagesKernel, tell_pages
 from replkernel.kernel.practice import Practice
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
@@ -66,7 +66,7 @@ SKIPPED_MAX = 10_000
 log = logging.getLogger(__name__)
 
 
-class ReplicatedKernel(AuditingKernel):
+class ReplicatedKernel(PagesKernel):
     """One replica's kernel. `replica` is set before the first message is taken."""
 
     shell_class = Type(ReplicatedShell)
@@ -80,7 +80,6 @@ class ReplicatedKernel(AuditingKernel):
     """Tells which threads the kernel itself started."""
     hands_over = False
     """Whether this process ends because another one takes over for the notebook."""
-    _execution: Execution | None = None
     _ending = False
     _execute_sleep = Float(
         0.0, help="Seconds between output and reply; none are needed, for the router reads output first."
@@ -205,7 +204,8 @@ class ReplicatedKernel(AuditingKernel):
                 self._decline(stream, ident, parent)
                 return
             if envelope is not None and self._execution.trouble is None:
-                self._go_on_from(max(envelope.counted, self._execution.counted))
+                tell_pages()
+                self.go_on_from(max(envelope.counted, self._execution.counted))
             for notice in [*self.replica.notices, *([begins.notice] if begins.notice else [])]:
                 self.replica.tell(notice)
             self.replica.notices.clear()
@@ -248,7 +248,7 @@ class ReplicatedKernel(AuditingKernel):
                 stream.take_descriptor()
         return reply
 
-    def _go_on_from(self, counted: int) -> None:
+    def go_on_from(self, counted: int) -> None:
         """Go on after the cells that were counted where this replica does not know of."""
         shell: Any = self.shell
         for number in range(shell.execution_count, min(counted, shell.execution_count + SKIPPED_MAX) + 1):
@@ -322,6 +322,7 @@ class ReplicatedKernel(AuditingKernel):
             replica.sync(execution)
         elif replica.travel.to is not None and execution is self._execution:
             replica.go_to(execution)
+            tell_pages()
         elif birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
             replica.capture(execution, whole=True)
             replica.await_commit(execution)

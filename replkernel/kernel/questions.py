@@ -1,6 +1,6 @@
 """An IPython kernel that answers questions about variables from all of them, also those left behind.
 
-Completion, inspection, comm messages, the debugger and cells of subshells may look at any variable; what they
+Completion, inspection, the debugger and cells of subshells may look at any variable; what they
 may need is rebuilt before they look. Law: nobody is told "not found" of a variable that only waits, and
 every question is answered once, in one piece, when SIGINT comes as well.
 """
@@ -24,8 +24,6 @@ from replkernel.protocol.envelope import Envelope, read_envelope
 
 log = logging.getLogger(__name__)
 
-_COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
-
 _QUESTIONS = tuple(
     f"{what}_request"
     for what in ("complete", "inspect", "is_complete", "history", "comm_info", "kernel_info", "connect")
@@ -37,7 +35,7 @@ _LOOKS = frozenset({"attach", "inspectVariables", "richInspectVariables", "copyT
 _LAST_NAME = re.compile(r"(?<![\w.])([^\W\d]\w*)\Z")
 
 
-def _look_of(identities: list[bytes]) -> Envelope | None:
+def look_of(identities: list[bytes]) -> Envelope | None:
     """Return which state the answer to a question is to see; what cannot be read asks for none."""
     try:
         return read_envelope(identities)
@@ -67,8 +65,6 @@ class QuestionsKernel(ShortWaysKernel):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        for kind in _COMM_MESSAGES:
-            self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
         for kind in _QUESTIONS:
             self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
 
@@ -78,7 +74,7 @@ class QuestionsKernel(ShortWaysKernel):
             try:
                 self.deliver_interrupts()
                 if self.replica is not None:
-                    self.replica.catch_up(_look_of(ident))
+                    self.replica.catch_up(look_of(ident))
                 handling = handle(answer, ident, parent)
                 if inspect.isawaitable(handling):
                     await handling
@@ -97,15 +93,6 @@ class QuestionsKernel(ShortWaysKernel):
         content = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
         session: Any = self.session
         session.send(stream, kind, content, parent, ident=ident)
-
-    def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        def handler(*arguments: Any) -> Any:
-            self.deliver_interrupts()
-            if self.replica is not None:
-                self.replica.complete_state()
-            return handle(*arguments)
-
-        return handler
 
     async def dispatch_shell(
         self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False

@@ -162,6 +162,22 @@ class Replica:
         if self.stale:
             self.refresh()
 
+    def before_page(self, look: Envelope | None) -> None:
+        """Have all variables be here before a page's message reaches the notebook's code."""
+        self.catch_up(look)
+        self._arrivals.complete_here()
+
+    def after_page(self) -> None:
+        """Have what the notebook's code did then be captured: with the last cell, or else with the next."""
+        if self.holds_the_notebook:
+            self._captures.reopen()
+
+    def page_saved(self) -> Mark | None:
+        """Return with which audit all is proposed that pages have changed; None while it is not."""
+        audits = self._captures.audits
+        settled = audits.last is not None and audits.execution is None
+        return self._reporter.proposed if self.holds_the_notebook and self.captured and settled else None
+
     def names_left_behind(self, prefix: str) -> list[str]:
         """Return the variables that wait and begin with `prefix`."""
         return sorted(name for name in self.state.waiting_names() if name.startswith(prefix))

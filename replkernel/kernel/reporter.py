@@ -12,7 +12,7 @@ from replkernel.kernel.execution import State
 from replkernel.kernel.link import AgentLink
 from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.process_to_agent import ClaimExecution, ReplicaApplied
-from replkernel.records import Delta, Pin
+from replkernel.records import Delta, Mark, Pin, Seq
 
 UNFAITHFUL_TOLD_MAX = 100
 """No more variables are told to be unfaithful; that many bind the notebook as well."""
@@ -24,6 +24,8 @@ class Reporter:
     def __init__(self, state: State, bindings: Bindings) -> None:
         self.link: AgentLink | None = None
         self.notices: list[str] = []
+        self.proposed = Mark(Seq(0))
+        """The last execution, and which of its audits, of which changes were proposed here."""
         self._state = state
         self._bindings = bindings
         self._told: set[str] = set()
@@ -41,6 +43,7 @@ class Reporter:
 
     def propose(self, delta: Delta, capture_s: float = 0.0) -> None:
         """Propose what an execution changed, and say in how many seconds that was found."""
+        self.proposed = delta.mark
         if self.link is not None:
             self.link.propose(delta, capture_s)
 

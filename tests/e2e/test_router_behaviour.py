@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import queue
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from jupyter_client import BlockingKernelClient
 
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import Live, eventually, kernel, published
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
@@ -57,19 +56,6 @@ def replies_to(
 def reply_to(client: BlockingKernelClient, msg_id: str, channel: str = "shell") -> dict[str, Any]:
     """Return the reply to one request."""
     return replies_to(client, msg_id, channel=channel)[msg_id]
-
-
-def published(client: BlockingKernelClient, msg_id: str) -> list[dict[str, Any]]:
-    """Return everything that is published about a request, up to a moment after its idle."""
-    found: list[dict[str, Any]] = []
-    idle = False
-    with contextlib.suppress(queue.Empty):
-        while True:
-            message = client.get_iopub_msg(timeout=0.3 if idle else REPLY_S)
-            if message["parent_header"].get("msg_id") == msg_id:
-                found.append(message)
-                idle = idle or message["content"].get("execution_state") == "idle"
-    return found
 
 
 def started(client: BlockingKernelClient, code: str, before: str = "pass") -> str:

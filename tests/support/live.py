@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tests.support.stock import OURS
 
 CELL_S = 60.0
 START_S = 60.0
+REPLY_S = 30.0
 
 Value = TypeVar("Value")
 
@@ -117,6 +119,19 @@ def reply_to(client: BlockingKernelClient, asked: str, within_s: float = CELL_S)
         message: dict[str, Any] = client.get_shell_msg(timeout=left_s)
         if message["parent_header"].get("msg_id") == asked:
             return message
+
+
+def published(client: BlockingKernelClient, msg_id: str) -> list[dict[str, Any]]:
+    """Return everything that is published about a request, up to a moment after its idle."""
+    found: list[dict[str, Any]] = []
+    idle = False
+    with contextlib.suppress(queue.Empty):
+        while True:
+            message = client.get_iopub_msg(timeout=0.3 if idle else REPLY_S)
+            if message["parent_header"].get("msg_id") == msg_id:
+                found.append(message)
+                idle = idle or message["content"].get("execution_state") == "idle"
+    return found
 
 
 @contextlib.contextmanager

@@ -7,7 +7,9 @@ import signal
 
 import pytest
 
+from replkernel.client.by_record import ask_kernel, known_record
 from tests.support.group import replicas
+from tests.support.resting import replica_pids
 from tests.ui.driven import (
     BESIDE,
     IN_BROWSER,
@@ -43,6 +45,25 @@ figure.canvas.mpl_connect("button_press_event", lambda event: clicks.append(even
 plt.show()"""
 
 
+WIDGETS = """\
+import ipywidgets
+slider = ipywidgets.IntSlider(3, max=10)
+button = ipywidgets.Button(description="press")
+label, out = ipywidgets.Label("not pressed"), ipywidgets.Output()
+button.on_click(lambda _: setattr(label, "value", f"pressed at {slider.value}"))
+def moved(change):
+    label.value = f"now {change['new']}"
+    with out:
+        print("printed at", change["new"])
+slider.observe(moved, "value")
+ipywidgets.VBox([slider, button, label, out])"""
+INTERACT = """\
+@ipywidgets.interact(x=(0, 20))
+def doubled(x=1):
+    print("twice is", x * 2)"""
+READOUT = ".jp-CodeCell:nth-child({}) .widget-readout"
+
+
 def executor_killed(browser: Browser) -> int:
     """Kill the process that ran the cells; return it once another has its place."""
     (executor,) = [one for one in replicas().values() if one.role == "executor"]
@@ -50,6 +71,13 @@ def executor_killed(browser: Browser) -> int:
     os.kill(executor.kernel_pid, signal.SIGKILL)
     browser.wait("a", lambda: executor.kernel_pid not in {one.kernel_pid for one in replicas().values()})
     return executor.kernel_pid
+
+
+def rest(lab: Lab, browser: Browser) -> None:
+    """Put the notebook to rest, without a cell."""
+    (kernel,) = lab.call("GET", "api/kernels")
+    ask_kernel(known_record(kernel["id"], os.environ), "replkernel_hibernate_request")
+    browser.wait("a", lambda: not replica_pids())
 
 
 def opened(desk: tuple[Lab, Browser], *sources: str) -> tuple[Lab, Browser]:
@@ -73,6 +101,18 @@ def ran(browser: Browser, cell: int, count: int) -> str:
     return browser.text("a", cell)
 
 
+def shows(browser: Browser, cell: int, text: str) -> None:
+    """Wait until a cell's output has a text."""
+    browser.wait("a", lambda: text in browser.text("a", cell))
+
+
+def typed(browser: Browser, cell: int, value: int) -> None:
+    """Write a value beside the slider under a cell."""
+    browser.do("press", "a", query=READOUT.format(cell))
+    browser.do("keys", "a", keys=["Control+a"], text=str(value))
+    browser.do("keys", "a", keys=["Enter"])
+
+
 def clicked(browser: Browser, cell: int) -> None:
     """Click into a figure until its process says where the pointer is."""
 
@@ -94,6 +134,49 @@ def test_an_interactive_figure_is_so_again_after_a_lost_process(desk_beside: tup
     ran(browser, 3, 3)
     clicked(browser, 3)
     assert ran(browser, 4, 4) == "(True, 1)"
+    assert browser.do("state", "a")["errors"] == []
+
+
+def test_widgets_on_the_page_go_on_after_a_lost_process(desk_beside: tuple[Lab, Browser]) -> None:
+    shown = "slider.value, label.value"
+    _, browser = opened(desk_beside, WIDGETS, INTERACT, "slider.value = 7", shown)
+    ran(browser, 2, 2)
+    shows(browser, 2, "twice is 2")
+    ran(browser, 3, 3)
+    shows(browser, 1, "now 7")
+    durable(browser, 3)
+    executor_killed(browser)
+    typed(browser, 1, 5)
+    shows(browser, 1, "now 5")
+    shows(browser, 1, "printed at 5")
+    typed(browser, 2, 10)
+    shows(browser, 2, "twice is 20")
+    browser.do("press", "a", query=".jp-CodeCell .widget-button")
+    shows(browser, 1, "pressed at 5")
+    assert ran(browser, 4, 4) == "(5, 'pressed at 5')"
+    durable(browser, 4)
+    typed(browser, 1, 9)
+    shows(browser, 1, "now 9")
+    assert browser.do("state", "a")["errors"] == []
+
+
+@pytest.mark.slow
+def test_widgets_on_the_page_let_a_notebook_rest_and_wake_it(desk_beside: tuple[Lab, Browser]) -> None:
+    """JupyterLab has a subshell for widgets, which ends with the process."""
+    lab, browser = opened(desk_beside, WIDGETS, INTERACT, "slider.value, label.value")
+    ran(browser, 2, 2)
+    shows(browser, 2, "twice is 2")
+    typed(browser, 1, 5)
+    shows(browser, 1, "printed at 5")
+    for value in (6, 7):
+        rest(lab, browser)
+        typed(browser, 1, value)
+        shows(browser, 1, f"now {value}")
+        shows(browser, 1, f"printed at {value}")
+    typed(browser, 2, 10)
+    shows(browser, 2, "twice is 20")
+    rest(lab, browser)
+    assert ran(browser, 3, 3) == "(7, 'now 7')"
     assert browser.do("state", "a")["errors"] == []
 
 

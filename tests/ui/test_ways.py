@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,8 +39,8 @@ def a_screen_reader_reads_line_and_panel_in_the_order_that_is_seen(lab: Lab, bro
     read = browser.do("tree", "a", query=LINE)
     words = " ".join(name for role, name in read if role in ("button", "StaticText"))
     assert words.startswith("Steps of this execution"), read
-    places = [words.find(part) for part in ("1 GPU", "Done", "r1", "durable")]
-    assert -1 not in places and places == sorted(places), words
+    # Whichever replica was ready first has run the cell.
+    assert re.search(r"\b1 GPU\b.* Done\b.*\br[123]\b.* durable\b", words), words
     tree = browser.do("tree", "a", query=PANEL)
     assert [role for role, name in tree if role in NAMED and not name.strip()] == [], tree
     heads = [name for role, name in tree if role == "heading"]

@@ -1,5 +1,6 @@
 """The comms that are open: their target, and the replica that holds the kernel's end of each.
 
+Every replica has the widgets under the ids of their comms, so these are nobody's, and outlive a process.
 Pure. Law: bounded; the oldest comm is forgotten when a front end opens more than the limit.
 """
 
@@ -10,17 +11,26 @@ from collections import OrderedDict
 import msgspec
 
 from replkernel.records import ReplicaId
-from replkernel.router.core.contents import CommContent, read
+from replkernel.router.core.contents import CommContent, WidgetContent, read
 
 COMMS_MAX = 10_000
 COMM_TYPES = frozenset({"comm_open", "comm_msg", "comm_close"})
+TO_OPEN_COMMS = COMM_TYPES - {"comm_open"}
+"""What is said to a comm that is open: it may have the notebook's code do anything."""
+WIDGETS = "jupyter.widget"
+"""The target of the comms of widgets."""
+CONTROL = "jupyter.widget.control"
+"""The target of a comm on which a page asks once for the states of all widgets."""
+FIGURES = ("jupyter-matplotlib", "jupyterlab-plotly", "plotlywidget")
+"""Modules of widgets that draw figures: the next process has other ones in their place."""
+PLOTLY = "plotly."
 
 
 class OpenComm(msgspec.Struct, frozen=True):
-    """One open comm."""
+    """One open comm; `replica` is None where whoever has the notebook has it too."""
 
     target_name: str
-    replica: ReplicaId
+    replica: ReplicaId | None
 
 
 class Comms:
@@ -35,27 +45,32 @@ class Comms:
             return
         comm = read(CommContent, content)
         if msg_type == "comm_open" and comm.comm_id:
-            self._open[comm.comm_id] = OpenComm(comm.target_name, replica)
+            travels = comm.target_name == WIDGETS and not _draws(content)
+            self._open[comm.comm_id] = OpenComm(comm.target_name, None if travels else replica)
             if len(self._open) > COMMS_MAX:
                 self._open.popitem(last=False)
         elif msg_type == "comm_close":
             self._open.pop(comm.comm_id, None)
 
     def holder(self, content: bytes) -> ReplicaId | None:
-        """Return the replica that holds the comm which a message is for."""
+        """Return the replica that alone has the comm which a message is for."""
         comm = self._open.get(read(CommContent, content).comm_id)
         return None if comm is None else comm.replica
 
     def held_by(self, replica: ReplicaId) -> bool:
-        """Tell whether a replica holds any comm."""
-        return any(comm.replica == replica for comm in self._open.values())
+        """Tell whether a replica has any comm that no other could go on with."""
+        return any(comm.replica == replica and comm.target_name != CONTROL for comm in self._open.values())
+
+    def any_widgets(self) -> bool:
+        """Tell whether there is a comm of a widget, or of a page that asks for widgets."""
+        return any(comm.replica is None or comm.target_name == CONTROL for comm in self._open.values())
 
     def drop(self, replica: ReplicaId) -> list[str]:
-        """Forget the comms of a lost replica and return their ids."""
-        gone = [comm_id for comm_id, comm in self._open.items() if comm.replica == replica]
-        for comm_id in gone:
+        """Forget the comms that a lost replica alone had, and return their ids."""
+        lost = [comm_id for comm_id, comm in self._open.items() if comm.replica == replica]
+        for comm_id in lost:
             del self._open[comm_id]
-        return gone
+        return lost
 
     def info(self, target_name: str | None) -> dict[str, dict[str, str]]:
         """Return the open comms as a comm_info_reply lists them."""
@@ -68,3 +83,9 @@ class Comms:
     def check_invariants(self) -> None:
         """Assert the bound."""
         assert len(self._open) <= COMMS_MAX
+
+
+def _draws(content: bytes) -> bool:
+    """Tell whether a widget that is opened draws a figure."""
+    state = read(WidgetContent, content).data.state
+    return state.module in FIGURES or state.python_class.startswith(PLOTLY)

@@ -100,6 +100,25 @@ class CommContent(Content, frozen=True):
     target_name: str = ""
 
 
+class WidgetState(Content, frozen=True):
+    """Of a widget's state: where its model is from, and, with anywidget, its class in Python."""
+
+    module: str = msgspec.field(name="_model_module", default="")
+    python_class: str = msgspec.field(name="_anywidget_id", default="")
+
+
+class WidgetData(Content, frozen=True):
+    """Of what a widget is opened with."""
+
+    state: WidgetState = WidgetState()
+
+
+class WidgetContent(Content, frozen=True):
+    """Of a comm_open of a widget."""
+
+    data: WidgetData = WidgetData()
+
+
 class CommInfoContent(Content, frozen=True):
     """Of a comm_info_request."""
 
@@ -134,6 +153,7 @@ _decoders: dict[type[Content], msgspec.json.Decoder[Any]] = {
         InterruptOptions,
         ReplyMetadata,
         CommContent,
+        WidgetContent,
         CommInfoContent,
         DebugContent,
         SubshellContent,

@@ -16,7 +16,7 @@ from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.contents import DebugContent, SubshellContent, read
 from replkernel.router.core.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
-from replkernel.router.core.parts import Parts
+from replkernel.router.core.parts import Parts, Subshell
 
 WAITING_MAX = 1000
 """How many control messages wait for a first replica at most."""
@@ -75,7 +75,8 @@ class Control:
         if request.header.msg_type == "debug_request":
             self._note_debugger(request.content)
         elif request.header.msg_type == "delete_subshell_request":
-            self._parts.subshells.discard(read(SubshellContent, request.content).subshell_id)
+            gone = read(SubshellContent, request.content).subshell_id
+            self._parts.subshells.pop(gone, None)
         self._parts.traffic.give(request, target)
         return [ToReplica(target, "control", [*request.identities, *request.frames])]
 
@@ -91,7 +92,9 @@ class Control:
         self._inquiries.pop(message.parent_id, None)
         if message.msg_type == "create_subshell_reply":
             created = read(SubshellContent, message.content).subshell_id
-            self._parts.subshells |= {created} if created else set()
+            if created:
+                widgets = self._parts.comms.any_widgets()
+                self._parts.subshells[created] = Subshell(message.replica, for_widgets=widgets)
         return [PassToClient("control", [*message.prefix, *message.frames])]
 
     def advance(self, now: float) -> list[Effect]:

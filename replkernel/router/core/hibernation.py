@@ -74,6 +74,8 @@ class Hibernation:
         self._ask_at: float | None = None
         """When hosts of which none led are asked again, and until when."""
         self._led_until = 0.0
+        self._page_until: float | None = None
+        """Until when a rest waits for what pages had widgets do to be durable."""
         self._saved = False
         self._whys: list[str] = []
         self._recovering = False
@@ -171,13 +173,18 @@ class Hibernation:
 
     def advance(self, now: float, *, busy: bool, needed: bool) -> list[Effect]:
         """Take the step that can be taken; `busy`: a cell runs or waits, `needed`: something waits."""
-        if self.phase is Phase.AWAKE and busy:
+        until = self._parts.succession.page_waits_until()
+        page_waits = until is not None and now < until
+        self._page_until = until if page_waits else None
+        if self.phase is Phase.AWAKE and (busy or page_waits):
             self._used_at = now
         match self.phase:
             case Phase.AWAKE if self._idle_s and now >= self._used_at + self._idle_s:
                 why = f"unused for {self._idle_s:g} s (REPLKERNEL_HIBERNATE_IDLE_S)"
                 wanted = self.want(None, why, unused=True)
                 return wanted + self.advance(now, busy=busy, needed=needed)
+            case Phase.WANTED if page_waits and not busy:
+                return self._parts.succession.have_settled(now)
             case Phase.WANTED if not busy and self._parts.fleet.ready():
                 return self._begin(now)
             case Phase.SAVING if self._is_due(now):
@@ -195,8 +202,10 @@ class Hibernation:
 
     def _begin(self, now: float) -> list[Effect]:
         if self._parts.held():
-            why = "Widgets, a subshell or a debugger live in its process; close them, then hibernate."
+            why = "Figures, a subshell or a debugger live in its process; close them, then hibernate."
             return self._call_off(why, now)
+        if self._parts.succession.page_waits_until() is not None:
+            return self._call_off("What its widgets changed is not durable yet.", now)
         return self._save(now)
 
     def _save(self, now: float) -> list[Effect]:
@@ -318,6 +327,8 @@ class Hibernation:
         """Return when `advance` has something to do that no event announces."""
         if self.phase is Phase.AWAKE:
             return self._used_at + self._idle_s if self._idle_s else None
+        if self.phase is Phase.WANTED:
+            return self._page_until
         if self._deadline is not None and self._ask_at is not None:
             return min(self._deadline, self._ask_at)
         return self._deadline if self.holds else self._leaves_at()

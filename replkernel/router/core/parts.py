@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from replkernel.records import ReplicaId
 from replkernel.router.core.comms import Comms
 from replkernel.router.core.fleet import Fleet
 from replkernel.router.core.lanes import Lanes
@@ -16,6 +17,20 @@ from replkernel.router.core.placement import Placement
 from replkernel.router.core.record import AnswerRecord
 from replkernel.router.core.succession import Succession
 from replkernel.router.core.traffic import Traffic
+
+
+@dataclass(slots=True)
+class Subshell:
+    """A subshell of `replica`'s process. JupyterLab has one for widgets, which pass it by once it is gone."""
+
+    replica: ReplicaId
+    for_widgets: bool
+    runs_cells: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether somebody misses it who finds it gone."""
+        return self.runs_cells or not self.for_widgets
 
 
 @dataclass(slots=True)
@@ -35,7 +50,7 @@ class Parts:
     comms: Comms = field(default_factory=Comms)
     record: AnswerRecord = field(default_factory=AnswerRecord)
     notices: Notices = field(default_factory=Notices)
-    subshells: set[str] = field(default_factory=set)
+    subshells: dict[str, Subshell] = field(default_factory=dict)
     debugged: bool = False
     own_kernel_info: bytes = b"{}"
 
@@ -51,15 +66,22 @@ class Parts:
         executor = self.placement.executor
         if executor is None:
             return False
-        return bool(self.subshells) or self.debugged or self.comms.held_by(executor)
+        return self._subshells_hold() or self.debugged or self.comms.held_by(executor)
+
+    def subshells_end(self, replica: ReplicaId) -> None:
+        """Take note that a process is gone, with its subshells."""
+        self.subshells = {name: one for name, one in self.subshells.items() if one.replica != replica}
+
+    def _subshells_hold(self) -> bool:
+        return any(subshell.holds for subshell in self.subshells.values())
 
     def ties(self) -> str:
         """Say what of clients' doing holds the executor's process; nothing when it may end."""
         if not self.held():
             return ""
-        if self.subshells or self.debugged:
+        if self._subshells_hold() or self.debugged:
             return "a subshell or the debugger is open here (close it)"
-        return "widgets are tied to it (close them)"
+        return "figures or other comms are tied to it (close them)"
 
     def check_invariants(self) -> None:
         """Assert every noun's own laws."""

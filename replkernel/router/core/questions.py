@@ -5,7 +5,7 @@ Pure. Law: a question is never answered by two, nor waits for a long cell.
 
 from __future__ import annotations
 
-from replkernel.protocol.envelope import EXPECT_QUESTIONS, envelope_frame
+from replkernel.protocol.envelope import EXPECT_QUESTIONS, Envelope, envelope_frame
 from replkernel.records import ReplicaId
 from replkernel.router.core import answers
 from replkernel.router.core.comms import COMM_TYPES
@@ -43,13 +43,16 @@ class Questions:
         self._parts = parts
         self._queue = queue
 
-    def forward(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
-        """Give a replica what is no execution; a question says which state its answer is to see."""
+    def forward(
+        self, request: ClientRequest, target: ReplicaId, look: Envelope | None = None
+    ) -> list[Effect]:
+        """Give a replica what is no execution; what looks at variables says as of when it is to see them."""
         self._parts.traffic.give(request, target)
         if request.header.msg_type in COMM_TYPES:
             self._parts.comms.saw(request.header.msg_type, request.content, target)
         way = self._parts.lanes.on_shell(target, request.header.msg_id)
-        look = self._parts.succession.look() if request.header.msg_type in LOOKS else None
+        if look is None and request.header.msg_type in LOOKS | COMM_TYPES:
+            look = self._parts.succession.look()
         envelope = [] if look is None else [envelope_frame(look)]
         return [ToReplica(target, way, [*request.identities, *envelope, *request.frames])]
 

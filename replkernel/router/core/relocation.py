@@ -183,7 +183,7 @@ class Relocation:
         if leaves in placement.holders([*self._fleet.replicas]):
             return f"replica {leaves} holds variables that cannot travel"
         if leaves == placement.executor and self._parts.held():
-            return "widgets, a subshell or a debugger live in its process"
+            return "figures, a subshell or a debugger live in its process"
         return ""
 
     # -- what agents say -------------------------------------------------------------------------------

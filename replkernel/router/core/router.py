@@ -41,6 +41,7 @@ from replkernel.protocol.agent_to_router import (
     WentBack,
 )
 from replkernel.protocol.message import check_version
+from replkernel.protocol.pages import SAVED_TYPE, PageSaved
 from replkernel.protocol.process_to_agent import HibernationWanted
 from replkernel.protocol.progress import GPU_REQUEST as GPUS
 from replkernel.protocol.progress import REQUEST as PROGRESS
@@ -49,7 +50,7 @@ from replkernel.protocol.router_to_agent import HibernateKernel
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.core import answers, events, hibernation
 from replkernel.router.core.answers import Fault
-from replkernel.router.core.comms import COMM_TYPES
+from replkernel.router.core.comms import COMM_TYPES, TO_OPEN_COMMS
 from replkernel.router.core.control import PATIENT, Control
 from replkernel.router.core.dormancy import Dormancy
 from replkernel.router.core.ending import Ending
@@ -302,17 +303,46 @@ class Router:
         if kind == "comm_info_request" and self._parts.fleet.asleep:
             return answers.whole(request, pack({"status": "ok", "comms": {}}))
         target = self._parts.succession.designated()
-        if request.header.subshell_id is not None and target is not None:
-            return self._to_subshell(request, target)
+        subshell = request.header.subshell_id
+        if subshell is not None and target is not None and not self._is_stray(request, target):
+            return self._to_subshell(request, subshell, target, now)
+        if kind in COMM_TYPES and self._hibernation.holds and not request.repeated:
+            return self._shell.hold(request)
         return self._shell.handle(request, now)
 
-    def _to_subshell(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
+    def _is_stray(self, request: ClientRequest, target: ReplicaId) -> bool:
+        """Tell whether the main shell takes a comm's message, though it names a subshell.
+
+        JupyterLab has a subshell for comms, and goes on naming it when it has ended with its process. Who is
+        to take the notebook over does so in the main shell. While it is put to rest, all waits there.
+        """
+        if request.header.msg_type not in COMM_TYPES or request.repeated:
+            return False
+        holder = self._parts.comms.holder(request.content)
+        if holder is not None and holder in self._parts.fleet.ready():
+            return False
+        if self._hibernation.holds:
+            return True
+        subshell = self._parts.subshells.get(request.header.subshell_id or "")
+        gone = subshell is None or subshell.replica != target
+        return request.header.msg_type in TO_OPEN_COMMS and (
+            gone or self._parts.succession.takes_over(target)
+        )
+
+    def _to_subshell(
+        self, request: ClientRequest, subshell: str, target: ReplicaId, now: float
+    ) -> list[Effect]:
         """Give a message to a subshell, which lives in the executor's process and has its own queue there."""
         if request.repeated:
             return []
-        kind = request.header.msg_type
+        kind, known = request.header.msg_type, self._parts.subshells.get(subshell)
+        if known is not None:
+            known.for_widgets = known.for_widgets or kind in COMM_TYPES
+            known.runs_cells = known.runs_cells or kind == EXECUTE
         if kind in COMM_TYPES:
             holder = self._parts.comms.holder(request.content)
+            if kind in TO_OPEN_COMMS and holder is None:
+                self._parts.succession.pages.spoke(request.header.msg_id, now)
             target = holder if holder is not None and holder in self._parts.fleet.ready() else target
             self._parts.comms.saw(kind, request.content, target)
         self._parts.traffic.give(request, target)
@@ -367,6 +397,8 @@ class Router:
             return self._published(message)
         if message.msg_type == QUESTION_TYPE:
             return self._governor.asked(message, now)
+        if message.msg_type == SAVED_TYPE:
+            return self._page_saved(message, now)
         if message.msg_type == INSTALLED:
             return self._installs.asked(message, now)
         if message.msg_type == STATUS_WANTED:
@@ -379,6 +411,15 @@ class Router:
         if message.channel == "control":
             return self._control.replied(message)
         return self._shell.replied(message, now)
+
+    def _page_saved(self, message: ReplicaMessage, now: float) -> list[Effect]:
+        try:
+            said = msgspec.json.decode(message.content, type=PageSaved)
+        except UNREADABLE:
+            return []
+        if message.replica == self._parts.placement.executor:
+            self._parts.succession.page_saved(said, now)
+        return []
 
     def _published(self, message: ReplicaMessage) -> list[Effect]:
         if message.msg_type == "iopub_welcome":
@@ -551,8 +592,8 @@ class Router:
         effects += self._shell.lost(replica, why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:
             self._parts.succession.executor_lost(now, message.kept, message.newest)
-            self._parts.subshells.clear()
             self._parts.debugged = False
+        self._parts.subshells_end(replica)
         effects += self._parts.leases.process_lost(replica)
         self._governor.lost(replica)
         self._parts.lanes.lost(replica)

@@ -16,7 +16,7 @@ from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.cell_end import CellEnds
-from replkernel.router.core.comms import COMM_TYPES
+from replkernel.router.core.comms import COMM_TYPES, TO_OPEN_COMMS
 from replkernel.router.core.contents import (
     ExecuteOptions,
     ExecuteOutcome,
@@ -69,7 +69,7 @@ class Shell:
         self._leased = LeasedCells(parts)
         self.mid_cell = MidCell(parts, self._leased)
         self._held: list[ClientRequest] = []
-        """Comm messages that came behind an execution which has not begun yet."""
+        """Comm messages that came behind an execution which has not begun yet, or while nothing may pass."""
         self._ends = CellEnds(parts, self._leased, self._queue)
         self._questions = Questions(parts, self._queue)
         self._silence = Silence(parts.fleet, parts.traffic)
@@ -125,13 +125,45 @@ class Shell:
         return self._enqueue(request, now) if target is None else self._questions.forward(request, target)
 
     def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
-        """Pass a comm message on, once the execution before it has begun."""
-        holder = self._parts.comms.holder(request.content)
-        target = holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
-        if target is None:
+        """Pass a comm message on, once the execution before it has begun, and somebody has the notebook."""
+        target = self._comms_target(request)
+        if target is None or self._takes_over(request, target):
             return self._enqueue(request, now)
-        if not self._parts.lanes.opening(target) and not self._held:
-            return self._questions.forward(request, target)
+        behind = self._begins_soon and target != self._parts.comms.holder(request.content)
+        if not self._held and not behind and not self._parts.lanes.opening(target):
+            return self._give_comm(request, target, now)
+        return self.hold(request)
+
+    @property
+    def _begins_soon(self) -> bool:
+        """Whether a cell is about to begin, perhaps elsewhere once pages have nothing more to say."""
+        head = self._queue.head
+        waits = head is not None and head.kind == EXECUTE and self.running is None
+        return waits and not self._leased.awaits_lease(head)
+
+    def _comms_target(self, request: ClientRequest) -> ReplicaId | None:
+        """Return who has the comm that a message is for, or the notebook."""
+        holder = self._parts.comms.holder(request.content)
+        return holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
+
+    def _takes_over(self, request: ClientRequest, target: ReplicaId) -> bool:
+        """Tell whether a comm message comes to a process that has to take the notebook over first."""
+        succession = self._parts.succession
+        if target == self._parts.comms.holder(request.content):
+            return False
+        says = request.header.msg_type in TO_OPEN_COMMS
+        return succession.orphaned or (says and succession.takes_over(target))
+
+    def _give_comm(
+        self, request: ClientRequest, target: ReplicaId, now: float, envelope: Envelope | None = None
+    ) -> list[Effect]:
+        says = request.header.msg_type in TO_OPEN_COMMS
+        if says and self._parts.comms.holder(request.content) is None:
+            self._parts.succession.pages.spoke(request.header.msg_id, now)
+        return self._questions.forward(request, target, envelope)
+
+    def hold(self, request: ClientRequest) -> list[Effect]:
+        """Keep a comm message until it can pass."""
         if len(self._held) >= QUEUE_MAX:
             return [Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")]
         self._held.append(request)
@@ -140,6 +172,37 @@ class Shell:
     def _let_comms_pass(self, now: float) -> list[Effect]:
         held, self._held = self._held, []
         return [effect for request in held for effect in self._take_comm(request, now)]
+
+    def _pass_comm_on(self, head: Waiting, now: float) -> list[Effect]:
+        """Give a comm message whose turn has come to who has the notebook, or takes it over with that.
+
+        The message is an execution of its own then: what it changes is captured as a cell's changes are.
+        """
+        request, succession = head.request, self._parts.succession
+        target = self._comms_target(request)
+        if target is None:
+            return []
+        if not self._takes_over(request, target):
+            self._queue.drop(head)
+            return self._give_comm(request, target, now)
+        choice = succession.choose(now, held=self._parts.held())
+        if choice.notice:
+            self._parts.notices.add(choice.notice)
+        if choice.replica is None:
+            return [*choice.effects]
+        self._queue.drop(head)
+        envelope = None
+        if self._takes_over(request, choice.replica):
+            envelope = succession.allot(
+                now - head.arrived,
+                anyway=True,
+                counted=self._ends.counts.at_least,
+                gpus=self._parts.leases.visible(None),
+                leases=self._parts.leases.scheduler.governed,
+                answered=self._ends.counts.answered_last,
+            )
+            succession.pages.begins_in(choice.replica, self._parts.fleet.process_of(choice.replica))
+        return [*choice.effects, *self._give_comm(request, choice.replica, now, envelope)]
 
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header
@@ -192,7 +255,7 @@ class Shell:
             return effects + self._parts.fleet.agents.search(now) + self._ends.fail_queue(fault)
         head = self._queue.head
         while head is not None and self.running is None and not self.interrupts.holds(now):
-            step = self._start(head, now) if head.kind == EXECUTE else self._pass_on(head)
+            step = self._start(head, now) if head.kind == EXECUTE else self._pass_on(head, now)
             effects += step
             if self._queue.head is head:
                 break
@@ -207,6 +270,7 @@ class Shell:
         if not told.seq:
             return []
         self._parts.succession.numbered(told.seq, told.fence)
+        self._parts.succession.pages.begins_in(told.replica, told.process)
         self.running = Execution(
             told.request,
             read(ExecuteOptions, told.request.content),
@@ -247,6 +311,7 @@ class Shell:
             said = read(ReplyMetadata, told.metadata).replkernel
             if said.replica and said.ran:
                 self._parts.succession.ran_before(told.replica, told.process, told.seq, now)
+                self._parts.succession.pages.begins_in(told.replica, told.process)
                 self._ends.counts.answered_before(told.count)
         seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
         self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
@@ -303,6 +368,7 @@ class Shell:
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
+        self._parts.succession.pages.begins_in(choice.replica, process)
         self.running = Execution(
             request, options, choice.replica, envelope, now, process=process, lease=lease
         )
@@ -331,11 +397,13 @@ class Shell:
         bound = [pin for pin in doubts.binding(self._parts.fleet.ready()) if pin.replica == replica]
         return self._parts.ties() or said_of(bound)
 
-    def _pass_on(self, head: Waiting) -> list[Effect]:
+    def _pass_on(self, head: Waiting, now: float) -> list[Effect]:
         """Have a message whose turn has come answered, if anybody can."""
         if head.kind == "kernel_info_request":
             self._queue.drop(head)
             return answers.whole(head.request, self._parts.kernel_info())
+        if head.kind in COMM_TYPES:
+            return self._pass_comm_on(head, now)
         target = self._parts.succession.designated()
         if target is None:
             return []
@@ -382,7 +450,9 @@ class Shell:
         outcome = read(ExecuteOutcome, message.content)
         self._ends.counted(outcome.execution_count)
         self._parts.record.add(running.request.header, content or message.content, message.frames[4])
-        if told.ran:
+        if not told.ran:
+            self._parts.succession.pages.not_begun()
+        else:
             self._parts.succession.completed_by(running.envelope.seq, now)
             self._ends.counts.answered(running.options, outcome.execution_count)
         if outcome.status == "error":
@@ -403,6 +473,7 @@ class Shell:
     ) -> None:
         """Have an execution that no process has begun wait again, at the front; what was seen stays seen."""
         self.running = None
+        self._parts.succession.pages.not_begun()
         self._parts.traffic.declined(running.request.header.msg_id)
         waits_since = running.started_at - running.envelope.queued_s
         self._queue.put_back(running.request, waits_since, declined=declined, asks=asks, renewed=renewed)

@@ -12,11 +12,13 @@ import msgspec
 
 from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected, WentBack
 from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.pages import PageSaved
 from replkernel.protocol.router_to_agent import ElectExecutor, SettleReplica
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.core.events import Effect, ToAgent
 from replkernel.router.core.fleet import Fleet
 from replkernel.router.core.loss import TAIL_LIMIT_S, Loss
+from replkernel.router.core.pages import Pages
 from replkernel.router.core.placement import Placement
 
 ELECTION_LIMIT_S = 3.0
@@ -93,6 +95,7 @@ class Succession:
         """Whether a second replica has been there, or has been waited for long enough."""
         self._owed: tuple[str, ...] = ()
         self._loss = Loss()
+        self.pages = Pages()
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
         self._asked_to_settle: tuple[Seq, float, float] = (Seq(0), 0.0, float("-inf"))
@@ -125,6 +128,7 @@ class Succession:
         lost = self.completed - found.seq
         self._election = self._rejoin_deadline = None
         self._loss.over()
+        self.pages.lost()
         self._orphaned, self._owed, self._gave_up, self._notice = False, (), False, ""
         self._placement.executor = None
         self._placement.pinned(())
@@ -196,6 +200,20 @@ class Succession:
         if not message.unaudited:
             self.committed, self._gave_up = message.seq, False
 
+    def takes_over(self, replica: ReplicaId) -> bool:
+        """Tell whether a process takes the notebook over with what it is given next: others ran the cells."""
+        process = self._fleet.process_of(replica)
+        return self.last > 0 and (self._orphaned or not self.pages.has_notebook(replica, process))
+
+    def page_saved(self, said: PageSaved, now: float) -> None:
+        """Take note of what a process says of pages' messages; one of them may have been an execution."""
+        if self.pages.saved(said.msg_id, Mark(Seq(said.seq), said.audit)) and said.seq >= self.completed:
+            self.completed_by(min(Seq(said.seq), self.last), now)
+
+    def page_waits_until(self) -> float | None:
+        """Return until when somebody waits for what pages had widgets do; None when all of it is durable."""
+        return self._patience_ends() if self.pages.waits(self.logged) else None
+
     def went_back(self, message: WentBack) -> None:
         """Take note that what came after a whole point is gone: nobody waits for it any more."""
         if self._loss.last is not None and message.point <= self._loss.last:
@@ -203,9 +221,14 @@ class Succession:
             self._owed, self._gave_up = (), False
 
     @property
+    def orphaned(self) -> bool:
+        """Tell whether the executor's process is gone and nobody has been chosen in its place."""
+        return self._orphaned
+
+    @property
     def all_committed(self) -> bool:
-        """Tell whether what ran is durable."""
-        return self._unsettled <= self.committed
+        """Tell whether what ran is durable, and what pages had widgets do."""
+        return self._unsettled <= self.committed and not self.pages.waits(self.logged)
 
     def have_settled(self, now: float) -> list[Effect]:
         """Have the executor's process make durable what it was to keep for later: somebody waits for it."""
@@ -223,7 +246,8 @@ class Succession:
         """Return until when a move waits for a commit: what was kept for later has from then on."""
         seq, since, _ = self._asked_to_settle
         asked = self._owed and seq == self.completed
-        return (max(self._completed_at, since) if asked else self._completed_at) + COMMIT_LIMIT_S
+        begun = max(self._completed_at, self.pages.spoke_at)
+        return (max(begun, since) if asked else begun) + COMMIT_LIMIT_S
 
     def hand_over(self, leaves: ReplicaId, to: ReplicaId) -> None:
         """Let a replica be the executor in the place of one that goes, if that is it."""
@@ -247,6 +271,7 @@ class Succession:
             self.completed, self.logged.seq, self.committed, min(kept, self.last), newest, now
         )
         self._orphaned, self._rejoin_deadline = True, None
+        self.pages.lost()
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
 
@@ -285,7 +310,7 @@ class Succession:
         if self.last > 0 and not held and self._awaits_company(ready, now):
             return Choice()
         stay = held or self.last == 0 or not (self._placement.moves or declined)
-        waits = self._unsettled > self.committed and not self._is_pinned(ready)
+        waits = not self.all_committed and not self._is_pinned(ready)
         if not stay and self._placement.executor in ready and waits:
             asked = tuple(self.have_settled(now))
             if now < self._patience_ends() and not self._gave_up:
@@ -314,7 +339,7 @@ class Succession:
         if executor not in ready:
             return self._settle(max(bound or near, key=self._applied))
         stay = not leaves and (held or not (self._placement.moves or declined))
-        if not stay and self._unsettled > self.committed:
+        if not stay and not self.all_committed:
             asked = tuple(self.have_settled(now))
             self._called_away = now < self._patience_ends() and not self._gave_up
             if self._called_away:
@@ -450,7 +475,7 @@ class Succession:
             times.append(self._company_deadline)
         moves = self._placement.moves or self._called_away
         kept = moves and self._placement.executor is not None and not self._gave_up
-        if kept and self._unsettled > self.committed:
+        if kept and not self.all_committed:
             times.append(self._patience_ends())
         return min(times, default=None)
 

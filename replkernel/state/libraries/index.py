@@ -65,6 +65,7 @@ BUILT_IN = (
     _one_file("dask", "dask._expr"),
     _one_file("duckdb", "duckdb"),
     _one_file("h5py", "h5py"),
+    _one_file("ipywidgets", "ipywidgets.widgets.widget"),
     _one_file("jinja2", "jinja2.environment"),
     _one_file("numba", "numba.core.registry"),
     _one_file("patsy", "patsy.design_info", loads=False),

@@ -6,6 +6,7 @@ observers itself.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import traitlets
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
 
 _STATE = 2
 """Where in a reduction the state is."""
+_WIDGETS = "ipywidgets.widgets.widget"
 
 
-def _is_users(cls: type) -> bool:
+def is_users(cls: type) -> bool:
+    """Tell whether a class with traits is the notebook's own."""
     return issubclass(cls, traitlets.HasTraits) and (module_of(cls) == "__main__" or is_own(module_of(cls)))
+
+
+def _is_users_own(cls: type) -> bool:
+    """Tell whether a class with traits is the notebook's own and no widget, which has a comm as well."""
+    widget = vars(sys.modules.get(_WIDGETS, object)).get("Widget")
+    return is_users(cls) and not (widget is not None and issubclass(cls, widget))
 
 
 def reduce_traits(pickler: CapturePickler, value: Any) -> Any:
@@ -69,5 +78,5 @@ def fill(instance: Any, state: tuple[Any, list[tuple[Any, Any, list[Any]]]]) -> 
         own.extend(handlers)
 
 
-TESTS = [(_is_users, reduce_traits)]
+TESTS = [(_is_users_own, reduce_traits)]
 NATURAL = [(_has_traits, reduce_observed)]

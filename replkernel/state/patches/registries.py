@@ -1,5 +1,5 @@
-"""Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
-adapters of SQLite, who hears of warnings and signals, types of pandas, overloads, what torch may load.
+"""Places that a notebook changes by calling a library: open figures, widgets, hooks of all modules, colour
+maps, adapters of SQLite, who hears of warnings and signals, types of pandas, overloads, what torch may load.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -60,6 +60,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
     yield from _torch_loading()
     yield from _ways_told_to_dill()
+    yield from _widgets()
 
 
 _NOTEBOOK = "__main__"
@@ -239,3 +240,16 @@ def _ways_told_to_dill() -> Iterator[tuple[Place, Any]]:
 
 
 _DILL = "dill._dill"
+
+
+def _widgets() -> Iterator[tuple[Place, Any]]:
+    """Find the widgets that call something when a page moves them: ipywidgets itself keeps them alive."""
+    if not vars(sys.modules.get(_WIDGETS, object)).get(_ALIVE):
+        return
+    from replkernel.state.libraries import ipywidgets  # It imports the library that it speaks of.
+
+    for key in ipywidgets.called_back():
+        yield Place(ITEM, _WIDGETS, _ALIVE, key), Absent
+
+
+_WIDGETS, _ALIVE = "ipywidgets.widgets.widget", "_instances"

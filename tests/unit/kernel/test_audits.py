@@ -450,3 +450,74 @@ def test_a_cell_that_asks_for_it_is_checked_whole_and_awaited(
     assert capsys.readouterr().out.startswith("Durable up to this cell: ")
     stage.replica.capture(execution)
     assert stage.state.calls == ["capture 1"]
+
+
+# -- what pages have the notebook do ---------------------------------------------------------------
+
+
+def moved(stage: Stage) -> None:
+    """Have a page move a widget."""
+    stage.replica.before_page(None)
+    stage.replica.after_page()
+
+
+def test_what_a_page_has_changed_is_captured_with_the_last_cell(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audits, "AFTER_PAGE_S", 0.0)
+    stage.run(1)
+    moved(stage)
+    assert stage.replica.audit_delay_s() == 0.0
+    stage.state.tells = ("slider",)
+    stage.replica.audit()
+    assert [(sent.mark, sent.owing) for sent in deltas(stage)] == [((1, 0), False), ((1, 1), False)]
+    assert stage.replica.audit_delay_s() is None
+    moved(stage)
+    stage.replica.audit()
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_a_page_that_has_changed_nothing_costs_no_entry_of_the_log(stage: Stage) -> None:
+    stage.run(1)
+    moved(stage)
+    stage.replica.audit()
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0)]
+    assert stage.replica.audit_delay_s() is None
+
+
+def test_a_page_that_goes_on_moving_is_looked_at_when_it_rests(stage: Stage) -> None:
+    stage.run(1)
+    moved(stage)
+    delay_s = stage.replica.audit_delay_s()
+    assert delay_s is not None
+    assert 0.0 < delay_s <= audits.AFTER_PAGE_S
+
+
+def test_what_a_page_changes_while_a_cell_runs_is_captured_with_that_cell(stage: Stage) -> None:
+    stage.run(1)
+    execution = stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(1)))
+    moved(stage)
+    assert stage.replica.audit_delay_s() is None
+    stage.replica.capture(execution)
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0), (2, 0)]
+
+
+def test_what_a_page_changes_in_the_next_process_is_left_to_the_next_cell(stage: Stage) -> None:
+    stage.run(1)
+    stage.replica.delta_arrived(Delta(Seq(2), Fence(2), ReplicaId("r2"), 2))
+    stage.state.calls.clear()
+    moved(stage)
+    assert stage.state.calls == ["rebuild everything"]
+    assert stage.replica.audit_delay_s() is None
+
+
+def test_an_audit_for_a_page_is_numbered_after_a_step_in_the_history(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audits, "AFTER_PAGE_S", 0.0)
+    stage.run(1)
+    stage.state.mark = Mark(Seq(1), 4)
+    moved(stage)
+    stage.state.tells = ("slider",)
+    stage.replica.audit()
+    assert deltas(stage)[-1].mark == (1, 5)

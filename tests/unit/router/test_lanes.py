@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from replkernel.protocol.agent_to_router import Elected
+from replkernel.records import ReplicaId, Seq
 from replkernel.router.core import events
 from tests.support.router_world import World
 
@@ -61,7 +63,9 @@ def test_a_comm_message_that_waits_is_not_lost_with_the_process() -> None:
     world.execute()
     comm = world.request("comm_msg", {"comm_id": "c"})
     world.lose("r1")
-    assert world.sent_to(comm) == ["r2"]
+    assert world.sent_to(comm) == []
+    world.say(Elected(Seq(2), ReplicaId("r3")))
+    assert world.sent_to(comm) == ["r3"]
 
 
 def test_a_new_process_is_written_to_directly() -> None:

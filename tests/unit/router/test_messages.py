@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from replkernel.protocol.agent_to_router import AgentWelcome, KernelEnded, ReplicaReady
+from replkernel.protocol.agent_to_router import AgentWelcome, Elected, KernelEnded, ReplicaReady
 from replkernel.protocol.envelope import ENVELOPE_MARK, EXPECT_QUESTIONS, read_envelope
-from replkernel.protocol.router_to_agent import EndKernel, RouterHello
+from replkernel.protocol.router_to_agent import ElectExecutor, EndKernel, RouterHello
 from replkernel.records import KernelId, ReplicaId, Seq
 from replkernel.router.core import events
 from replkernel.router.core.control import WAITING_MAX
@@ -220,6 +220,64 @@ def test_front_ends_hear_that_the_comms_of_a_lost_process_are_closed() -> None:
     assert sorted(closed) == ["c", "d"]
 
 
+def _with_a_widget() -> World:
+    """Return a kernel whose first cell has made a widget and is durable."""
+    world = World().up()
+    world.run("r1")
+    world.commit("r1", 1)
+    world.output("r1", "comm_open", "", {"comm_id": "w", "target_name": "jupyter.widget"})
+    return world
+
+
+def test_the_comms_of_widgets_stay_open_when_their_process_is_lost() -> None:
+    world = _with_a_widget()
+    world.lose("r1")
+    assert [e for e in world.of(events.Publish) if e.msg_type == "comm_close"] == []
+    cell = world.execute()
+    world.wait(5)
+    assert world.sent_to(cell) == ["r2"]
+    world.wait(2)
+    info = world.request("comm_info_request", {"target_name": "jupyter.widget"})
+    assert world.answer(info)["comms"] == {"w": {"target_name": "jupyter.widget"}}
+
+
+def test_who_moves_a_widget_after_a_loss_has_an_executor_elected() -> None:
+    world = _with_a_widget()
+    world.lose("r1")
+    first, second = (world.request("comm_msg", {"comm_id": "w"}) for _ in range(2))
+    (call,) = world.of(events.ToAgent, world.all)[-1:]
+    assert isinstance(call.message, ElectExecutor)
+    assert world.sent_to(first) == world.sent_to(second) == []
+    world.say(Elected(Seq(2), ReplicaId("r3")))
+    assert world.sent_to(first) == world.sent_to(second) == ["r3"]
+    assert world.envelope(first).needs == 1
+    cell = world.execute()
+    assert world.sent_to(cell) == ["r3"]
+    assert world.envelope(cell).afresh is not None
+
+
+def test_an_election_for_a_widget_that_nobody_answers_is_over_after_a_while() -> None:
+    world = _with_a_widget()
+    world.lose("r1")
+    moved = world.request("comm_msg", {"comm_id": "w"})
+    world.wait(10)
+    assert len(world.sent_to(moved)) == 1
+
+
+def test_a_widget_holds_the_process_that_speaks_of_it_next() -> None:
+    world = _with_a_widget()
+    world.lose("r1")
+    cell = world.execute()
+    world.wait(5)
+    assert world.sent_to(cell) == ["r2"]
+    world.output("r2", "comm_msg", cell, {"comm_id": "w"})
+    world.ready("r1", 1)
+    assert world.sent_to(world.request("comm_msg", {"comm_id": "w"})) == ["r2"]
+    world.output("r2", "comm_close", cell, {"comm_id": "w"})
+    world.lose("r2")
+    assert [e for e in world.of(events.Publish) if e.msg_type == "comm_close"] == []
+
+
 def test_a_standby_is_heard_only_about_what_it_was_asked() -> None:
     world = World().up()
     cell = world.execute()
@@ -246,6 +304,20 @@ def test_a_subshell_cell_of_a_lost_process_ends_with_an_error() -> None:
     world.lose("r1")
     assert world.answer(request)["ename"] == "ExecutorLost"
     assert world.seen(request) == ["busy", "execute_reply:error", "idle"]
+
+
+def test_a_comm_goes_on_in_the_main_shell_once_its_subshell_ended_with_its_process() -> None:
+    world = _with_a_widget()
+    made = world.request("create_subshell_request", channel="control")
+    world.output("r1", "create_subshell_reply", made, {"status": "ok", "subshell_id": "x"}, "control")
+    cell = world.execute()
+    passed_by = world.request("comm_msg", {"comm_id": "w"}, subshell_id="x")
+    assert world.sent_to(cell) == world.sent_to(passed_by) == ["r1"]
+    world.lose("r1")
+    moved = world.request("comm_msg", {"comm_id": "w"}, subshell_id="x")
+    assert world.sent_to(moved) == [], "somebody must have the notebook first"
+    world.say(Elected(Seq(3), ReplicaId("r3")))
+    assert world.sent_to(moved) == ["r3"]
 
 
 def test_control_messages_wait_for_a_first_replica() -> None:

@@ -107,7 +107,7 @@ def test_comms_that_clients_keep_in_the_process_keep_it() -> None:
     world.output("r1", "comm_open", first, {"comm_id": "c", "target_name": "t"})
     world.finish("r1", first)
     cell = granted(world)
-    assert "widgets" in (world.envelope(cell).stays or "")
+    assert "comms are tied" in (world.envelope(cell).stays or "")
 
 
 def test_without_a_lease_nothing_is_said_of_it() -> None:

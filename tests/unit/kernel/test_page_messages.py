@@ -1,0 +1,137 @@
+"""A page's messages about comms find every variable, and none goes to nobody unheard by the page."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from replkernel.kernel.execution import Execution
+from replkernel.kernel.pages import PagesKernel
+from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope, envelope_frame
+from replkernel.records import Fence, Mark, Seq
+
+MESSAGE = {"header": {"msg_id": "m"}, "content": {"comm_id": "c", "data": {}}}
+
+
+class Kernel:
+    """What of a kernel these messages meet, and what happens to it, in order."""
+
+    _page: Any = None
+    _execution: Any = None
+    _dispatched = 1
+    _after_page: Any = PagesKernel._after_page
+    _page_spoke: Any = PagesKernel._page_spoke
+    _take_over: Any = PagesKernel._take_over
+    plan_audit: Any = PagesKernel.tell_saved
+
+    def __init__(self) -> None:
+        self.happened: list[Any] = []
+        self.deliver_interrupts = lambda: None
+        self.comm_manager = SimpleNamespace(comms={"c": object()})
+        self.iopub_socket = "iopub"
+        self.session = SimpleNamespace(send=self._send)
+        self.saved: Mark | None = None
+        self.begun = Execution(None)
+        self.replica = SimpleNamespace(
+            before_page=lambda look: self.happened.append(("before", look)),
+            after_page=lambda: self.happened.append("after"),
+            begin=self._begin,
+            page_saved=lambda: self.saved,
+            travel=SimpleNamespace(cell_id="cell"),
+        )
+        self.stdin_socket = "stdin"
+        self.get_parent: Any = lambda channel: {}
+        self.go_on_from = lambda count: self.happened.append(("counted", count))
+        self.io_loop = SimpleNamespace(add_callback=lambda call, *told: self.later.append((call, told)))
+        self.later: list[Any] = []
+
+    def _send(self, socket: str, kind: str, content: Any, parent: Any, *, ident: Any) -> None:
+        self.happened.append((socket, kind, content.get("comm_id") or content, ident))
+
+    def _begin(self, envelope: Envelope) -> Execution:
+        self.happened.append(("begun", envelope.seq))
+        return self.begun
+
+    def handle(self, *_: Any) -> None:
+        """Have the notebook's code do something."""
+        self.happened.append("handled")
+
+
+@pytest.fixture
+def kernel() -> Kernel:
+    return Kernel()
+
+
+def test_variables_are_here_before_and_changes_are_looked_for_after(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = SimpleNamespace(tell_pages=lambda: kernel.happened.append("told"))
+    monkeypatch.setitem(sys.modules, "replkernel.state.libraries.ipywidgets", told)
+    look = Envelope(Seq(0), Fence(0), needs=Seq(4))
+    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    handler("stream", [b"client", envelope_frame(look)], MESSAGE)
+    assert kernel.happened == [("before", look), "told", "handled", "after"]
+
+
+def test_changes_are_looked_for_also_where_the_notebooks_code_fails(kernel: Kernel) -> None:
+    def fails(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    handler = PagesKernel._with_all_variables(kernel, fails)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        handler("stream", [b"client"], MESSAGE)
+    assert kernel.happened[-1] == "after"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_page_hears_that_a_comm_is_closed_which_nobody_has(kernel: Kernel, known: bool) -> None:
+    if not known:
+        kernel.comm_manager.comms.clear()
+    PagesKernel._known_or_closed(kernel, kernel.handle)("stream", [b"client"], MESSAGE)  # type: ignore[arg-type]
+    assert kernel.happened == ["handled", *([] if known else [("iopub", "comm_close", "c", b"comm-c")])]
+
+
+FROM_ROUTER = [ROUTER_IDENTITY, b"client"]
+
+
+def test_a_message_that_takes_the_notebook_over_is_an_execution(kernel: Kernel) -> None:
+    envelope = Envelope(Seq(7), Fence(8), needs=Seq(6), counted=3)
+    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    handler("stream", [*FROM_ROUTER, envelope_frame(envelope)], MESSAGE)
+    assert kernel.happened == [("begun", 7), ("counted", 3), "handled", "after"]
+    assert kernel._execution is kernel.begun, "its changes are captured when it is over"
+
+
+def test_a_message_is_handled_also_where_the_notebook_cannot_be_taken_over(kernel: Kernel) -> None:
+    kernel.begun.trouble = RuntimeError("the store is away")
+    envelope = Envelope(Seq(7), Fence(8), needs=Seq(6))
+    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    handler("stream", [*FROM_ROUTER, envelope_frame(envelope)], MESSAGE)
+    assert kernel.happened == [("begun", 7), ("before", None), "handled", "after"]
+
+
+def test_the_router_hears_once_when_all_that_a_page_changed_is_proposed(kernel: Kernel) -> None:
+    PagesKernel._with_all_variables(kernel, kernel.handle)("stream", FROM_ROUTER, MESSAGE)  # type: ignore[arg-type]
+    kernel.happened.clear()
+    kernel.plan_audit()
+    assert kernel.happened == []
+    kernel.saved = Mark(Seq(7), 2)
+    kernel.plan_audit()
+    kernel.plan_audit()
+    said = {"msg_id": "m", "seq": 7, "audit": 2}
+    assert kernel.happened == [("stdin", "replkernel_page_saved", said, FROM_ROUTER)]
+
+
+def test_what_a_subshell_has_changed_is_captured_by_the_main_thread(kernel: Kernel) -> None:
+    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    subshell = threading.Thread(target=handler, args=("stream", FROM_ROUTER, MESSAGE))
+    subshell.start()
+    subshell.join()
+    assert "after" not in kernel.happened
+    ((call, told),) = kernel.later
+    call(*told)
+    assert kernel.happened[-1] == "after"

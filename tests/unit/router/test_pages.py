@@ -1,0 +1,223 @@
+"""Widgets hold no notebook: what a page changes is durable before a rest or a move, and goes on after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from replkernel.protocol.agent_to_router import (
+    AgentWelcome,
+    CheckpointFound,
+    CheckpointWritten,
+    KernelHibernated,
+    ReplicaPrepared,
+)
+from replkernel.protocol.pages import SAVED_TYPE
+from replkernel.protocol.router_to_agent import HibernateKernel, StartReplica
+from replkernel.records import Fence, KernelId, ReplicaId, Seq
+from replkernel.router.core import events
+from replkernel.router.core.placement import Policy
+from replkernel.router.core.succession import COMMIT_LIMIT_S
+from tests.support.router_world import HOST, World
+
+K = KernelId("k")
+FOUND = CheckpointFound(K, "k/checkpoint", "digest", 1, Seq(1), Seq(1), Fence(1), 1)
+
+
+def with_widget(policy: Policy = "sticky") -> World:
+    """Return a kernel whose first cell has made a widget and is durable."""
+    world = World(policy=policy).up()
+    for number, name in enumerate(("r1", "r2", "r3")):
+        world.say(ReplicaPrepared(ReplicaId(name), f"127.0.0.1:{number}"))
+    cell = world.execute()
+    world.begin("r1", cell)
+    world.output("r1", "comm_open", cell, {"comm_id": "w", "target_name": "jupyter.widget"})
+    world.finish("r1", cell)
+    world.commit("r1", 1)
+    return world
+
+
+def move(world: World, subshell: str | None = None, kind: str = "comm_msg") -> str:
+    """Have a page move the widget."""
+    return world.request(kind, {"comm_id": "w"}, subshell_id=subshell)
+
+
+def saved(world: World, name: str, msg_id: str, seq: int, audit: int = 0) -> None:
+    """Have a process say with which audit all is proposed that the message changed."""
+    world.output(name, SAVED_TYPE, msg_id, {"msg_id": msg_id, "seq": seq, "audit": audit}, "stdin")
+
+
+def ask(world: World) -> str:
+    return world.request("replkernel_hibernate_request", channel="control")
+
+
+def wishes(world: World) -> list[str]:
+    """Return what agents were told of a rest, ever."""
+    said = [effect.message for effect in world.of(events.ToAgent, world.all)]
+    return [message.phase for message in said if isinstance(message, HibernateKernel)]
+
+
+def rested(world: World, seq: int) -> None:
+    world.say(CheckpointWritten(K, "c", Seq(seq)))
+    world.say(KernelHibernated(K))
+
+
+def woken(world: World, seq: int) -> None:
+    """Have the agents start replicas from the checkpoint of a kernel at rest that is needed."""
+    world.feed(events.AgentFound(HOST, "token"))
+    world.say(AgentWelcome(HOST, 2), HOST)
+    world.say(CheckpointFound(K, "k/checkpoint", "digest", 1, Seq(seq), Seq(seq), Fence(seq), 1))
+    for number, name in enumerate(("r1", "r2", "r3")):
+        world.say(ReplicaPrepared(ReplicaId(name), f"127.0.0.1:{number}"))
+    assert [e for e in world.of(events.ToAgent) if isinstance(e.message, StartReplica)]
+    for name in ("r1", "r2", "r3"):
+        world.ready(name, seq)
+
+
+def test_a_kernel_rests_with_widgets_on_a_page() -> None:
+    world = with_widget()
+    wish = ask(world)
+    rested(world, 1)
+    assert world.answer(wish)["state"] == "hibernated"
+    assert [e for e in world.of(events.Publish, world.all) if e.msg_type == "comm_close"] == []
+
+
+def test_a_kernel_with_a_figure_on_a_page_stays() -> None:
+    world = with_widget()
+    state = {"_model_module": "jupyter-matplotlib"}
+    world.output(
+        "r1", "comm_open", "", {"comm_id": "f", "target_name": "jupyter.widget", "data": {"state": state}}
+    )
+    assert "Figures" in world.answer(ask(world))["evalue"]
+
+
+def test_a_rest_waits_until_what_a_page_has_changed_is_durable() -> None:
+    world = with_widget()
+    move(world)
+    last = move(world)
+    ask(world)
+    assert wishes(world) == []
+    saved(world, "r1", last, 1, audit=1)
+    assert wishes(world) == [], "it is proposed, and not in the log yet"
+    world.commit("r1", 1, audit=1)
+    assert wishes(world) == ["checkpoint"]
+
+
+def test_news_of_an_older_message_let_nothing_go() -> None:
+    world = with_widget()
+    first = move(world)
+    move(world)
+    ask(world)
+    saved(world, "r1", first, 1)
+    assert wishes(world) == []
+
+
+def test_a_rest_that_waits_for_a_widget_in_vain_is_refused() -> None:
+    world = with_widget()
+    move(world)
+    wish = ask(world)
+    world.wait(COMMIT_LIMIT_S + 1)
+    assert "not durable yet" in world.answer(wish)["evalue"]
+    assert world.sent_to(move(world)) == ["r1"]
+
+
+def test_a_message_that_comes_while_the_state_is_saved_waits_and_wakes_the_kernel() -> None:
+    world = with_widget()
+    ask(world)
+    late = move(world)
+    rested(world, 1)
+    assert world.sent_to(late) == []
+    woken(world, 1)
+    assert world.sent_to(late) == ["r1"]
+
+
+def test_a_message_that_waited_for_a_rest_which_is_called_off_passes() -> None:
+    world = with_widget()
+    ask(world)
+    late = move(world)
+    world.say(CheckpointWritten(K, why="`line` cannot be kept."))
+    assert world.sent_to(late) == ["r1"]
+
+
+@pytest.mark.parametrize("last", ["comm_msg", "comm_close"])
+def test_what_a_page_changes_after_a_rest_is_an_execution_and_the_next_rest_waits_for_it(last: str) -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    first, second = move(world), move(world, kind=last)
+    woken(world, 1)
+    assert world.sent_to(first) == world.sent_to(second) == ["r1"]
+    assert (world.envelope(first).seq, world.envelope(first).needs) == (2, 1)
+    assert world.envelope(second).seq == 0, "its process has the notebook"
+    before = wishes(world)
+    ask(world)
+    saved(world, "r1", second, 2)
+    assert wishes(world) == before
+    world.commit("r1", 2)
+    assert wishes(world) == [*before, "checkpoint"]
+    assert [e.message.seq for e in world.of(events.ToAgent) if isinstance(e.message, HibernateKernel)] == [2]
+
+
+def test_a_cell_behind_a_page_s_message_comes_behind_it_also_after_a_rest() -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    moved, cell = move(world), world.execute()
+    woken(world, 1)
+    sent = [e for e in world.of(events.ToReplica, world.all) if e.channel != "control"]
+    order = [world.header_frame(one) for one in (moved, cell)]
+    assert [frame for e in sent for frame in order if frame in e.frames] == order
+    assert world.envelope(cell).seq == 3
+
+
+def test_cells_move_with_widgets_on_a_page_and_its_messages_follow() -> None:
+    world = with_widget("rotate")
+    first = world.execute()
+    assert world.sent_to(first) == ["r2"]
+    world.begin("r2", first)
+    world.finish("r2", first)
+    moved = move(world)
+    assert world.sent_to(moved) == ["r2"]
+    world.commit("r2", 2)
+    cell = world.execute()
+    assert world.sent_to(cell) == [], "what the page has changed is in that process alone"
+    saved(world, "r2", moved, 2, audit=1)
+    world.commit("r2", 2, audit=1)
+    assert world.sent_to(cell) == ["r3"]
+    assert world.envelope(cell).needs_audit == 1
+
+
+def test_a_page_that_never_falls_silent_keeps_no_cell_from_moving() -> None:
+    world = with_widget("rotate")
+    first = move(world)
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    second = move(world)
+    assert world.sent_to(second) == [], "it comes behind the cell"
+    saved(world, "r1", first, 1, audit=1)
+    world.commit("r1", 1, audit=1)
+    assert world.sent_to(cell) == ["r2"]
+    world.begin("r2", cell)
+    assert world.sent_to(second) == ["r2"]
+
+
+@pytest.mark.parametrize("runs_cells", [False, True])
+def test_a_subshell_for_widgets_holds_nothing_unless_cells_run_in_it(runs_cells: bool) -> None:
+    world = with_widget("rotate")
+    made = world.request("create_subshell_request", channel="control")
+    world.output("r1", "create_subshell_reply", made, {"status": "ok", "subshell_id": "x"}, "control")
+    if runs_cells:
+        world.request("execute_request", {"code": "1"}, subshell_id="x")
+    goes_to = "r1" if runs_cells else "r2"
+    cell = world.execute()
+    world.begin(goes_to, cell)
+    assert world.sent_to(cell) == world.sent_to(move(world, "x")) == [goes_to]
+
+
+def test_a_process_that_dies_takes_along_what_a_page_changed_in_it_alone() -> None:
+    world = with_widget()
+    moved = move(world)
+    world.lose("r1")
+    world.ready("r1", 1)
+    ask(world)
+    saved(world, "r1", moved, 1)
+    assert wishes(world) == ["checkpoint"]
