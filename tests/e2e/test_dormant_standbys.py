@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture
 def dormant(tmp_path: Path) -> Iterator[Live]:
     """Give a notebook that has variables, and by now its executor's process alone."""
-    with kernel(tmp_path, REPLKERNEL_STANDBY_IDLE_S="1") as live:
+    with kernel(tmp_path, REPLKERNEL_STANDBY_IDLE_S="4") as live:
         had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
         live.value(VARIABLES)
         eventually(lambda: len(replica_pids()) == 1, "one process")

@@ -223,8 +223,9 @@ class Keeper:
     def _on_dismissal_asked(self, event: fact.DismissalAsked, now: float) -> list[Effect]:
         """End a standby's process until it is wanted again, or have it forked anew."""
         if event.recalled:
-            return self.life.recall(now)
-        return [] if self.running else self.life.dismiss(DORMANT, now)
+            return self.life.recall(now) or self._introduce()
+        dismissed = [] if self.running else self.life.dismiss(DORMANT, now)
+        return dismissed or self._introduce()  # The router hears that the process is still there.
 
     def deadline(self) -> float | None:
         """Return when `TimeCame` must be told, or None: never when all is over."""

@@ -102,6 +102,9 @@ class ProcessLife:
         """Go on with the process of an earlier agent; in the place of a dead one fork another if needed."""
         if not alive:
             return [] if self.phase is Phase.DORMANT else self._fork(now)
+        if self.phase is Phase.DORMANT:
+            self.phase, self._steps, self._due = Phase.DISMISSED, [_TERM, _KILL], now + STOP_TO_TERM_S
+            return []
         self.phase, self._due = Phase.STARTING, None
         return []
 
@@ -172,7 +175,7 @@ class ProcessLife:
         """End the process politely, then less so; the replica is forgotten when it is gone."""
         if self.phase in (Phase.ENDING, Phase.ENDED):
             return []
-        was, self.phase = self.phase, Phase.ENDING
+        was, self.phase, self._recalled = self.phase, Phase.ENDING, False
         if was is Phase.LIVE:
             return self._stop(reason, now)
         if was in (Phase.STARTING, Phase.DISMISSED):

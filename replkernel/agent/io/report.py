@@ -95,6 +95,8 @@ def _role(driver: KeeperDriver, last_executor: bool) -> str:
     phase = driver.core.life.phase
     if driver.core.life.is_dormant:
         return str(Phase.DORMANT.value)
+    if phase is Phase.DISMISSED:  # It is recalled already.
+        return str(Phase.STARTING.value)
     if phase is not Phase.LIVE:
         return str(phase.value)
     return "executor" if driver.core.running or last_executor else "standby"

@@ -68,6 +68,8 @@ class Replica:
     """Whether its host's agent, when last asked, kept others of the group and not this one."""
     dormant: bool = False
     """Whether its process has been told to end until it is wanted again."""
+    recalled: bool = False
+    """Whether another process was wanted since then, which is on its way."""
 
 
 def with_status(kernel_info: bytes) -> bytes:
@@ -410,7 +412,8 @@ class Fleet:
         self._peers_deadline = self._bare_since = self._revival = None
         for replica in self.replicas.values():
             replica.ready = replica.linked = False
-            replica.broken, replica.forgotten, replica.dormant = "", False, False
+            replica.broken, replica.forgotten = "", False
+            replica.dormant = replica.recalled = False
             replica.address, replica.endpoints = "", None
             replica.returning, replica.member = True, False
         for host in self.hosts.values():
@@ -513,7 +516,7 @@ class Fleet:
         """Take note that a replica's output reaches us: it can be used."""
         replica = self.replicas.get(name)
         if replica is not None and replica.ready:
-            replica.linked = True
+            replica.linked, replica.recalled = True, False
             self._served.add(replica.host)
             if name != self.aside:
                 self.empty_since = None
@@ -530,10 +533,14 @@ class Fleet:
         """Return the replicas whose processes have been told to end until they are wanted again."""
         return [name for name, replica in self.replicas.items() if replica.dormant]
 
+    def recalled(self) -> list[ReplicaId]:
+        """Return the replicas whose processes are on their way back."""
+        return [name for name, replica in self.replicas.items() if replica.recalled]
+
     def dismiss(self, name: ReplicaId, *, recalled: bool = False) -> Effect:
         """Have a replica's process end until it is wanted again, or be there again (`recalled`)."""
         replica = self.replicas[name]
-        replica.dormant = not recalled
+        replica.dormant, replica.recalled = not recalled, recalled
         replica.linked = replica.linked and recalled
         return ToAgent(replica.host, DismissReplica(self.kernel_id, name, recalled))
 
@@ -544,6 +551,7 @@ class Fleet:
             return []
         replica.ready = replica.linked = False
         replica.returning, replica.dormant = message.returning, message.dormant
+        replica.recalled = replica.recalled and message.returning and not message.dormant
         replica.why_lost = "" if message.dormant else message.why
         if not self.ready() and self.empty_since is None:
             self.empty_since = now

@@ -23,6 +23,8 @@ from replkernel.router.core.wishes import Wish
 
 HOST_WAIT_S = 10.0
 """How long a granted cell waits for a replica on the lease's host before it asks for another host's GPUs."""
+RECALL_WAIT_S = 60.0
+"""… if a standby there has had no process, and gets one."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ class LeasedCells:
         held = self._leases.held_leases.of_cell(cell)
         if held is None:
             return self._wait(request, wanted)
-        stranded = now >= held.since + HOST_WAIT_S and self._parts.fleet.ready()
+        stranded = now >= held.since + self._host_wait_s(held.lease.host) and self._parts.fleet.ready()
         if stranded and not self._ready_on(held.lease.host):
             return Turn(goes=False, effects=tuple(self.astray(request, wanted)))
         return Turn(goes=True, lease=held.lease)
@@ -155,7 +157,13 @@ class LeasedCells:
         )
         if held is None or not self._parts.fleet.ready() or self._ready_on(held.lease.host):
             return None
-        return held.since + HOST_WAIT_S
+        return held.since + self._host_wait_s(held.lease.host)
+
+    def _host_wait_s(self, host: str) -> float:
+        """Return how long a lease's host may be without a replica that can be used."""
+        fleet = self._parts.fleet
+        comes_back = any(fleet.replicas[name].host == host for name in fleet.recalled())
+        return RECALL_WAIT_S if comes_back else HOST_WAIT_S
 
     def _ready_on(self, host: str) -> bool:
         fleet = self._parts.fleet

@@ -81,6 +81,10 @@ JOURNAL_TYPES = frozenset({"replkernel_outputs_request", "replkernel_outputs_sav
 UNSEEN = "while its host agent was away"
 
 
+ANSWERED_HERE = frozenset({"kernel_info_request", "comm_info_request", "connect_request"})
+"""What a page asks for when it connects; nobody has used the notebook by that."""
+
+
 OWN_REQUESTS = "replkernel_"
 """Requests of our own front end begin so; they are no use of a kernel."""
 
@@ -172,8 +176,6 @@ class Router:
         if self._hibernation.attentive:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
-        if self._dormancy.present or not isinstance(event, ReplicaMessage):
-            effects += self._dormancy.advance(now, needed=self._under_way)
         leases = self._parts.leases
         if leases.scheduler.up or self._parts.fleet.asleep is not leases.scheduler.rests:
             effects += self._governor.advance(now)
@@ -185,13 +187,15 @@ class Router:
         if self._control.waits:
             effects += self._control.advance(now)
         effects += self._shell.advance(now)
+        if self._dormancy.present or not isinstance(event, ReplicaMessage):
+            effects += self._dormancy.advance(now, busy=self._shell.busy, waits=self._awaits_replica)
         return effects
 
     @property
-    def _under_way(self) -> bool:
-        """Tell whether something goes on for which any replica may be wanted."""
-        asked = self._shell.busy or self._shell.waits or self._control.needs_replica
-        return asked or self._relocation.active or self._replacement.busy or self._hibernation.holds
+    def _awaits_replica(self) -> bool:
+        """Tell whether something goes on that may wait for a replica."""
+        waits = self._shell.waits or self._control.needs_replica
+        return waits or self._relocation.active or self._replacement.busy
 
     def deadline(self) -> float | None:
         """Return when the next Tick is due."""
@@ -293,7 +297,8 @@ class Router:
         kind = request.header.msg_type
         if kind not in PATIENT and not kind.startswith(OWN_REQUESTS):
             self._hibernation.used(now)
-            self._dormancy.used(now)
+            if kind not in ANSWERED_HERE:
+                self._dormancy.used(now)
         if request.channel == "stdin":
             return self._from_stdin(request)
         if kind == "connect_request":
@@ -410,6 +415,7 @@ class Router:
             return []
         if message.channel == "control":
             return self._control.replied(message)
+        self._dormancy.used(now)
         return self._shell.replied(message, now)
 
     def _page_saved(self, message: ReplicaMessage, now: float) -> list[Effect]:

@@ -57,8 +57,28 @@ def test_one_that_does_not_end_is_killed() -> None:
 def test_a_process_that_runs_a_cell_is_not_dismissed() -> None:
     story = Story().live()
     story.tell(fact.ExecutionClaimed(Seq(1), Fence(1)))
-    assert story.tell(fact.DismissalAsked()) == []
+    assert story.tell(fact.DismissalAsked()) == ["router  < ready pid=100 applied=0"]
     assert story.keeper.life.phase is Phase.LIVE
+
+
+def test_the_recall_of_one_that_has_a_process_is_answered() -> None:
+    assert Story().live().tell(fact.DismissalAsked(recalled=True)) == ["router  < ready pid=100 applied=0"]
+
+
+def test_a_kernel_that_ends_forgets_a_recall() -> None:
+    story = Story().live()
+    story.tell(fact.DismissalAsked())
+    story.tell(fact.DismissalAsked(recalled=True))
+    assert story.tell(fact.EndAsked("over")) == ["signal 9"]
+    assert story.tell(GONE) == ["forget"]
+
+
+def test_the_next_agent_ends_a_process_that_was_leaving() -> None:
+    story = Story()
+    story.keeper.restore(fact.GroupNamed({ReplicaId("r1"): "a:1"}, "secret"), birth=1, pid=100, dormant=True)
+    assert story.tell(fact.ReplicaRestored(alive=True)) == ["open group of 1"]
+    assert story.wait() == ["signal 15"]
+    assert story.tell(GONE) == ["router  < dormant"]
 
 
 def test_a_dormant_replica_votes_against_itself() -> None:
