@@ -246,6 +246,7 @@ def test_who_ends_a_sweep_ends_its_processes_and_sees_no_traceback(
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 def test_processes_of_a_sweep_go_when_it_is_killed(tmp_path: Path) -> None:
     sweep, children = _begun_sweep(tmp_path)
     deadline = time.monotonic() + 60
