@@ -427,6 +427,7 @@ def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_inst
     assert "pip install 'replkernel[sim]', or say --rows csv" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_of_the_same_work_say_so_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
