@@ -81,7 +81,7 @@ def applied_everywhere(**settings: str) -> bool:
             "REPLKERNEL_SOCKET_DIR",
             "/tmp/" + "long" * 30,
             "set REPLKERNEL_SOCKET_DIR to a shorter one",
-            marks=pytest.mark.one_host,
+            marks=[pytest.mark.one_host, pytest.mark.slow],
         ),
         pytest.param(
             "JUPYTER_DATA_DIR",
@@ -133,6 +133,7 @@ def test_a_scheduler_that_is_not_there_is_told_and_cells_run(tmp_path: Path) -> 
         assert live.value("print(x)") == "1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "url", ["nonsense", *map(repeats, ("http://", "ftp://host", "http://127.0.0.1:many"))]
 )

@@ -38,6 +38,7 @@ def test_a_kernels_replicas_are_where_the_scheduler_says_and_stay_there(tmp_path
             assert "REPLKERNEL_HOSTS=auto" not in live.terminal
 
 
+@pytest.mark.slow
 def test_without_a_scheduler_the_kernel_runs_on_its_own_machine_and_says_so(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_HOSTS="auto") as live:
         ran = live.run("print(1)")

@@ -102,6 +102,7 @@ def test_jupyter_server_reads_the_file_and_its_own_option_wins(tmp_path: Path) -
         assert server.call("DELETE", f"api/kernels/{started['id']}")[0] == 204
 
 
+@pytest.mark.slow
 def test_the_later_file_the_own_trait_and_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def test_an_idle_kernel_is_put_to_rest_stays_listed_and_comes_back_with_its_vari
             assert state(kernel_id) == "live"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_cannot_rest_is_left_running(tmp_path: Path) -> None:
     with living(tmp_path, *CULL) as life:
         kernel_id = life.open_notebook("a.ipynb")["kernel"]["id"]

@@ -64,6 +64,7 @@ def test_c_code_a_thread_and_a_process_of_a_cell_without_a_lease_wait_for_one_an
     assert held(stubs)[pid_of(one)] == 6000
 
 
+@pytest.mark.slow
 def test_a_process_that_outlives_its_cell_is_named_and_has_a_gpu_with_the_next_cell_that_does(
     stubs: Stubs, notebooks: tuple[Live, Live]
 ) -> None:

@@ -177,6 +177,7 @@ def test_cells_that_come_at_once_from_both_each_find_their_own_state(notebooks: 
     assert sum(held().values()) == 4000, "one notebook's state at a time"
 
 
+@pytest.mark.slow
 def test_state_that_nobody_wants_leaves_after_its_time_and_is_back_when_needed(tmp_path: Path) -> None:
     with two_notebooks(tmp_path, REPLKERNEL_GPU_LINGER_S="0.2") as (one, _):
         pid = pid_of(one)

@@ -248,6 +248,7 @@ def test_the_command_line_hibernates_and_forgets(live: Live, capsys: pytest.Capt
     assert "No kernel" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_hosts_that_never_come_back_are_given_up_on_demand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

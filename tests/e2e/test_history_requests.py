@@ -88,6 +88,7 @@ def test_who_has_seen_an_older_state_does_nothing(told: Told) -> None:
     assert told.run("print(moved)") == "2"
 
 
+@pytest.mark.slow
 def test_names_branches_and_comparison(told: Told) -> None:
     told.run("y = 1")
     point = told.look()["here"]

@@ -105,6 +105,7 @@ def test_a_cell_that_never_looks_is_ended_by_the_second_interrupt(tmp_path: Path
         assert live.value("print(kept)") == "[1, 2, 3]"
 
 
+@pytest.mark.slow
 def test_with_one_replica_the_second_interrupt_keeps_the_variables_too(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_DURABLE="before_reply") as live:
         live.run("kept = [1, 2, 3]; import os; first = os.getpid()")

@@ -114,6 +114,7 @@ def test_a_cell_that_asks_to_sync_leaves_nothing_to_be_checked(live: Live) -> No
     assert (after.out.strip(), after.err) == ("[2, [0, 'new']]", "")
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_sync_and_says_so(live: Live) -> None:
     live.value(f"big = [[i] for i in range({3 * ITEMS})]", 120)
     request = live.client.execute("%replkernel sync")

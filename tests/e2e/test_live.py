@@ -110,6 +110,7 @@ def test_a_page_hears_of_a_cell_from_its_beginning_until_it_is_durable(tmp_path:
         assert [told["msg_id"] for told in snapshot["executions"]] == [one["msg_id"]]
 
 
+@pytest.mark.slow
 def test_without_listeners_a_page_may_ask_from_time_to_time(tmp_path: Path) -> None:
     with living(tmp_path) as life:
         kernel_id = notebook(life)

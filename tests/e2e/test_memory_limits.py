@@ -71,6 +71,7 @@ def test_the_cell_that_takes_all_memory_of_a_container_ends_by_name_and_the_note
             assert services() == before
 
 
+@pytest.mark.slow
 def test_a_standby_that_memory_runs_out_for_costs_no_cell(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
         outlive_a_standby(live)

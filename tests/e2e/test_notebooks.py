@@ -26,6 +26,7 @@ def test_a_notebook_that_changes_replica_at_every_cell_gives_the_stock_outputs(
         assert got == expected
 
 
+@pytest.mark.slow
 def test_the_simulators_notebook_runs_and_shows_its_plots(tmp_path: Path) -> None:
     executed = run_notebook(EXAMPLES / "simulator.ipynb", STOCK, tmp_path)
     shown = {cell.source: cell.outputs for cell in executed.cells if cell.cell_type == "code"}

@@ -62,6 +62,7 @@ def test_a_module_of_the_users_that_was_edited_since_is_after_a_rest_what_was_im
     assert live.value(f"{reload}; print(edited_while_in_use.version(), version())") == "the second 1"
 
 
+@pytest.mark.slow
 def test_the_first_question_after_a_rest_sees_the_variables(live: Live) -> None:
     live.value("import types; box = types.SimpleNamespace(remembered_value=41); remembered_name = 42")
     for wakes in ("complete", "inspect", "history"):

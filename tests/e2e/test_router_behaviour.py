@@ -351,6 +351,7 @@ def test_twenty_thousand_lines_arrive_complete_and_in_order(live: Live) -> None:
     assert ran.out.splitlines() == [str(number) for number in range(20_000)]
 
 
+@pytest.mark.slow
 def test_fifty_megabytes_of_output_arrive_whole(live: Live) -> None:
     ran = live.run("for _ in range(50): print('x' * (1 << 20))")
     assert len(ran.out) == 50 * ((1 << 20) + 1)

@@ -153,6 +153,7 @@ def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> Non
     assert live.value("print(x)") == "5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", first_of("quit()", "exit"))
 def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: str) -> None:
     pid = int(live.value("import os; x = 0; print(os.getpid())"))

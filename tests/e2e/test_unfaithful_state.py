@@ -67,6 +67,7 @@ def test_the_notebook_stays_with_the_true_object_and_no_cell_runs_twice(live: Li
     assert "x[1] differs" in line and f"stays on {holder}" in line
 
 
+@pytest.mark.slow
 def test_a_pin_of_the_notebook_is_listed_until_its_variable_is_gone(live: Live) -> None:
     holder = live.run(LYING).replica
     eventually(lambda: any(replica.unfaithful for replica in _replicas().values()), "the news of x")

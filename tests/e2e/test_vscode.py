@@ -55,6 +55,7 @@ def test_a_closed_notebook_finds_its_variables_again_and_leaves_the_others_alone
         one.close()
 
 
+@pytest.mark.slow
 def test_a_restart_empties_a_notebook(argv: list[str], tmp_path: Path) -> None:
     path = notebook(tmp_path, "restarted.ipynb")
     one = VsCode(path, argv, window=False)

@@ -50,7 +50,7 @@ def run(machine: KernelMachine, seq: int, value: bytes, audit: int = 0) -> None:
     machine.check_invariants()
 
 
-def test_it_is_read_as_it_was_written(machine: KernelMachine) -> None:
+def test_a_snapshot_is_read_as_it_was_written(machine: KernelMachine) -> None:
     machine.check_invariants()
     assert heads(machine) == {"a": b"three", "large": b"head", "door": b"lost"}
     assert (machine.mark, machine.whole_mark) == (Mark(Seq(3)), Mark(Seq(2)))

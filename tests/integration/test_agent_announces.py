@@ -163,6 +163,7 @@ async def test_without_a_scheduler_the_gpus_are_known_and_one_that_comes_is_foun
     await server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_a_host_that_is_not_taken_goes_on_quietly(
     scheduler: ChannelServer,
@@ -180,6 +181,7 @@ async def test_a_host_that_is_not_taken_goes_on_quietly(
     assert caplog.text.count("may not offer hosts") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_another_scheduler_takes_the_place_of_one_that_is_gone(
     scheduler: ChannelServer,
@@ -197,6 +199,7 @@ async def test_another_scheduler_takes_the_place_of_one_that_is_gone(
     await other.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_an_address_that_is_none_is_said_once(
     monkeypatch: pytest.MonkeyPatch,

@@ -34,6 +34,7 @@ def _no_agent_stays():
     stop_agent(HOST, os.environ)
 
 
+@pytest.mark.slow
 def test_many_starters_at_once_make_one_agent() -> None:
     with ThreadPoolExecutor(6) as starters:
         found = list(starters.map(lambda _: find_or_start(HOST, os.environ), range(6)))
@@ -85,6 +86,7 @@ def test_a_dead_agents_file_is_not_believed() -> None:
     assert again.pid != address.pid
 
 
+@pytest.mark.slow
 def test_a_starter_that_is_killed_leaves_no_trap_for_the_next() -> None:
     lookup = "import os; from replkernel.agent.io.lookup import find_or_start"
     starter = subprocess.Popen([sys.executable, "-c", f"{lookup}; find_or_start({HOST!r}, os.environ)"])
@@ -166,6 +168,7 @@ def test_an_agent_without_kernels_and_routers_ends_itself() -> None:
     assert not (agent_dir(HOST, env) / "agent.json").exists()
 
 
+@pytest.mark.slow
 def test_a_connected_router_keeps_the_agent_alive() -> None:
     env = {**os.environ, "REPLKERNEL_AGENT_IDLE_S": "0.5"}
     with RouterClient(find_or_start(HOST, env)) as router:
@@ -182,6 +185,7 @@ def test_a_wrong_token_is_refused() -> None:
         assert "RouterHello" in router.wait(AgentRefuses).why
 
 
+@pytest.mark.slow
 def test_a_router_that_names_no_process_is_refused() -> None:
     with RouterClient(find_or_start(HOST, os.environ), pid=-5) as router:
         assert "process -5" in router.wait(AgentRefuses).why
@@ -197,6 +201,7 @@ def test_nonsense_is_refused_and_does_not_hurt() -> None:
         assert router.status().hosts[0].state == "up"
 
 
+@pytest.mark.slow
 def test_a_peer_that_does_not_read_delays_nobody() -> None:
     address = find_or_start(HOST, os.environ)
     with RouterClient(address) as deaf, RouterClient(address) as other:

@@ -103,6 +103,7 @@ def test_an_executor_that_dies_while_no_agent_is_there_is_answered_for(spec: Ker
         run_cell(router, 3, "y", replica="r1")
 
 
+@pytest.mark.slow
 def test_processes_of_a_dead_zygote_are_still_watched(spec: KernelSpec) -> None:
     with RouterClient(start(), spec) as router:
         router.make_replicas("r1", "r2", "r3")
@@ -116,6 +117,7 @@ def test_processes_of_a_dead_zygote_are_still_watched(spec: KernelSpec) -> None:
         assert router.standin("r2").facts()["parent"] not in (zygote, router.address.pid)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_process_of_an_earlier_agent_is_known(spec: KernelSpec) -> None:
     first = start()
     with RouterClient(first, spec) as router:
@@ -175,6 +177,7 @@ def test_replicas_that_lost_their_journals_are_not_taken_for_new_ones(spec: Kern
         assert [path.name for path in kept.iterdir()] == ["r3"]
 
 
+@pytest.mark.slow
 def test_a_replica_whose_files_were_removed_while_it_ran_is_not_taken_for_a_new_one(spec: KernelSpec) -> None:
     first = start()
     with RouterClient(first, spec) as router:
@@ -191,6 +194,7 @@ def test_a_replica_whose_files_were_removed_while_it_ran_is_not_taken_for_a_new_
         assert router.status().kernels == ()
 
 
+@pytest.mark.slow
 def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) -> None:
     other = make_spec(standin_env(os.environ), tmp_path)
     first = start()
@@ -209,6 +213,7 @@ def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) ->
         assert names == {"yours": 1}
 
 
+@pytest.mark.slow
 def test_pretended_gpus_outlive_the_agent_that_was_told_of_them_as_long_as_it_has_kernels(
     spec: KernelSpec,
 ) -> None:

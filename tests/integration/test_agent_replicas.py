@@ -73,6 +73,7 @@ def test_the_member_of_the_replica_that_runs_the_cells_comes_to_lead(router: Rou
         await_leader(router, name)
 
 
+@pytest.mark.slow
 def test_processes_agree_on_hashes_and_are_clean(router: RouterClient) -> None:
     router.make_replicas("r1", "r2", "r3")
     facts = [router.standin(name).facts() for name in ("r1", "r2", "r3")]
@@ -138,6 +139,7 @@ def test_a_death_is_told_with_its_reason_while_whoever_reaps_it_is_busy(router: 
     router.await_ready("r2")
 
 
+@pytest.mark.slow
 def test_an_exit_code_is_named(router: RouterClient) -> None:
     router.make_replicas("r1")
     router.standin("r1").exit(17)
@@ -222,6 +224,7 @@ def test_without_a_usable_store_cells_run_and_durability_follows_when_it_can(
         assert process.await_seen(lambda seen: not seen["trouble"])
 
 
+@pytest.mark.slow
 def test_an_unknown_store_is_named(agent: AgentAddress, tmp_path: Path) -> None:
     spec = make_spec(standin_env(os.environ), tmp_path, store_url="gopher://nowhere")
     with RouterClient(agent, spec) as router:
@@ -241,6 +244,7 @@ def test_one_replica_is_a_group_of_its_own(router: RouterClient) -> None:
     assert router.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"] == {"x": 1}
 
 
+@pytest.mark.slow
 def test_a_process_that_keeps_dying_young_is_given_up_with_its_last_words(
     agent: AgentAddress, tmp_path: Path
 ) -> None:
@@ -255,6 +259,7 @@ def test_a_process_that_keeps_dying_young_is_given_up_with_its_last_words(
         assert "process.log" in notice.text
 
 
+@pytest.mark.slow
 def test_where_no_zygote_starts_fresh_interpreters_do(tmp_path: Path) -> None:
     env = standin_env(os.environ, STANDIN_BROKEN="1")
     spec = make_spec(env, tmp_path)
@@ -275,6 +280,7 @@ def test_where_no_zygote_starts_fresh_interpreters_do(tmp_path: Path) -> None:
         stop_agent(HOST, os.environ)
 
 
+@pytest.mark.slow
 def test_a_python_that_is_not_there_is_named(agent: AgentAddress, tmp_path: Path) -> None:
     spec = make_spec(standin_env(os.environ), tmp_path, python="/nowhere/python3")
     with RouterClient(agent, spec) as router:
@@ -311,6 +317,7 @@ def test_the_end_leaves_nothing_behind(router: RouterClient, tmp_path: Path) -> 
     assert list((Path(os.environ["REPLKERNEL_SOCKET_DIR"]) / "k").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_stubborn_process_is_killed_in_time(agent: AgentAddress, tmp_path: Path) -> None:
     spec = make_spec(standin_env(os.environ, STANDIN_STUBBORN="1"), tmp_path)
     with RouterClient(agent, spec) as router:
@@ -387,6 +394,7 @@ def test_a_router_that_comes_back_finds_its_kernel(agent: AgentAddress, tmp_path
         assert second.wait(Committed).seq == 2
 
 
+@pytest.mark.slow
 def test_the_next_incarnation_may_come_while_the_last_one_ends(agent: AgentAddress, tmp_path: Path) -> None:
     spec = make_spec(standin_env(os.environ, STANDIN_STUBBORN="1"), tmp_path)
     with RouterClient(agent, spec) as router:

@@ -189,7 +189,7 @@ print(nobody.wait())
     assert len(stubs.calls("cuInit")) == 3
 
 
-def test_it_is_built_once_in_a_directory_of_our_own_and_preloaded_before_the_users(
+def test_the_door_is_built_once_in_a_directory_of_our_own_and_preloaded_before_the_users(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_library, "_found", {})

@@ -99,7 +99,7 @@ def test_an_imported_library_that_has_not_started_cuda_holds_nothing(stubs: Stub
     assert stubs.calls("cuInit") == []
 
 
-def test_it_comes_back_to_another_gpu_of_its_model_by_a_mapping_of_all_gpus(stubs: Stubs) -> None:
+def test_a_process_comes_back_to_another_gpu_of_its_model_by_a_mapping_of_all_gpus(stubs: Stubs) -> None:
     said = stubs.run(
         OCCUPANCY
         + "start(); take(1000)"

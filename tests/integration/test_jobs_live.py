@@ -177,6 +177,7 @@ def test_a_job_leaves_gpus_that_a_cell_wants_and_ends_as_if_it_had_not(world: Wo
     assert world.leases() == []
 
 
+@pytest.mark.slow
 def test_a_cell_that_wants_all_gpus_has_them_and_the_job_comes_back(world: World, loss: str) -> None:
     name = world.run("--gpus", "1,2")
     world.trains(name, 3)
@@ -223,6 +224,7 @@ def test_a_job_without_a_scheduler_goes_on_and_has_one_started(world: World, los
     assert len(world.begun(name)) == 1
 
 
+@pytest.mark.slow
 def test_who_asks_for_jobs_while_there_is_no_scheduler_has_one_started(world: World) -> None:
     name = world.run(pace_s=0.5)
     world.trains(name, 2)

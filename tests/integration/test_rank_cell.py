@@ -24,7 +24,7 @@ def cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Running]:
         yield made
 
 
-def test_it_shows_what_processes_write_and_gives_what_came_back(cell: Running) -> None:
+def test_a_cell_shows_what_processes_write_and_gives_what_came_back(cell: Running) -> None:
     a, b = cell.begin()
     a.send(Wrote(0, "stdout", "one\ntwo\n"))
     a.send(Result(b"data"))

@@ -85,7 +85,7 @@ def cell(tmp_path: Path) -> Iterator[Cell]:
     made.close()
 
 
-def test_it_stays_while_the_cell_does_though_its_own_processes_are_over(
+def test_a_launcher_stays_while_the_cell_does_though_its_own_processes_are_over(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell.begin("print('done')", 2)
@@ -108,7 +108,7 @@ def test_a_cell_that_says_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
 FLOOD = "import sys\nwhile True:\n    sys.stdout.write('x' * 999 + chr(10))\n"
 
 
-def test_it_sees_that_the_cell_is_gone_while_it_has_much_to_tell(cell: Cell) -> None:
+def test_a_launcher_sees_that_the_cell_is_gone_while_it_has_much_to_tell(cell: Cell) -> None:
     cell.begin(FLOOD, 5)
     cell.until(lambda: cell.wrote())
     until = time.monotonic() + 1.0

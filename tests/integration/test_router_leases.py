@@ -161,6 +161,7 @@ def test_an_interrupt_ends_the_waiting_and_the_kernel_goes_on(leased: Callable[.
     assert one.run("print(x)")[0] == "1"
 
 
+@pytest.mark.slow
 def test_more_than_there_is_is_refused_by_name(leased: Callable[..., Leased]) -> None:
     one = leased()
     content = one.client.finish(one.send("x = 1", gpus=3))
@@ -180,6 +181,7 @@ def test_a_cell_that_loses_its_lease_is_interrupted_and_told_why(
     assert "expired" in one.client.texts(cell)
 
 
+@pytest.mark.slow
 def test_a_lease_is_renewed_while_its_cell_runs(leased: Callable[..., Leased]) -> None:
     one = leased(ttl_s=1.5)
     one.run("import time; time.sleep(2)", gpus=1)
@@ -204,6 +206,7 @@ def test_the_next_router_keeps_the_lease_of_the_cell_that_runs(
     assert len(one.scheduler.said(LeaseWish)) == 1
 
 
+@pytest.mark.slow
 def test_a_cell_that_waited_when_its_router_was_killed_waits_on(leased: Callable[..., Leased]) -> None:
     one = leased()
     elses = one.scheduler.occupy("here")
@@ -234,6 +237,7 @@ def test_a_cell_waits_for_a_scheduler_that_went_away(leased: Callable[..., Lease
     assert one.client.texts(cell).strip() == "here-0"
 
 
+@pytest.mark.slow
 def test_a_cell_that_runs_while_the_scheduler_is_away_keeps_its_lease(
     leased: Callable[..., Leased], tmp_path: Path
 ) -> None:
@@ -262,6 +266,7 @@ def test_a_notebook_goes_with_its_variables_to_where_its_gpus_are(leased: Callab
     assert (printed, said["host"]) == ("42", other)
 
 
+@pytest.mark.slow
 def test_the_notebook_s_default_outlives_its_router_and_off_ends_it(leased: Callable[..., Leased]) -> None:
     one = leased()
     assert "2 GPUs" in one.run(ASK.format(question="'default', 2"))[0]
@@ -284,6 +289,7 @@ def test_a_kernel_that_ends_gives_its_gpus_back(leased: Callable[..., Leased]) -
     one.scheduler.wait(lambda: not one.scheduler.leases, "the return of all GPUs")
 
 
+@pytest.mark.slow
 def test_a_kernel_process_that_dies_gives_its_gpus_back(leased: Callable[..., Leased]) -> None:
     one = leased()
     pid = int(one.run("import os; print(os.getpid())", gpus=1)[0])
@@ -343,6 +349,7 @@ def test_a_scheduler_that_is_killed_and_started_at_another_port_is_followed(tmp_
         kernel.close()
 
 
+@pytest.mark.slow
 def test_a_scheduler_of_one_s_own_that_is_killed_is_started_again_for_a_cell_that_waits(
     tmp_path: Path,
 ) -> None:
@@ -366,6 +373,7 @@ def test_a_scheduler_of_one_s_own_that_is_killed_is_started_again_for_a_cell_tha
             os.kill(last.pid, signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_where_no_scheduler_can_be_started_a_cell_that_asks_is_told_why(
     tmp_path: Path,
 ) -> None:

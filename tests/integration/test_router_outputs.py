@@ -144,6 +144,7 @@ def test_a_router_killed_in_a_cell_costs_nothing(routed: Callable[..., Routed]) 
     assert told[1]["outputs"][0]["text"] == lines(40)
 
 
+@pytest.mark.slow
 def test_routers_killed_one_after_the_other_send_nothing_twice(routed: Callable[..., Routed]) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
@@ -157,6 +158,7 @@ def test_routers_killed_one_after_the_other_send_nothing_twice(routed: Callable[
     assert client.texts(msg_id).splitlines() == lines(60).splitlines()
 
 
+@pytest.mark.slow
 def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(routed: Callable[..., Routed]) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
@@ -192,6 +194,7 @@ def test_a_reply_given_while_there_was_no_router_arrives(routed: Callable[..., R
     assert client.states(msg_id).count("idle") == 1  # Who comes in the middle of a cell is told `busy` again.
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_a_kernel_that_has_ended(routed: Callable[..., Routed]) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
@@ -223,6 +226,7 @@ def test_a_process_that_dies_while_there_is_no_router_ends_its_cell(routed: Call
     assert client.texts(after) == "on\n"
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_sent_to_a_dead_process_runs_although_its_router_dies_before_that_is_told(
     routed: Callable[..., Routed], tmp_path: Path
 ) -> None:
@@ -245,6 +249,7 @@ def test_a_cell_that_was_sent_to_a_dead_process_runs_although_its_router_dies_be
     assert (client.texts(msg_id), mark.read_text()) == ("[1]\n", "x")
 
 
+@pytest.mark.slow
 def test_a_page_that_is_back_after_a_newcomer_is_sent_what_a_new_router_published_before(
     routed: Callable[..., Routed], tmp_path: Path
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_killed_executor_costs_its_cell_and_the_kernel_lives_on(start: Start) 
     assert other != pid
 
 
+@pytest.mark.slow
 def test_interrupt_by_message_and_by_signal(start: Start) -> None:
     manager, client = start()
     for interrupt in (manager.interrupt_kernel, lambda: manager.signal_kernel(signal.SIGINT)):
@@ -139,6 +140,7 @@ def test_interrupt_by_message_and_by_signal(start: Start) -> None:
         assert collect(client, msg_id)[0]["content"]["ename"] == "KeyboardInterrupt"
 
 
+@pytest.mark.slow
 def test_completion_does_not_wait_for_a_long_cell(start: Start) -> None:
     manager, client = start()
     run(client, "pass")
@@ -151,6 +153,7 @@ def test_completion_does_not_wait_for_a_long_cell(start: Start) -> None:
     assert collect(client, busy)[0]["content"]["ename"] == "KeyboardInterrupt"
 
 
+@pytest.mark.slow
 def test_a_restart_gives_a_fresh_namespace_on_the_same_ports(start: Start) -> None:
     manager, client = start()
     run(client, "x = 1")
@@ -204,6 +207,7 @@ def test_a_message_signed_with_another_key_is_not_executed(start: Start) -> None
     assert run(client, "stranger_was_here")[0]["content"]["ename"] == "NameError"
 
 
+@pytest.mark.slow
 def test_the_same_message_again_is_answered_and_not_run_again(start: Start) -> None:
     _, client = start()
     run(client, "n = 0")

@@ -93,6 +93,7 @@ def test_killed_during_twenty_leases_none_is_lost_none_doubled_and_who_waits_goe
     assert no_gpu_was_ever_leased_twice() == 26
 
 
+@pytest.mark.slow
 def test_killed_in_a_storm_of_requests_every_answer_that_was_given_holds() -> None:
     given: dict[str, dict[str, Any]] = {}
     back: set[str] = set()

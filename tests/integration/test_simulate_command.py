@@ -246,6 +246,7 @@ def test_who_ends_a_sweep_ends_its_processes_and_sees_no_traceback(
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 def test_processes_of_a_sweep_go_when_it_is_killed(tmp_path: Path) -> None:
     sweep, children = _begun_sweep(tmp_path)
     deadline = time.monotonic() + 60
@@ -426,6 +427,7 @@ def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_inst
     assert "pip install 'replkernel[sim]', or say --rows csv" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_of_the_same_work_say_so_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,7 +60,7 @@ def test_its_import_writes_nothing_and_leaves_the_environment() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_it_names_all_packages_only_where_a_log_takes_them() -> None:
+def test_the_debugger_names_all_packages_only_where_a_log_takes_them() -> None:
     """That takes a second, and comes before the first variables; a process has one log."""
     program = (
         "from replkernel.kernel import late_debugger; late_debugger.put_off(); late_debugger.load()\n"

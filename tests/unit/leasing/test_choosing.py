@@ -83,7 +83,9 @@ def test_the_replicas_are_where_the_scheduler_places_them_and_the_next_best_are_
     ]
 
 
-def test_it_waits_for_hosts_that_are_on_their_way_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_waits_for_hosts_that_are_on_their_way_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = Asked(list("ab"), ON_THEIR_WAY, ON_THEIR_WAY, on("abn"), on("abn"))
     assert chosen(monkeypatch, asked, "a b n", wait_s=60.0) == (tuple("abn"), "")
     assert asked.said == ["REPLKERNEL_HOSTS=auto: this kernel waits for 1 hosts that are on their way to it."]

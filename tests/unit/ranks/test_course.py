@@ -53,7 +53,7 @@ def test_processes_start_once_launchers_are_on_all_hosts(events: tuple[Event, ..
     ]
 
 
-def test_it_is_over_when_all_processes_are() -> None:
+def test_a_cell_is_over_when_all_processes_are() -> None:
     assert played(LEASED, A, B, *ended(0, 2, 3)) == []
     assert played(LEASED, A, B, *ended(0, 2, 3, 1)) == [StopOn(b"a"), StopOn(b"b"), Over()]
 

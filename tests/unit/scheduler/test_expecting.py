@@ -64,7 +64,7 @@ def test_the_wait_that_most_plays_come_near_to_is_told() -> None:
     assert likely_s([60.0, float("inf"), float("inf")]) is None, "mostly nobody knows"
 
 
-def test_it_is_told_when_the_one_before_it_is_likely_to_be_over() -> None:
+def test_a_wait_is_told_by_when_the_one_before_is_likely_to_be_over() -> None:
     cluster, foresight = Cluster(), Foresight(Random(0))
     foresight.learn([row("k", 100.0)] * 20)
     cluster.host("a", 1)

@@ -44,7 +44,9 @@ def test_gpus_that_come_and_go_count_in_the_mean_of_a_life() -> None:
         st.tuples(st.floats(0, 500), st.floats(1, 500), st.floats(1, 300), st.integers(1, 8)), min_size=1
     )
 )
-def test_it_is_what_the_definition_says(jobs: list[tuple[float, float, float, int]]) -> None:
+def test_finish_time_fairness_is_what_the_definition_says(
+    jobs: list[tuple[float, float, float, int]],
+) -> None:
     lived = [Lived(*job) for job in jobs]
     found = finish_time_fairness(lived, integral_of([4.0] * 20, 100.0))
     for job, times in zip(lived, found, strict=True):

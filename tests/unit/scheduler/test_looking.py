@@ -50,7 +50,7 @@ def too_much(cells: int, gpus: int) -> list[Record]:
     return sorted(found, key=order)
 
 
-def test_it_needs_no_timer() -> None:
+def test_looking_needs_no_timer() -> None:
     cluster, *_ = crowded()
     timers = [key for key, _ in cluster.core._parts.timers.all() if key[0] == "migration"]
     assert timers == []
@@ -85,7 +85,7 @@ def test_others_are_asked_back_when_the_host_it_hoped_for_is_out_of_sight() -> N
     assert [effect.lease.lease for effect in of(ReclaimLease, effects)] == [e.lease]
 
 
-def test_it_goes_as_soon_as_its_replica_may_leave() -> None:
+def test_a_cell_goes_as_soon_as_its_replica_may_leave() -> None:
     cluster, held, _ = crowded()
     cluster.feed(KernelPinned(KernelId("k"), HostName("a")))
     assert not of(StartReplica, cluster.release(held))
