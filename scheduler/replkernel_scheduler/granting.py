@@ -32,7 +32,7 @@ from replkernel_scheduler.types import (
     Price,
     RequestId,
 )
-from replkernel_scheduler.users import NO_QUOTA, amount
+from replkernel_scheduler.users import NO_QUOTA, User, amount
 
 if TYPE_CHECKING:
     from replkernel_scheduler.moving import Moving
@@ -64,11 +64,9 @@ class Granting:
         kernel = parts.kernels.by_id.get(wish.kernel_id)
         why = wishes.problem(parts, wish, kernel)
         user = parts.users.get(wish.user if why is None else NOBODY)
-        if wish.paused is UNSET and why is None:
-            if user.quota is not NO_QUOTA:
-                why = user.problem(wish, parts.now, wishes.counts_as(parts, wish))
-            if wish.holder is UNSET and why is None and parts.ledger.prices is not None:
-                why = parts.ledger.problem(user, wish.gpus)
+        limited = user.quota is not NO_QUOTA or parts.ledger.prices is not None
+        if limited and why is None and wish.paused is UNSET:
+            why = self._beyond(user, wish)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return
@@ -204,6 +202,14 @@ class Granting:
         kernel = parts.kernels.by_id.get(waiting.wish.kernel_id)
         if waiting.wish.paused is not UNSET and kernel is not None:
             self.moving.go_on_draining(kernel)
+
+    def _beyond(self, user: User, wish: LeaseRequest) -> str | None:
+        """Say which quota or budget a request would break."""
+        parts = self.parts
+        why = user.problem(wish, parts.now, wishes.counts_as(parts, wish))
+        if why is None and wish.holder is UNSET:
+            why = parts.ledger.problem(user, wish.gpus)
+        return why
 
     def _tell_again(self, request: RequestId) -> None:
         """Say how a request stands that was asked for before."""

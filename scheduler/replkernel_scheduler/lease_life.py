@@ -45,7 +45,6 @@ from replkernel_scheduler.timers import TimerKey
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.warming import Warming
 
-
 HELD = ("active", "lingering", "reclaiming")
 """The phases of leases that somebody was told of."""
 

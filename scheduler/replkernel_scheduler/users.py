@@ -129,7 +129,7 @@ class Users:
 
         None comes before one of the same user's that waits, though leases took less than was expected.
         """
-        tag = user.tag if user.tag > self.virtual else self.virtual
+        tag = max(self.virtual, user.tag)
         user.tag = tag + cost
         if user.last_tag > tag and (user.waited or user.milli_waited):
             tag = user.last_tag

@@ -20,6 +20,10 @@ from replkernel_scheduler.types import RequestId
 PLAYS = 40
 FACTOR = 1.5
 """What is told is to be within this factor of what comes."""
+LOW, HIGH = 0.05, 0.95
+"""Of the waits that came out, those between are told as a range."""
+BEYOND = 1.15
+"""It is wider by this at both ends: who comes later is not played, nor what cells of a day have in common."""
 HORIZON_S = 30 * 86_400.0
 ENDS_MAX = 20_000
 """So many ends are played at most."""
@@ -50,6 +54,14 @@ def likely_s(waits_s: list[float]) -> float | None:
         if count > most:
             best, most = (max(shortest, 1.0) * waits_s[at + count - 1]) ** 0.5, count
     return best
+
+
+def range_s(waits_s: list[float]) -> tuple[float, float] | None:
+    """Return between which waits 8 in 10 are; None if too many of these have no end in sight."""
+    if not waits_s or waits_s[int(HIGH * len(waits_s))] == inf:
+        return None
+    shortest, longest = waits_s[int(LOW * len(waits_s))], waits_s[int(HIGH * len(waits_s))]
+    return max(1.0, shortest) / BEYOND, max(1.0, longest) * BEYOND
 
 
 class _Field:

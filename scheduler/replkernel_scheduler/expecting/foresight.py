@@ -13,7 +13,7 @@ from typing import NamedTuple
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, LeaseQueued, LeaseRefused, UsageRecorded
 from replkernel_scheduler.expecting.durations import Durations
-from replkernel_scheduler.expecting.forecast import foresee, likely_s
+from replkernel_scheduler.expecting.forecast import foresee, likely_s, range_s
 from replkernel_scheduler.policies.protocol import Dice
 from replkernel_scheduler.types import CellUsage, RequestId
 
@@ -26,13 +26,17 @@ SAME_S = 3.0
 
 
 class Expected(NamedTuple):
-    """What a request that waits may expect: its place, so many seconds (None: nobody knows), and why."""
+    """What a request that waits may expect: its place, so many seconds (None: nobody knows), and why.
+
+    8 in 10 wait for a time within `range_s`, as seen from `at`.
+    """
 
     request: RequestId
     place: int
     wait_s: float | None
     why: str
     at: float
+    range_s: tuple[float, float] | None = None
 
 
 class Foresight:
@@ -82,6 +86,11 @@ class Foresight:
             return None
         return max(1.0, known.wait_s - (now - known.at))
 
+    def range_s(self, request: RequestId) -> tuple[float, float] | None:
+        """Return how long a request waits 8 times in 10, as of the last look; None: nobody knows."""
+        known = self._newest.get(request)
+        return None if known is None else known.range_s
+
     def why(self, request: RequestId) -> str:
         """Return what a request waits for."""
         known = self._newest.get(request)
@@ -101,11 +110,13 @@ class Foresight:
         for request, one in waits.items():
             place = core.place_of(request)  # Others had their turn between the slices.
             if place is not None:
-                wait_s = likely_s(found.get(request, []))
+                waits_s = found.get(request, [])
                 pools = frozenset((*one.own, *one.elsewhere))
                 if pools not in whys:
                     whys[pools] = lines.why(pools)
-                newest[request] = Expected(request, place, wait_s, whys[pools], now)
+                newest[request] = Expected(
+                    request, place, likely_s(waits_s), whys[pools], now, range_s(waits_s)
+                )
         self._newest = newest
         self._told = {request: told for request, told in self._told.items() if request in newest}
         changed = [one for one in newest.values() if not self._is_told(one)]

@@ -68,7 +68,7 @@ from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.job_desk import JobDesk
 from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk, RoutedKernel
-from replkernel_server.scheduling.messages import messages
+from replkernel_server.scheduling.messages import messages, range_in_words
 from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
@@ -458,8 +458,11 @@ class Desk:
         return guess_s if left_s is None else round(left_s, 3)
 
     def why_waits(self, request: RequestId) -> str:
-        """Say in a clause what a request waits for; empty where nobody has looked."""
-        return "" if self.foresight is None else self.foresight.why(request)
+        """Say how sure its wait is, and what a request waits for; empty where nobody has looked."""
+        if self.foresight is None:
+            return ""
+        clauses = (range_in_words(self.foresight.range_s(request)), self.foresight.why(request))
+        return "; ".join(filter(None, clauses))
 
     def _is_new(self, granted: LeaseGranted) -> bool:
         """Say whether it tells of a lease that is new; a renewal is told of in the same words."""

@@ -23,6 +23,7 @@ from replkernel_scheduler.effects import (
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import KernelId, Lease, MigrationId, RequestId
 
+from replkernel.leasing.request import seconds_in_words
 from replkernel.leasing.wire import (
     Denied,
     FromScheduler,
@@ -39,6 +40,8 @@ from replkernel.leasing.wire import (
 from replkernel.records import HostName
 from replkernel_server.scheduling.owners import Owners
 
+RANGE_S_MIN = 60.0
+"""Of waits that are shorter no range is told."""
 ToKernel: TypeAlias = tuple[KernelId, FromScheduler]
 
 
@@ -93,3 +96,11 @@ def granted_lease(lease: Lease, now: float) -> GrantedLease:
 def _asker(request: RequestId, message: FromScheduler, owners: Owners) -> ToKernel | None:
     owner = owners.requests.get(request)
     return None if owner is None else (owner.kernel_id, message)
+
+
+def range_in_words(range_s: tuple[float, float] | None) -> str:
+    """Say in a clause how long such a wait takes 8 times in 10; empty where nobody knows, or it is short."""
+    if range_s is None or range_s[1] < RANGE_S_MIN:
+        return ""
+    shortest, longest = seconds_in_words(range_s[0]), seconds_in_words(range_s[1])
+    return "" if shortest == longest else f"8 times in 10 it takes {shortest} to {longest}"

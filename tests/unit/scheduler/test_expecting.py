@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from replkernel_scheduler.effects import ReclaimLease
+from replkernel_scheduler.effects import LeaseRefused, ReclaimLease
 from replkernel_scheduler.events import TimeReached
 from replkernel_scheduler.expecting.durations import Durations, kinds_of
-from replkernel_scheduler.expecting.forecast import likely_s
+from replkernel_scheduler.expecting.forecast import BEYOND, likely_s, range_s
 from replkernel_scheduler.expecting.foresight import AGAIN_S, EVERY_S, Expected, Foresight
 from replkernel_scheduler.types import CellUsage, HostName, KernelId, LeaseId, RequestId, UserName
+from replkernel_server.scheduling.messages import range_in_words
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -64,6 +65,18 @@ def test_the_wait_that_most_plays_come_near_to_is_told() -> None:
     assert likely_s([60.0, float("inf"), float("inf")]) is None, "mostly nobody knows"
 
 
+def test_the_range_leaves_out_what_hardly_ever_comes_and_is_wider_than_what_was_played() -> None:
+    waits_s = [2.0, *[100.0] * 20, *[400.0] * 18, 90_000.0]
+    assert range_s(waits_s) == (100.0 / BEYOND, 400.0 * BEYOND)
+    assert range_s([]) is None
+    assert range_s([60.0] * 30 + [float("inf")] * 10) is None, "a quarter of these has no end in sight"
+
+
+def test_of_a_range_no_more_is_told_than_two_ends_that_differ() -> None:
+    assert range_in_words((300.0, 1500.0)) == "8 times in 10 it takes 5 min to 25 min"
+    assert range_in_words((600.0, 610.0)) == range_in_words((2.0, 50.0)) == range_in_words(None) == ""
+
+
 def test_a_wait_is_told_by_when_the_one_before_is_likely_to_be_over() -> None:
     cluster, foresight = Cluster(), Foresight(Random(0))
     foresight.learn([row("k", 100.0)] * 20)
@@ -75,6 +88,9 @@ def test_a_wait_is_told_by_when_the_one_before_is_likely_to_be_over() -> None:
     told = looked(foresight, cluster)
     assert told["second"].wait_s == 60.0 and told["third"].wait_s == 160.0
     assert told["third"].place == 2
+    assert foresight.range_s(RequestId("second")) == (60.0 / BEYOND, 60.0 * BEYOND)
+    foresight.saw([LeaseRefused(RequestId("second"), "")], cluster.now)
+    assert foresight.range_s(RequestId("second")) is None, "it waits no more"
     assert told["second"].why == "1 cell computes on 1 GPU of the hosts that may serve it"
 
 
