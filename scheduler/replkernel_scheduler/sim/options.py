@@ -202,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=_above_zero,
         default=10.0,
         metavar="PRICE",
-        help="of a host (default: 10)",
+        help="of a host (default: 10); without it money is shown for notebooks only",
     )
     parser.add_argument(
         "--memory-gb",
