@@ -31,7 +31,7 @@ HEAD = """\
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; }
-pre { overflow-x: auto; font-size: 12px; line-height: 1.4; }
+pre { overflow-x: auto; width: max-content; max-width: 94vw; font-size: 12px; line-height: 1.4; }
 .unequal { color: #b00020; font-weight: 600; }
 svg { max-width: 100%; height: auto; }
 </style></head><body>
