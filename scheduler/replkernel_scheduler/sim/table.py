@@ -57,9 +57,14 @@ def _warmed_up(document: Summary) -> list[str]:
         return []
     least, most = min(one.tasks for one in found), max(one.tasks for one in found)
     told = counted(most, "task") if least == most else f"{least:,} to {most:,} tasks"
-    return [
-        f"The first {found[0].hours:,.4g} h warm up: {told} that came then were played, and are not counted."
-    ]
+    span = _span(found[0].hours)
+    return [f"The first {span} warm up: {told} that came then were played, and are not counted."]
+
+
+def _span(hours: float) -> str:
+    if hours >= 2:
+        return f"{hours:,.4g} h"
+    return f"{hours * 60:,.4g} min" if hours >= 1 / 30 else f"{hours * 3600:,.4g} s"
 
 
 def is_priced(document: Summary) -> bool:
