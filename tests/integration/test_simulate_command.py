@@ -92,12 +92,14 @@ def test_the_help_teaches_and_its_example_works(
     example = [
         line.strip() for line in said.splitlines() if line.strip().startswith(("printf", "replkernel sim"))
     ]
-    made, command, sweep = example
+    made, command, cut, sweep = example
     monkeypatch.chdir(tmp_path)
     subprocess.run(["sh", "-c", made], check=True, timeout=10)
     assert Path("cells.csv").read_text() == CELLS
     assert main(command.split()[2:]) == 0
     assert Path("build/sim/summary.json").is_file() and Path("build/sim/report.html").is_file()
+    assert main(cut.split()[2:]) == 0
+    assert "2 tasks that came then were played" in capsys.readouterr().out
     assert main([*sweep.split()[2:], "--jobs", "1"]) == 0
     assert capsys.readouterr().out.count("notebook,limit=demand-busy") == 3
 

@@ -315,6 +315,17 @@ def test_a_file_of_another_form_says_what_it_lacks(
     assert told in str(error.value)
 
 
+@pytest.mark.parametrize("form", [None, "csv"])
+def test_who_names_some_columns_is_told_which_are_left(tmp_path: Path, form: str | None) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text("pod,created,count\na,0,1\n")
+    named = (("arrival_s", "created"), ("gpus", "count"))
+    with pytest.raises(TraceUnreadable) as error:
+        list(forms.read(TraceFile(path, columns=named), form))
+    told = "with --columns it still lacks duration_s, job; name them too (# is the number of the line)"
+    assert told in str(error.value)
+
+
 @pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
 def test_a_file_that_is_not_packed_as_its_name_says_is_told(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"trace.{ending}"

@@ -67,7 +67,7 @@ def test_the_command_says_what_the_warm_up_leaves_out(
     out = tmp_path / "out"
     asked = [str(trace), "--policy", IN_TURN, "--hosts", "1x2", "--quiet"]
     assert main([*asked, "--warmup", "2m", "--out", str(out), "--rows", "csv"]) == 0
-    told = "The first 0.03333 h warm up: 2 tasks that came then were played, and are not counted."
+    told = "The first 2 min warm up: 2 tasks that came then were played, and are not counted."
     assert capsys.readouterr().out.splitlines()[1] == told
     assert told in (out / "report.html").read_text()
     document = json.loads((out / "summary.json").read_text())

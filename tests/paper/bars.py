@@ -31,7 +31,8 @@ def bars(title: str, unit: str, series: Sequence[str], groups: Mapping[str, Sequ
     """Return bars in groups: of each group one for each series, None where there is no figure."""
     most = max((value for values in groups.values() for value in values if value is not None), default=1.0)
     scale = (WIDTH - LEFT - RIGHT) / (most or 1.0)
-    parts, y = _legend(series), TOP
+    given = {place for values in groups.values() for place, value in enumerate(values) if value is not None}
+    parts, y = _legend([name if place in given else "" for place, name in enumerate(series)]), TOP
     for name, values in groups.items():
         drawn = [(place, value) for place, value in enumerate(values) if value is not None]
         height = len(drawn) * (BAR + GAP) - GAP
@@ -72,11 +73,11 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
             f'<text class="s" x="{left - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{short(value)}</text>'
         )
     hours = longest * step_s / 3600
-    every = 2.0 if hours > 6 else 0.5
+    every = 120.0 if hours > 72 else 2.0 if hours > 6 else 0.5
     for tick in range(int(hours / every) + 1):
-        hour = short(tick * every)
+        hour = f"{tick * every / 24:.0f} d" if hours > 72 else f"{short(tick * every)} h"
         x = left + tick * every * 3600 / step_s * across
-        parts.append(f'<text class="s" x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{hour} h</text>')
+        parts.append(f'<text class="s" x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{hour}</text>')
     for place, values in enumerate(lines.values(), 1):
         points = "".join(
             f"{'L' if step else 'M'}{left + step * across:.1f} {floor - value * up:.1f}"
@@ -116,7 +117,8 @@ def curves(title: str, unit: str, lines: Mapping[str, Sequence[float]], least_sh
             f'<text class="s" x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{short(tick)} {unit}</text>'
         )
     for place, quantiles in enumerate(lines.values(), 1):
-        points, last = [], len(quantiles) - 1
+        points: list[str] = []
+        last = len(quantiles) - 1
         for number, value in enumerate(quantiles):
             share = 100 * number / last
             if share >= least_share:
@@ -142,8 +144,11 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _legend(series: Sequence[str], first: int = 0) -> list[str]:
-    parts, x = [], WIDTH / 40
+    parts: list[str] = []
+    x = WIDTH / 40
     for place, name in enumerate(series, first):
+        if not name:
+            continue  # It has no figures here.
         parts.append(f'<rect x="{x:.0f}" y="27" width="11" height="11" fill="{COLOURS[place]}"/>')
         parts.append(f'<text x="{x + 16:.0f}" y="37">{escape(name)}</text>')
         x += 34 + 6.6 * len(name)

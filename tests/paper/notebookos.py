@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import accumulate
 
 import msgspec
 from replkernel_scheduler.sim import forms
@@ -39,6 +40,8 @@ HOSTS_ROOMY = 200
 WINDOW_PLAN = Plan(hosts=30, hosts_max=48)
 """The authors' cluster: 30 hosts of 8 GPUs, up to 48."""
 WINDOW_S = 63_000.0
+JUNE_GPUS, JUNE_MONEY = "June, GPUs: ", "June, money: "
+THOUSAND = 1000.0
 JUNE_PLAN = Plan(hosts=30, hosts_max=60)
 PUBLISHED_HOURS = {"Reservation": 3207.0, "NotebookOS": 2019.0, "LCP": 1544.0, "Batch": 1307.0}
 """Derived from the two savings and the two percentages that the paper gives."""
@@ -64,8 +67,10 @@ def rows(short: bool) -> Iterator[Row | Course]:
         if mix is None:
             yield from _courses(pictures)
     for mix_name, mix in {} if short else MIXES.items():
-        runs, _ = _runs("adobe_sensei/sensei_june_60sec.csv", JUNE_PLAN, mix)
+        runs, pictures = _runs("adobe_sensei/sensei_june_60sec.csv", JUNE_PLAN, mix)
         yield from _of_june(f"June, {mix_name}", runs)
+        if mix is None:
+            yield from _june_courses(pictures)
 
 
 def _runs(
@@ -92,6 +97,27 @@ def _courses(pictures: dict[str, Picture]) -> Iterator[Course]:
     ):
         assert pictures[of].step_s == step_s, "Runs of one trace end within a step of each other."
         yield Course(PAPER, what, step_s, tuple(values[: int(WINDOW_S / step_s)]))
+
+
+def _june_courses(pictures: dict[str, Picture]) -> Iterator[Course]:
+    """Yield June's GPUs, and what they cost and bring so far: Reservation pays for the GPUs it reserves."""
+    prices = JUNE_PLAN.prices
+    for name, values in (
+        ("Reservation", pictures["Reservation"].reserved),
+        ("NotebookOS", pictures["NotebookOS"].provisioned),
+        ("cells that run", pictures["oracle"].committed),
+    ):
+        yield Course(PAPER, f"{JUNE_GPUS}{name}", pictures["oracle"].step_s, tuple(values))
+    for name, values in (
+        ("Reservation", pictures["Reservation"].reserved),
+        ("NotebookOS", pictures["NotebookOS"].provisioned),
+    ):
+        step_s, revenue = pictures[name].step_s, pictures[name].revenue
+        a_step = prices.host_hour / JUNE_PLAN.gpus_per_host * step_s / 3600.0 / THOUSAND
+        cost = accumulate(gpus * a_step for gpus in values)
+        yield Course(PAPER, f"{JUNE_MONEY}{name}: cost", step_s, tuple(cost))
+        earned = tuple([money / THOUSAND for money in revenue])
+        yield Course(PAPER, f"{JUNE_MONEY}{name}: revenue", step_s, earned)
 
 
 def staying(records: Iterable[Record], until: float) -> Iterator[Record]:

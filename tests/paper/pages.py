@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.paper.bars import bars, courses, curves
+from tests.paper.load import DUTY, INTERVALS_S, JUNE_NAME, rerun
+from tests.paper.notebookos import JUNE_GPUS, JUNE_MONEY
 from tests.paper.report import Course, Curve, Row, Shown, number
 
 PLACE = Path(__file__).parents[2] / "docs" / "understand" / "papers"
@@ -148,17 +150,51 @@ def _gpu_hours(kept: Kept) -> str:
 
 
 def _gpus(kept: Kept) -> str:
-    lines = {course.what: course.values for course in kept.courses["notebookos"]}
-    return courses("GPUs over 17.5 h", "GPUs", kept.courses["notebookos"][0].step_s, lines)
+    return _course_of(kept, "notebookos", "GPUs over 17.5 h", "GPUs")
+
+
+def _june_gpus(kept: Kept) -> str:
+    return _course_of(kept, "notebookos", "GPUs over June", "GPUs", JUNE_GPUS)
+
+
+def _june_money(kept: Kept) -> str:
+    return _course_of(kept, "notebookos", "Cost and revenue so far, June", "thousand $", JUNE_MONEY)
+
+
+def _course_of(kept: Kept, suite: str, title: str, unit: str, before: str = "") -> str:
+    """Draw the courses of a suite whose names begin so; without such a beginning those that have none."""
+    found = {
+        course.what.removeprefix(before): course
+        for course in kept.courses[suite]
+        if (course.what.startswith(before) if before else ", " not in course.what)
+    }
+    step_s = next(iter(found.values())).step_s
+    return courses(title, unit, step_s, {name: course.values for name, course in found.items()})
 
 
 def _load(kept: Kept) -> str:
-    lines = {course.what: course.values for course in kept.courses["load"]}
-    return courses("Sessions and cells over 17.5 h", "at a time", kept.courses["load"][0].step_s, lines)
+    return _course_of(kept, "load", "Sessions and cells over 17.5 h", "at a time")
+
+
+def _load_june(kept: Kept) -> str:
+    return _course_of(kept, "load", "Sessions and cells over June", "at a time", JUNE_NAME)
 
 
 def _times(kept: Kept) -> str:
-    return curves("Run times and times between, June", "s", _curves_of(kept, "load"))
+    lines = {name: found for name, found in _curves_of(kept, "load").items() if name != DUTY}
+    return curves("Run times and times between, June", "s", lines)
+
+
+def _duty(kept: Kept) -> str:
+    return curves("How much sessions compute, June", "%", {DUTY: _curves_of(kept, "load")[DUTY]})
+
+
+def _saved(kept: Kept) -> str:
+    subjects = {
+        f"after {interval_s / 60:g} min": [rerun(interval_s)] for interval_s in INTERVALS_S
+    }  # fmt: skip
+    groups = _beside(kept, "load", subjects)
+    return bars("GPU-hours that run again without kept state", "GPU-h", ("published", "ours, June"), groups)
 
 
 def _case_study(kept: Kept) -> str:
@@ -171,8 +207,25 @@ def _case_study(kept: Kept) -> str:
 
 
 def _pending(kept: Kept) -> str:
-    lines = {course.what: course.values for course in kept.courses["sidecar"]}
-    return courses("Jobs that wait for GPUs", "jobs", kept.courses["sidecar"][0].step_s, lines)
+    return _course_of(kept, "sidecar", "Jobs that wait for GPUs", "jobs")
+
+
+def _less(kept: Kept) -> str:
+    subjects = {
+        f"{what}, than {way}": [f"30 jobs on 16 GPUs: {what} less than {way} (paper: mean of W1 to W4)"]
+        for what in ("makespan", "mean JCT")
+        for way in ("default", "termination")
+    }
+    series = ("published, mean of four workloads", "ours, mean of ten seeds")
+    return bars("How much less SideCar takes", "%", series, _beside(kept, "sidecar", subjects))
+
+
+def _stopped(kept: Kept) -> str:
+    subjects = {
+        way: [f"the same, {way}: share of JCT stopped by reshaping"] for way in ("termination", "SideCar")
+    }
+    series = ("published, mean of four workloads", "ours, mean of ten seeds")
+    return bars("Share of JCT that reshaping takes", "%", series, _beside(kept, "sidecar", subjects))
 
 
 def _slowdown(kept: Kept) -> str:
@@ -207,10 +260,17 @@ def _waits(kept: Kept) -> str:
 PICTURES: dict[str, Callable[[Kept], str]] = {
     "notebookos-gpu-hours": _gpu_hours,
     "notebookos-gpus": _gpus,
+    "notebookos-june-gpus": _june_gpus,
+    "notebookos-june-money": _june_money,
     "load-sessions": _load,
+    "load-june": _load_june,
     "load-times": _times,
+    "load-duty": _duty,
+    "load-saved": _saved,
     "sidecar-case-study": _case_study,
     "sidecar-pending": _pending,
+    "sidecar-less": _less,
+    "sidecar-stopped": _stopped,
     "lazer-jct": _slowdown,
     "oversubscription-waits": _waits,
     "oversubscription-slowdowns": _slowdowns,

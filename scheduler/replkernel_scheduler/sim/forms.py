@@ -54,7 +54,7 @@ def form_of(file: TraceFile) -> str:
         if looks_like(header):
             return name
     found = f"its first line is {line[:80]!r}" if line else "it is empty"
-    nearly = own_csv.nearly(header)
+    nearly = own_csv.nearly(header, named=bool(file.columns))
     raise TraceUnreadable(
         f"{file.path} has none of the forms {', '.join(FORMS)}: {nearly or found}. "
         + ("" if nearly else f"Name the form with --form, or write {own_csv.COLUMNS}.")
@@ -66,7 +66,7 @@ def read(file: TraceFile, form: str | None = None) -> Iterator[Record]:
     if form in HEADERS and not HEADERS[form](header := header_of(file)):
         found = f"its columns are {','.join(header)[:80]!r}" if header else "it is empty"
         if form == "csv":
-            found = own_csv.nearly(header) or f"{found}; it is {own_csv.COLUMNS}"
+            found = own_csv.nearly(header, named=bool(file.columns)) or f"{found}; it is {own_csv.COLUMNS}"
         raise TraceUnreadable(f"{file.path} has not the form {form}: {found}.")
     return FORMS[form or form_of(file)](file)
 

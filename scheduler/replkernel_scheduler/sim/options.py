@@ -74,8 +74,8 @@ Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it 
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
   replkernel simulate cells.csv --policy notebook --policy reservation --hosts 2x8 --out build/sim
 
-Without the first 12 h, when the cluster was still empty, and for each user:
-  replkernel simulate cells.csv --policy notebook --warmup 12h --by user
+Without the first 10 minutes, when the cluster was still empty, and by the GPUs that cells want:
+  replkernel simulate cells.csv --policy notebook --warmup 10m --by gpus
 
 How many hosts, and with which limit? Each value with each:
   replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
@@ -202,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=_above_zero,
         default=10.0,
         metavar="PRICE",
-        help="of a host (default: 10)",
+        help="of a host (default: 10); without it money is shown for notebooks only",
     )
     parser.add_argument(
         "--memory-gb",

@@ -13,7 +13,7 @@ from replkernel_scheduler.sim import drawing
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.seeds import against, figures_of, swept_keys
 from replkernel_scheduler.sim.summary import RunSummary, Summary
-from replkernel_scheduler.sim.table import table, unequal
+from replkernel_scheduler.sim.table import is_priced, table, unequal
 from replkernel_scheduler.sim.trace_picture import TracePicture
 
 DRAWN_MAX = 10
@@ -31,7 +31,7 @@ HEAD = """\
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; }
-pre { overflow-x: auto; font-size: 12px; line-height: 1.4; }
+pre { overflow-x: auto; width: max-content; max-width: 94vw; font-size: 12px; line-height: 1.4; }
 .unequal { color: #b00020; font-weight: 600; }
 svg { max-width: 100%; height: auto; }
 </style></head><body>
@@ -63,7 +63,7 @@ def report(
     drawn = {short[name]: pictures[name] for name in chosen}
     runs = dict(zip(drawn, document.runs, strict=False))
     parts += _swept(document.runs)
-    parts += _sections(drawn, runs, oracle, saved)
+    parts += _sections(drawn, runs, oracle, saved, is_priced(document))
     parts += [_section(title, svg) for title, svg in drawing.of_trace(trace).items()]
     return "\n".join([*parts, _savings(document), "</body></html>\n"])
 
@@ -73,6 +73,7 @@ def _sections(
     runs: Mapping[str, RunSummary],
     oracle: Picture,
     saved: Mapping[float, float],
+    priced: bool,
 ) -> Iterator[str]:
     yield _section("GPUs over time", drawing.gpus_over_time(drawn, oracle))
     for title, name, what in (
@@ -91,8 +92,9 @@ def _sections(
     subscribed = {run: picture for run, picture in drawn.items() if picture.subscription}
     if subscribed:
         yield _section("Subscription, moves, hosts", drawing.subscription_over_time(subscribed))
-    yield _section("Cost and revenue", drawing.money({run: runs[run].money for run in drawn}))
-    yield _section("Cost and margin over time", drawing.money_over_time(drawn))
+    if priced:
+        yield _section("Cost and revenue", drawing.money({run: runs[run].money for run in drawn}))
+        yield _section("Cost and margin over time", drawing.money_over_time(drawn))
     if any(saved.values()):
         why = "GPU-hours of earlier cells that run again where idle sessions are ended and no state is kept"
         yield _section(why, drawing.saved_by_interval(saved))

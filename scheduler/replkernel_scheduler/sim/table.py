@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from replkernel_scheduler.sim.plan import Prices
 from replkernel_scheduler.sim.summary import RunSummary, Spread, Summary
 
 WHYS_SHOWN = 3
@@ -37,6 +38,8 @@ def table(document: Summary) -> str:
         for row, run in zip(rows, document.runs, strict=True):
             row.append(run.setting.get(key, "-"))
     for name, column in COLUMNS.items():
+        if name in MONEY and not is_priced(document):
+            continue
         texts = [column(run) for run in document.runs]
         if any(text is not None for text in texts):
             names.append(name)
@@ -54,9 +57,20 @@ def _warmed_up(document: Summary) -> list[str]:
         return []
     least, most = min(one.tasks for one in found), max(one.tasks for one in found)
     told = counted(most, "task") if least == most else f"{least:,} to {most:,} tasks"
-    return [
-        f"The first {found[0].hours:,.4g} h warm up: {told} that came then were played, and are not counted."
-    ]
+    span = _span(found[0].hours)
+    return [f"The first {span} warm up: {told} that came then were played, and are not counted."]
+
+
+def _span(hours: float) -> str:
+    if hours >= 2:
+        return f"{hours:,.4g} h"
+    return f"{hours * 60:,.4g} min" if hours >= 1 / 30 else f"{hours * 3600:,.4g} s"
+
+
+def is_priced(document: Summary) -> bool:
+    """Say whether money means something: for notebooks, or if somebody says what a host costs."""
+    swept = any("host-hour" in run.setting for run in document.runs)
+    return bool(document.trace.sessions) or document.plan.prices != Prices() or swept
 
 
 def unequal(document: Summary) -> list[str]:
@@ -185,6 +199,7 @@ COLUMNS: dict[str, Column] = {
     "cost": lambda run: f"{run.money.cost:,.0f}",
     "margin": lambda run: _share(run.money.margin),
 }
+MONEY = ("cost", "margin")
 LEGEND = """\
 delay: from submitting a cell until its code runs; TCT: until its reply (s). place: the longest that a session
 waited for hosts with room (s). at once: bound to GPUs without waiting or moving; same host: as the last one.

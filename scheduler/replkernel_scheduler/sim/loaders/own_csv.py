@@ -34,8 +34,15 @@ def looks_like(header: list[str]) -> bool:
     return set(header) >= CELLS or set(header) >= JOBS
 
 
-def nearly(header: list[str]) -> str:
-    """Say what keeps a header from being of this form, if it is one nearly; "" if it is none at all."""
+def nearly(header: list[str], named: bool = False) -> str:
+    """Say what keeps a header from being of this form, if it is one nearly; "" if it is none at all.
+
+    Where the user has `named` columns, it is meant to be one.
+    """
+    if named:
+        wanted = min((JOBS, CELLS), key=lambda form: len(form - set(header)))
+        lacks = ", ".join(sorted(wanted - set(header)))
+        return f"with --columns it still lacks {lacks}; name them too (# is the number of the line)"
     if len(header) == 1:
         for sign, name in ((";", "semicolons"), ("\t", "tabs")):
             if looks_like([cell.strip() for cell in header[0].split(sign)]):
