@@ -134,7 +134,7 @@ class Hibernation:
         return effects + self._save(now)
 
     def save(self, request: ClientRequest, now: float, *, busy: bool) -> list[Effect]:
-        """Have everything written, and go on; the answer says whether a cell runs, and nothing was."""
+        """Have everything written, and go on; the answer says whether something runs, and nothing was."""
         written = self.phase in (Phase.STOPPING, Phase.ASLEEP)
         if written or busy or self.phase is Phase.WANTED:
             return answers.whole(request, pack({"status": "ok", "busy": not written}))

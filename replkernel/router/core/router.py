@@ -368,7 +368,8 @@ class Router:
         if kind == hibernation.REQUEST:
             return self._hibernation.want(request, "a client asked for it")
         if kind == hibernation.SAVE:
-            return self._hibernation.save(request, now, busy=self._shell.busy)
+            behind = self._parts.succession.page_waits_until() is not None
+            return self._hibernation.save(request, now, busy=self._shell.busy or behind)
         if kind == hibernation.RECOVER:
             return self._hibernation.recover(request, now)
         if kind == "interrupt_request":

@@ -102,6 +102,16 @@ def test_a_rest_waits_until_what_a_page_has_changed_is_durable() -> None:
     assert wishes(world) == ["checkpoint"]
 
 
+def test_who_copies_the_notebook_is_told_that_the_copy_lacks_what_a_page_has_just_changed() -> None:
+    world = with_widget()
+    moved = move(world)
+    copied = world.request("replkernel_save_request", channel="control")
+    assert world.answer(copied)["busy"]
+    saved(world, "r1", moved, 1)
+    world.request("replkernel_save_request", channel="control")
+    assert wishes(world) == ["checkpoint"]
+
+
 def test_news_of_an_older_message_let_nothing_go() -> None:
     world = with_widget()
     first = move(world)
