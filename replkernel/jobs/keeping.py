@@ -349,8 +349,8 @@ class JobKeeping:
                 place = self._places.get(job)
                 begin, data = (at, b"") if place is None else place.log_from(at, LOG_BYTES_MAX)
                 self._send(JobLog(number, begin, data))
-            case StopRanks(gang, within_s):
-                self._launchers.stop(gang, within_s)
+            case StopRanks(gang, within_s, saves):
+                self._launchers.stop(gang, within_s, saves=saves)
             case StartRanks() if not self._ending:
                 if why := self._launchers.start(message):
                     self._send(RanksFailed(message.gang, why[:WHY_MAX]))

@@ -611,10 +611,14 @@ class StartRanks(LeaseMessage, frozen=True):
 
 
 class StopRanks(LeaseMessage, frozen=True):
-    """End the launcher of this gang with its processes, unless it has ended by itself in `within_s`."""
+    """End the launcher of this gang with its processes, unless it has ended by itself in `within_s`.
+
+    `job.NAME` names all that a job has there by now. `saves`: a job may save first, in a few seconds more.
+    """
 
     gang: _Id
     within_s: float = 0.0
+    saves: bool = True
 
 
 class GangHas(LeaseMessage, frozen=True):

@@ -33,6 +33,7 @@ from replkernel.launch.module_command import module_command
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, decoder, encode
 from replkernel.ranks.pieces import Pieces
 from replkernel.ranks.words import (
+    AT_ONCE,
     ERROR_CHARS_MAX,
     LEAVE_S,
     RANKS,
@@ -117,6 +118,7 @@ class Launcher:
     def serve(self) -> None:
         """Live as long as the cell wants."""
         signal.signal(signal.SIGTERM, self._told_to_end)
+        signal.signal(AT_ONCE, self._told_to_end_at_once)
         self.start()
         try:
             while not self.over:
@@ -141,6 +143,9 @@ class Launcher:
 
     def _told_to_end(self, *_: object) -> None:
         self._is_told_to_end = True
+
+    def _told_to_end_at_once(self, *_: object) -> None:
+        self.over = True
 
     def _leave(self, now: float) -> None:
         """End; a job may save before that."""

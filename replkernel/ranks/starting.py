@@ -29,7 +29,7 @@ from replkernel.jobs.words import key_of
 from replkernel.launch.module_command import module_command
 from replkernel.leasing.wire import StartRanks
 from replkernel.ranks.launcher import end_members
-from replkernel.ranks.words import Orders, check_seal
+from replkernel.ranks.words import AT_ONCE, Orders, check_seal, job_of
 
 log = logging.getLogger(__name__)
 SEEN_MAX = 1_000
@@ -80,16 +80,24 @@ class Launchers:
             self._seen.popitem(last=False)
         return ""
 
-    def stop(self, gang: str, within_s: float = 0.0) -> None:
-        """Have a cell's launcher end its processes, and itself, unless it has done so within a time."""
-        self._seen.pop(gang, None)
-        if within_s > 0.0:
-            asyncio.get_running_loop().call_later(within_s, self.stop, gang)
-            return
+    def stop(self, gang: str, within_s: float = 0.0, *, saves: bool = True) -> None:
+        """Have a cell's launcher end its processes, and itself, unless it has done so within a time.
+
+        A job's name stands for all launchers that it has by now; with `saves` it may save first.
+        """
+        signum = signal.SIGTERM if saves else AT_ONCE
+        for name in {gang, *[name for name in self.gangs() if job_of(name) == gang]}:
+            self._seen.pop(name, None)
+            if within_s > 0.0:
+                asyncio.get_running_loop().call_later(within_s, self._tell_to_end, name, signum)
+            else:
+                self._tell_to_end(name, signum)
+
+    def _tell_to_end(self, gang: str, signum: signal.Signals) -> None:
         for end, (name, _, _) in self._live.items():
             if name == gang:
                 with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(end, signal.SIGTERM)
+                    signal.pidfd_send_signal(end, signum)
 
     def stop_all(self) -> None:
         """Have all launchers end their processes, and themselves."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import signal
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -15,6 +16,10 @@ import msgspec
 from replkernel.errors import ReplkernelError
 from replkernel.protocol.message import Message
 
+JOBS_GANG = "job."
+"""A job's launchers are called so, and by its name, its attempt and chance."""
+AT_ONCE = signal.SIGUSR2
+"""By this a launcher is told to end at once, by SIGTERM so that a job may save first."""
 LEAVE_S = 8.0
 """So long a job may save that is to leave a host whose agent ends."""
 TEXT_CHARS_MAX = 64 * 1024
@@ -134,6 +139,11 @@ class Program(msgspec.Struct, frozen=True):
     back: tuple[str, ...]
     path_first: tuple[str, ...]
     path: tuple[str, ...]
+
+
+def job_of(gang: str) -> str:
+    """Return by which name all launchers of a job are told to end; of a cell there is none."""
+    return gang.rpartition(".")[0].rpartition(".")[0] if gang.startswith(JOBS_GANG) else ""
 
 
 def seal_of(key: bytes, gang: str, directory: str, endpoint: str) -> str:

@@ -19,7 +19,7 @@ import pytest
 from replkernel.jobs import across, supervisor
 from replkernel.jobs.words import ASKED, MET, SAVED, Meeting, OnHost
 from replkernel.launch.module_command import module_command
-from replkernel.ranks.words import Orders
+from replkernel.ranks.words import AT_ONCE, Orders
 from tests.unit.agent.test_job_supervisor import PATIENCE_S, Watched
 
 pytestmark = pytest.mark.timeout(120)
@@ -183,6 +183,16 @@ def test_an_agent_that_ends_has_the_job_save_before_it_leaves_that_host(pair: Pa
     pair.turns_until(lambda: pair.state() == "stopped")
     assert (pair.work / "saved").read_text() == "in time"
     assert pair.there("ended0", "ended1")
+
+
+def test_what_is_to_end_at_once_on_the_other_host_asks_nobody_to_save(pair: Pair) -> None:
+    pair.begins(STAYS)
+    pair.turns_until(lambda: pair.there("began0", "began1"))
+    left = pair.children()
+    pair.launchers[-1].send_signal(AT_ONCE)
+    pair.turns_until(lambda: "host h2" in pair.said())
+    pair.launchers[-1].wait(PATIENCE_S)
+    assert gone(left)() and pair.there("ended0") and not pair.there("saved")
 
 
 def test_what_runs_on_the_other_host_ends_with_the_supervisor(pair: Pair) -> None:

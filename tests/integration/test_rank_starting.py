@@ -49,10 +49,10 @@ class Host:
         """Return what an agent has that is started now."""
         return Launchers("h1", self.root, self.env, lambda: None)
 
-    def wanted(self, seal: str = "") -> StartRanks:
+    def wanted(self, seal: str = "", gang: str = "g") -> StartRanks:
         """Return what the scheduler says."""
-        seal = seal or seal_of(key_of(self.env), "g", str(self.place), self.endpoint)
-        return StartRanks("g", ("GPU-1",), str(self.place), self.endpoint, seal)
+        seal = seal or seal_of(key_of(self.env), gang, str(self.place), self.endpoint)
+        return StartRanks(gang, ("GPU-1",), str(self.place), self.endpoint, seal)
 
     async def begin(self) -> int:
         """Have a process started that leaves another behind; return the pid of that."""
@@ -114,6 +114,19 @@ async def test_the_launcher_of_one_cell_is_ended_and_no_other(host: Host, within
     host.launchers.stop("g", within_s)
     assert host.launchers.gangs() == ("g",)
     await until(lambda: not host.launchers.any() and not start_time(left))
+
+
+@pytest.mark.parametrize("within_s", [0.0, 0.05])
+async def test_all_launchers_of_a_job_are_ended_by_its_name_and_none_that_come_later(
+    host: Host, within_s: float
+) -> None:
+    gangs = ("job.j.1.a", "job.j.2.b", "job.j.k.1.a", "job.jj.1.a", "g.1.a")
+    for gang in gangs:
+        assert host.launchers.start(host.wanted(gang=gang)) == ""
+    host.launchers.stop("job.j", within_s, saves=False)
+    assert host.launchers.start(host.wanted(gang="job.j.3.c")) == ""
+    await until(lambda: len(host.launchers.gangs()) == 4)
+    assert set(host.launchers.gangs()) == {*gangs[2:], "job.j.3.c"}
 
 
 async def test_a_cell_that_was_stopped_may_be_started_again(host: Host) -> None:

@@ -62,6 +62,8 @@ from replkernel_scheduler.types import (
 )
 
 LOOK_EVERY_S = 60.0
+UNHEARD_S = 300.0
+"""What runs where no agent of its owner is has so long to end, when its first host is lost."""
 BACK_S = 2.0
 """What was asked back for a job that grows is looked for after so long."""
 
@@ -186,10 +188,15 @@ class Desk:
             elif job.state == "stopping":
                 until = min(job.back.values(), default=None)
                 why: StopWhy = "asked" if job.ending or job.on_hold else "wanted back"
-                self._tell(StopJob(name, attempt, host, until, why))
+                saves = job.span == 1 or (job.gone_at is None and job.why != "lease over")
+                self._tell(StopJob(name, attempt, host, until, why, saves))
         for job in self.jobs.on(host):
             mine = event.owner in (None, job.spec.owner)
-            if mine and (job.spec.job, job.attempt) not in there:
+            if not mine or (job.spec.job, job.attempt) in there:
+                continue
+            if job.span > 1:
+                self._first_is_lost(job, now, "lost")
+            else:
                 job.pause(now)
                 self.goes_on(job, now, job.why if job.state == "stopping" else "lost")
 
@@ -246,7 +253,7 @@ class Desk:
             if job.leases:
                 self.stops(job, None, "lease over", now, saves=False)
                 if job.host not in job.hosts():  # Nobody is left there to say that it is over.
-                    job.gone_at = now + END_S
+                    self._first_is_lost(job, now, "lease over")
             elif job.ending is not None:
                 self._over(job, job.ending, now)
             else:
@@ -270,7 +277,7 @@ class Desk:
             self._leasing.feed(LeaseRenewed(lease.lease, lease.fence), now)
         for job in list(self.jobs.by_name.values()) if self.jobs.across else ():
             if job.gone_at is not None and job.gone_at <= now:
-                self.goes_on(job, now, "lease over")
+                self.goes_on(job, now, job.why)
         looks = self.look_at is not None and self.look_at <= now
         if looks or (self.soon_at is not None and self.soon_at <= now):
             self.soon_at, self.looked_at = None, now
@@ -400,6 +407,17 @@ class Desk:
         job.state, job.why = "stopping", why
         self._tell(StopJob(job.spec.job, job.attempt, job.host, until, why, saves))
 
+    def _first_is_lost(self, job: JobRecord, now: float, why: Literal["lost", "lease over"]) -> None:
+        """Have the other hosts of a job end it; until they have, what they compute on is nobody else's."""
+        if job.gone_at is not None:
+            return
+        if job.state != "stopping" or job.why != "lease over":
+            self.stops(job, None, "lease over", now, saves=False)
+        job.why = why
+        reach = self.reach.get(job.spec.owner)
+        heard = reach is None or set(job.hosts()) - {job.host} <= set(reach)
+        job.gone_at = now + (END_S if heard else UNHEARD_S)
+
     def rests(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Let a job without GPUs wait."""
         job.pause(now)
@@ -409,6 +427,7 @@ class Desk:
             job.saved_s += now - job.begun if why in ("wanted back", "asked") else 0.0
             self.jobs.unsettle(job)
         job.state, job.gpus, job.host, job.model, job.leaves = "waiting", (), None, "", None
+        job.gone_at = None
 
     def gives_all_back(self, job: JobRecord, now: float) -> None:
         """Have all of a job's GPUs idle again."""

@@ -291,7 +291,8 @@ class ReshapeJob(JobEffect, frozen=True, tag=True, gc=False):
 class StopJob(JobEffect, frozen=True, tag=True, gc=False):
     """Have a job's processes stopped until `until` (None: in its time); JobStopped is awaited.
 
-    `saves`: what it did is saved first. Without, the processes are ended at once.
+    `saves`: what it did is saved first. Without, the processes are ended at once. Of a job on several hosts
+    `host` is the first: the others are to hear of it as well, for that one may not.
     """
 
     job: JobName

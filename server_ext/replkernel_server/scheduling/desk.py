@@ -300,7 +300,7 @@ class Desk:
             if self.jobs is not None:
                 yield from self.jobs.said(client, message, now)
             if self.gangs is not None and isinstance(message, wire.JobsHere):
-                yield from self.gangs.line_came(client, message)
+                yield from self.gangs.line_came(client, message, now)
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
         yield from self.routers.said(client, kernel, message, now, bounded)

@@ -144,7 +144,7 @@ class GangDesk:
                 why = f"{type(message).__name__} is not for a cell on several hosts to say."
                 yield Send(client, wire.Refused(why))
 
-    def line_came(self, client: int, here: wire.JobsHere) -> Iterator[Act]:
+    def line_came(self, client: int, here: wire.JobsHere, now: float) -> Iterator[Act]:
         """Have an agent that is there, maybe again, start what it has not, and end what is nobody's."""
         line = self._jobs.lines.get(client)
         if line is None or not line.ranks:
@@ -152,8 +152,9 @@ class GangDesk:
         for name in here.gangs:
             gang = self._beside.gangs.by_id.get(GangId(name))
             lasts = gang is not None and gang.ends_at is None and gang.spec.user == line.user
-            if not lasts and not self._jobs.meetings.wants(line, name):
-                yield Send(client, wire.StopRanks(name))
+            if not lasts:
+                stops = self._jobs.meetings.left_over(line, name, now, self._jobs.line_of)
+                yield from [Send(client, stop) for stop in stops]
         for gang_id, cell in self.cells.items():
             if cell.user == line.user:
                 yield from self._start(gang_id, cell)

@@ -38,10 +38,8 @@ from replkernel.leasing import wire
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 from replkernel_server.scheduling.host_use import HostUses, Speaker
 from replkernel_server.scheduling.identity import Identity
-from replkernel_server.scheduling.job_meetings import JobMeetings, Line
+from replkernel_server.scheduling.job_meetings import IN_ITS_TIME_S, JobMeetings, Line
 
-IN_ITS_TIME_S = 60.0
-"""A job that nobody waits for has so long to be saved and to end."""
 LEFT_EVERY_S = 20.0
 """What a job has left is journalled no more often."""
 ENDS = ("done", "failed")
@@ -327,8 +325,10 @@ class JobDesk:
                 case StopJob(job, attempt, host, until, _, saves):
                     within_s = IN_ITS_TIME_S if until is None else max(0.0, until - now)
                     known = self._beside.desk.jobs.by_name.get(job)
-                    for client in self._lines(None if known is None else known.spec.owner, host):
+                    clients = self._lines(None if known is None else known.spec.owner, host)
+                    for client in clients:
                         yield Send(client, wire.StopJob(job, attempt, within_s, saves))
+                    yield from self.meetings.stops(effect, self.lines, within_s, hears=bool(clients))
                 case JobOver(job, _, _, host, owner):
                     self.told_of.pop(job, None)
                     for client in self._lines(owner, host):

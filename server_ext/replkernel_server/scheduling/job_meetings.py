@@ -1,24 +1,29 @@
 """Jobs on several hosts: the launchers that agents of a job's user start for it on all but the first. Pure.
 
-Law: only the agent of a job's first host has them started, for its newest attempt, on the GPUs that the job
-has there. What an agent has of other attempts is ended.
+Laws: only the agent of a job's first host has them started, for its newest attempt, on the GPUs that the job
+has there. What an agent has of other attempts is ended. The first host ends the others when a job is to stop;
+their agents hear of each stop as well, for it may not: they end in time what is left, at once where nothing
+is to be saved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.jobs import JobRecord
-from replkernel_scheduler.harvest.types import JobEnded, JobName
+from replkernel_scheduler.harvest.types import JobEnded, JobName, StopJob
 from replkernel_scheduler.types import HostName, UserName
 
 from replkernel.leasing import wire
+from replkernel.ranks.words import JOBS_GANG
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 
-MEETING = "job."
-"""Launchers of a job are called so, and by its name, its attempt and chance."""
+IN_ITS_TIME_S = 60.0
+"""A job that nobody waits for has so long to be saved and to end."""
+ENDS_S = 7.0
+"""What a launcher has to end is off within this."""
 
 
 class Line(msgspec.Struct):
@@ -54,7 +59,8 @@ class JobMeetings:
     ) -> Iterator[Act]:
         """Have launchers started on a job's other hosts; where one has no agent, the job stops, to go on."""
         job = self._job_of(line.user, meets.gang)
-        right = job is not None and (job.spec.job, job.host) == (meets.job, line.host)
+        begins = job is not None and job.state in ("starting", "running")
+        right = begins and job is not None and (job.spec.job, job.host) == (meets.job, line.host)
         others = job.hosts()[1:] if job is not None and right else []
         agents = {host: agent for host in others if (agent := agent_on(line.user, host)) is not None}
         if job is None or not others or len(agents) < len(others):
@@ -66,10 +72,33 @@ class JobMeetings:
             ranks = wire.StartRanks(meets.gang, gpus, job.spec.directory, meets.endpoint, meets.seal)
             yield Send(agent, ranks)
 
-    def wants(self, line: Line, gang: str) -> bool:
-        """Tell whether launchers that an agent has are a job's that runs there."""
-        job = self._job_of(line.user, gang)
-        return job is not None and line.host in job.hosts()[1:]
+    def stops(
+        self, stop: StopJob, lines: Mapping[int, Line], within_s: float, *, hears: bool
+    ) -> Iterator[Act]:
+        """Have the other hosts end what a job that is to stop has there, if its first host does not."""
+        job = self._jobs.by_name.get(stop.job)
+        if job is None or job.span == 1 or job.attempt != stop.attempt or stop.why == "stale":
+            return
+        gang = f"{JOBS_GANG}{job.spec.job}"
+        for client, line in lines.items():
+            if line.user == job.spec.owner and line.spans and line.host != stop.host:
+                for said in _endings(gang, within_s if stop.saves else 0.0, hears=hears):
+                    yield Send(client, said)
+
+    def left_over(
+        self, line: Line, gang: str, now: float, agent_on: Callable[[UserName, HostName | None], int | None]
+    ) -> list[wire.StopRanks]:
+        """Say how launchers that an agent has are ended; nothing if they are a job's that runs there."""
+        if not gang.startswith(JOBS_GANG):
+            return [wire.StopRanks(gang)]
+        job = self._job_of(line.user, gang, grows=True)
+        if job is None or line.host not in job.hosts() or line.host == job.host:
+            return _endings(gang, 0.0, hears=True)
+        if job.state != "stopping":
+            return []
+        ends = job.gone_at is not None or job.why == "lease over"
+        within_s = 0.0 if ends else min(job.back.values(), default=now + IN_ITS_TIME_S) - now
+        return _endings(gang, within_s, hears=agent_on(line.user, job.host) is not None)
 
     def failed(self, user: UserName, failed: wire.RanksFailed) -> Iterator[Act]:
         """End a job that cannot be started on one of its hosts."""
@@ -85,11 +114,27 @@ class JobMeetings:
             if job.spec.owner == line.user and job.state == "starting" and line.host in job.hosts()[1:]
         ]
 
-    def _job_of(self, user: UserName, gang: str) -> JobRecord | None:
-        """Return whose launchers are called so, if they are of a user's job's newest attempt."""
-        name, _, rest = gang.removeprefix(MEETING).rpartition(".")
+    def _job_of(self, user: UserName, gang: str, *, grows: bool = False) -> JobRecord | None:
+        """Return whose launchers are called so, if they are of a user's job's newest attempt.
+
+        `grows`: they may also be of the one before, which is saved still, so that the job grows.
+        """
+        name, _, rest = gang.removeprefix(JOBS_GANG).rpartition(".")
         name, _, attempt = name.rpartition(".")
         job = self._jobs.by_name.get(JobName(name))
-        if not gang.startswith(MEETING) or not rest or job is None or job.spec.owner != user:
+        if not gang.startswith(JOBS_GANG) or not rest or job is None or job.spec.owner != user:
             return None
-        return job if str(job.attempt) == attempt and job.state != "waiting" else None
+        good = {str(job.attempt)}
+        if grows and job.state in ("starting", "stopping") and job.changes[-1].why == "more idle":
+            good.add(str(job.attempt - 1))
+        return job if attempt in good and job.state != "waiting" else None
+
+
+def _endings(gang: str, within_s: float, *, hears: bool) -> list[wire.StopRanks]:
+    """Say how launchers are ended at last: so that all is off in time, where nobody else has ended them.
+
+    Where the first host does not hear (`hears`) they ask it to save.
+    """
+    at_once = within_s <= ENDS_S
+    last = wire.StopRanks(gang, 0.0 if at_once else within_s - ENDS_S, saves=False)
+    return [last] if hears or at_once else [wire.StopRanks(gang), last]

@@ -19,6 +19,7 @@ from replkernel_scheduler.harvest.leasing import Pace
 from replkernel_scheduler.harvest.types import (
     HarvestEffect,
     HarvestEvent,
+    HostJobs,
     JobEnded,
     JobLeaseEnded,
     JobName,
@@ -51,7 +52,7 @@ Kind = TypeVar("Kind")
 
 
 class Process(msgspec.Struct):
-    """What an agent runs of a job: `told` to stop, or not."""
+    """What agents run of a job, on its first host and the others: `told` to stop, or not."""
 
     attempt: int
     host: HostName
@@ -71,6 +72,10 @@ class Beside:
         self.cells: dict[str, Lease] = {}
         self.granted_at: dict[str, float] = {}
         self.processes: dict[JobName, Process] = {}
+        self.left: list[Process] = []
+        """What no newer attempt on the same first host has replaced."""
+        self.away: set[str] = set()
+        """Hosts whose agents hear nothing: what runs there goes on."""
         self.journal: list[tuple[HarvestEvent, float, list[HarvestEffect]]] = []
 
     def _made(self, dice: random.Random) -> HarvestCore:
@@ -152,6 +157,9 @@ class Beside:
 
     def _hand_in(self, event: HarvestEvent) -> list[HarvestEffect]:
         effects = self.core.handle(event, self.now)
+        if isinstance(event, HostJobs):
+            for name in set(self.processes) - {name for name, _ in event.jobs}:
+                self._is_off(self.processes[name], event.host)  # Or given up there.
         self.journal.append((event, self.now, effects))
         for effect in effects:
             self._see(effect)
@@ -168,7 +176,11 @@ class Beside:
             case LeaseEnded():
                 self.cells.pop(str(effect.lease.request), None)
             case StartJob():
-                shapes = tuple(effect.spec.type.iteration_s)
+                shapes = tuple(effect.spec.type.iteration_s) if effect.spec.cores is UNSET else (0,)
+                before = self.processes.get(effect.spec.job)
+                if before is not None and before.host != effect.host:
+                    self.left.append(before)
+                assert len(all_gpus(effect)) in shapes
                 self.processes[effect.spec.job] = Process(
                     effect.attempt, effect.host, all_gpus(effect), shapes
                 )
@@ -176,17 +188,34 @@ class Beside:
                 before = self.processes[effect.job]
                 assert effect.host == before.host
                 gpus = all_gpus(effect)
-                assert len(gpus) > len(before.gpus)
+                assert len(gpus) > len(before.gpus) and len(gpus) in before.shapes
                 self.processes[effect.job] = Process(effect.attempt, effect.host, gpus, before.shapes)
             case StopJob(saves=True):
                 self.processes[effect.job].told = True
-            case StopJob() | JobLeaseEnded(why="not given back" | "host down" | "gpu gone" | "expired"):
-                self.processes.pop(effect.job, None)  # It is ended at once, or gone with its host.
+            case StopJob() | JobLeaseEnded(why="not given back" | "expired"):
+                self._ends(effect.job)
+            case JobLeaseEnded(why="host down" | "gpu gone"):
+                if (process := self.processes.get(effect.job)) is not None:
+                    process.gpus = tuple([gpu for gpu in process.gpus if gpu not in effect.lease.gpus])
+                    self._forget(effect.job)
+
+    def _ends(self, job: JobName) -> None:
+        """End it on each host whose agent hears: by then it was told, and had its time."""
+        process = self.processes.get(job)
+        for host in {host_of(gpu) for gpu in process.gpus} - self.away if process is not None else ():
+            self._is_off(self.processes[job], HostName(host))
+        self._forget(job)
+
+    def _is_off(self, process: Process, host: HostName) -> None:
+        process.gpus = tuple([gpu for gpu in process.gpus if host_of(gpu) != host])
+
+    def _forget(self, job: JobName) -> None:
+        if job in self.processes and not self.processes[job].gpus:
+            del self.processes[job]
 
     def _check_agents(self) -> None:
         computing = [uuid for lease in self.cells.values() for uuid in lease.gpus]
-        for process in self.processes.values():
-            assert len(process.gpus) in process.shapes
+        for process in (*self.processes.values(), *self.left):
             computing += process.gpus
         assert len(computing) == len(set(computing)), "two compute on one GPU"
 
@@ -194,6 +223,11 @@ class Beside:
 def all_gpus(effect: StartJob | ReshapeJob) -> tuple[GpuUuid, ...]:
     """Return the GPUs of all hosts."""
     return (*effect.gpus, *(gpu for other in effect.others for gpu in other.gpus))
+
+
+def host_of(gpu: GpuUuid) -> str:
+    """Return the host of a GPU that this has offered."""
+    return gpu.removeprefix("GPU-").rpartition("-")[0]
 
 
 def of(kind: type[Kind], effects: list[HarvestEffect]) -> list[Kind]:

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import msgspec
 import pytest
 from msgspec import UNSET
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.events import Event, LeaseAsked
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import (
     Cores,
@@ -24,13 +24,15 @@ from replkernel_scheduler.harvest.types import (
     type_of_shapes,
     type_on_cores,
 )
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import Act, Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.errors import ProtocolMismatch
+from replkernel.jobs.life import END_SHARE
 from replkernel.leasing import wire
+from replkernel.ranks.launcher import GRACE_S
 from tests.support.scheduler_client import offer
 from tests.unit.scheduler.test_desk import ALICE, BOB, GUEST, ROOT, Room
 
@@ -750,8 +752,88 @@ def test_an_agent_that_comes_back_keeps_a_jobs_launcher_and_ends_one_of_an_older
     room.do(room.desk.handle(Joined(back, wire.Hello(1, "jobs", "b"), ALICE), room.now))
     gangs = (MEETS.gang, "job.j.0.abc")
     heard = room.say(back, wire.JobsHere((), ranks=True, gangs=gangs, uses=True, spans=True))
-    assert [said for said in heard if isinstance(said, wire.StopRanks)] == [wire.StopRanks("job.j.0.abc")]
+    assert [said for said in heard if isinstance(said, wire.StopRanks)] == [
+        wire.StopRanks("job.j.0.abc", saves=False)
+    ]
     assert room.job("j").state == "starting"  # type: ignore[union-attr]
+
+
+def runs_on_two() -> tuple[JobRoom, int, int]:
+    room, first, other = two_hosts()
+    room.say(first, MEETS, wire.JobSaid("j", 1, "runs"))
+    return room, first, other
+
+
+def ranks_stopped(room: JobRoom, client: int) -> list[tuple[str, float, bool]]:
+    said = [one for one in room.heard[client] if isinstance(one, wire.StopRanks)]
+    return [(one.gang, one.within_s, one.saves) for one in said]
+
+
+def wants_a_gpu_of(room: JobRoom, host: str) -> None:
+    wish = LeaseRequest(RequestId("c"), KernelId("k"), 1, 1e5, (HostName(host),))
+    room.feed(cast("Event", LeaseAsked(wish)))
+
+
+def test_what_a_cell_wants_of_another_host_is_off_in_time_also_where_the_first_one_does_not_end_it() -> None:
+    room, first, other = runs_on_two()
+    wants_a_gpu_of(room, "b")
+    (stop,) = [said for said in room.heard[first] if isinstance(said, wire.StopJob)]
+    ((gang, within_s, saves),) = ranks_stopped(room, other)
+    assert (gang, saves) == ("job.j", False)
+    assert stop.within_s * END_SHARE - GRACE_S < within_s < stop.within_s - GRACE_S, "the last resort"
+
+
+def test_while_the_first_host_has_no_agent_the_others_have_a_job_save_and_end() -> None:
+    room, first, other = runs_on_two()
+    room.do(room.desk.handle(Left(first), room.now))
+    wants_a_gpu_of(room, "b")
+    asked, last = ranks_stopped(room, other)
+    assert asked == ("job.j", 0.0, True)
+    assert 0.0 < last[1] < 30.0 and not last[2]
+
+
+def test_a_job_whose_first_hosts_agent_is_given_up_is_ended_on_the_others_at_once() -> None:
+    room, first, other = runs_on_two()
+    room.do(room.desk.handle(Left(first), room.now))
+    agents = [client for client in room.heard if client not in (first, other)]
+    for _ in range(160):
+        room.say(agents[0], wire.HostBeat())
+        room.say(agents[1], wire.HostBeat())
+        room.wait(2.0)
+        if ranks_stopped(room, other):
+            break
+    assert ranks_stopped(room, other) == [("job.j", 0.0, False)]
+    assert room.job("j").held == 4, "until it has"  # type: ignore[union-attr]
+
+
+def test_an_agent_that_comes_back_hears_what_it_missed_of_a_job_that_stops() -> None:
+    room, first, other = runs_on_two()
+    room.do(room.desk.handle(Left(other), room.now))
+    wants_a_gpu_of(room, "b")
+    room.do(room.desk.handle(Left(first), room.now))
+    back = len(room.heard) + 1
+    room.heard[back] = []
+    room.do(room.desk.handle(Joined(back, wire.Hello(1, "jobs", "b"), ALICE), room.now))
+    room.say(back, wire.JobsHere((), ranks=True, gangs=(MEETS.gang,), uses=True, spans=True))
+    asked, last = ranks_stopped(room, back)
+    assert asked == (MEETS.gang, 0.0, True) and last[0] == MEETS.gang and not last[2]
+
+
+def test_no_launcher_is_started_for_a_job_that_stops() -> None:
+    room, first, other = two_hosts()
+    room.feed(cast("Event", JobStopAsked(JobName("j"))))
+    room.say(first, MEETS)
+    assert not [said for said in room.heard[other] if isinstance(said, wire.StartRanks)]
+
+
+def test_a_stale_attempt_that_one_host_still_has_does_not_end_the_launchers_of_the_newest() -> None:
+    room, first, other = runs_on_two()
+    room.say(first, wire.JobSaid("j", 1, "stopped"))
+    room.wait(2.0)
+    assert room.job("j").attempt == 2  # type: ignore[union-attr]
+    before = len(ranks_stopped(room, other))
+    room.line("c", ALICE, ("j", 1))
+    assert len(ranks_stopped(room, other)) == before
 
 
 def test_a_job_on_several_hosts_is_not_for_agents_of_an_earlier_release() -> None:

@@ -7,6 +7,7 @@ from replkernel_scheduler.events import HostDown
 from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
 from replkernel_scheduler.harvest.types import (
+    HostJobs,
     JobHosts,
     JobLeaseEnded,
     JobName,
@@ -140,6 +141,52 @@ def test_where_the_first_host_is_lost_the_others_have_time_to_end(world: Beside)
     world.until(lost_at + END_S + 1.0)
     assert each(world) == {"b": 4, "c": 4}, "nobody had to say that what is lost is over"
     assert len(all_of(world, JobLeaseEnded)) == 8
+
+
+def test_where_the_first_hosts_agent_is_given_up_the_others_end_before_it_goes_on(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
+    world.submit("train", 8, hosts=2, samples=LONG)
+    world.runs("train")
+    world.host("c", 4)
+    world.away = {"a"}
+    world.feed(JobHosts(UserName("ann"), (HostName("b"), HostName("c"))))
+    given_up_at = world.now
+    world.feed(HostJobs(HostName("a"), (), UserName("ann")))
+    (stop,) = all_of(world, StopJob)
+    assert isinstance(stop, StopJob) and not stop.saves
+    world.until(given_up_at + END_S - 1.0)
+    assert (world.job("train").held, world.job("train").attempt) == (8, 1)
+    world.until(given_up_at + END_S + 2.0)
+    assert each(world) == {"b": 4, "c": 4}
+
+
+def test_what_nobody_can_end_has_longer_and_a_first_host_that_comes_back_ends_it_at_once(
+    world: Beside,
+) -> None:
+    ann, hosts = UserName("ann"), (HostName("a"), HostName("b"))
+    world.feed(JobHosts(ann, hosts))
+    world.submit("train", 8, hosts=2, samples=LONG)
+    world.runs("train")
+    world.feed(JobHosts(ann, ()))
+    world.feed(HostJobs(HostName("a"), (), ann))
+    world.until(world.now + 2 * END_S)
+    assert world.job("train").held == 8
+    world.feed(JobHosts(ann, hosts))
+    (again,) = of(StopJob, world.feed(HostJobs(HostName("a"), ((TRAIN, 1),), ann)))
+    assert (again.host, again.saves) == ("a", False)
+    world.feed(JobStopped(TRAIN, 1))
+    world.until(world.now + 2.0)
+    assert (world.job("train").attempt, each(world)) == (2, {"a": 4, "b": 4})
+
+
+def test_where_all_hosts_are_lost_one_after_the_other_the_next_attempt_is_left_alone(world: Beside) -> None:
+    world.submit("train", 8, hosts=2, samples=LONG)
+    world.host("c", 4)
+    world.host("d", 4)
+    world.feed(HostDown(HostName("a")))
+    world.feed(HostDown(HostName("b")))
+    world.until(world.now + 2 * END_S)
+    assert (world.job("train").attempt, each(world)) == (2, {"c": 4, "d": 4})
 
 
 def test_a_service_that_is_killed_knows_of_the_lost_first_host(world: Beside) -> None:

@@ -115,7 +115,6 @@ class OnCores(Beside):
     def _see(self, effect: HarvestEffect) -> None:
         super()._see(effect)
         if isinstance(effect, StartJob) and not effect.gpus:
-            self.processes[effect.spec.job].shapes = (0,)
             self.began[effect.spec.job] = (self.now, effect.host)
 
     def over(self, name: str, *, lingers: bool = False) -> None:
