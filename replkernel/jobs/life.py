@@ -84,6 +84,10 @@ class Life:
             return [Say("stopping"), Kill()]
         return self._leave(order.within_s, now)
 
+    def hastens(self, within_s: float, now: float) -> list[Act]:
+        """It is saved and leaves within this, for one of its hosts goes; what is to follow does so still."""
+        return self._leave(within_s, now) if self.lives else []
+
     def heard(self, hears: bool, now: float) -> list[Act]:
         """Take note of whether anything in it hears that it is to save; what does not is told to end."""
         return [] if hears else self.saved(now)

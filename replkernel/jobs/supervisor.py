@@ -19,8 +19,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from replkernel.agent.io.death import start_time
 from replkernel.agent.io.start import Start as AgentStart
 from replkernel.agent.io.start import agent_holds_lock, begin, is_stopped, lives_elsewhere
@@ -178,10 +176,9 @@ class Supervisor:
         across.look(self._place.number(MET) == across.meeting.number, now)
         if not across.begun and not across.is_stopped and across.all_here():
             self._begin_across(across)
-        if across.is_to_leave and self._life.order is not None:
+        if across.is_to_leave:
             across.is_to_leave = False
-            leaves = {**msgspec.structs.asdict(self._life.order), "runs": False, "within_s": LEAVE_S}
-            self._do(self._life.ordered(Order(**{**leaves, "saves": True}), now))
+            self._do(self._life.hastens(LEAVE_S, now))
         code = None if self._program is None else self._program.poll()
         if code:
             across.fails(f"its program on host {self._host} {_how(code).removeprefix('it ')}")

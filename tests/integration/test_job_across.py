@@ -185,6 +185,16 @@ def test_an_agent_that_ends_has_the_job_save_before_it_leaves_that_host(pair: Pa
     assert pair.there("ended0", "ended1")
 
 
+def test_an_agent_that_ends_while_a_job_grows_has_it_save_and_the_new_shape_begins(pair: Pair) -> None:
+    pair.begins(STAYS)
+    pair.turns_until(lambda: pair.there("began0", "began1"))
+    others = (OnHost("h2", ("GPU-2", "GPU-3", "GPU-4")),)
+    pair.order(2, 2, command=(sys.executable, "-c", STAYS), others=others)
+    pair.launchers[-1].send_signal(signal.SIGTERM)
+    assert pair.meets().attempt == 2
+    assert (pair.work / "saved").read_text() == "in time"
+
+
 def test_what_is_to_end_at_once_on_the_other_host_asks_nobody_to_save(pair: Pair) -> None:
     pair.begins(STAYS)
     pair.turns_until(lambda: pair.there("began0", "began1"))

@@ -145,7 +145,7 @@ class JobDesk:
         yield from self._reaches(line.user)
         for job in self.meetings.beginning_on(line):
             for first in self._lines(line.user, job.host):
-                yield Send(first, wire.StopJob(job.spec.job, job.attempt, 0.0, False))
+                yield Send(first, wire.StopJob(job.spec.job, job.attempt, IN_ITS_TIME_S))
 
     def deadline(self) -> float:
         """Return when the first agent will have been away for too long."""

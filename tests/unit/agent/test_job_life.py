@@ -67,6 +67,18 @@ def test_a_new_shape_starts_once_the_old_one_has_left() -> None:
     assert life.ended(-15, "", 7.0) == [Start(order(3, 3))]
 
 
+def test_who_leaves_sooner_than_was_ordered_is_still_followed_by_the_new_shape() -> None:
+    life = Life()
+    life.ordered(order(1), 0.0)
+    life.ordered(order(2, 2), 5.0)
+    assert life.heard(True, 5.0) == life.hastens(8.0, 6.0) == []
+    assert life.deadline() == 6.0 + 8.0 * 0.6
+    assert life.ended(0, "", 7.0) == [Start(order(2, 2))]
+    assert life.hastens(8.0, 20.0) == [Say("stopping"), Ask()]
+    assert life.ended(0, "", 21.0) == [Say("stopped")]
+    assert life.hastens(8.0, 22.0) == []
+
+
 def test_who_is_not_to_save_is_ended_at_once_also_while_it_leaves() -> None:
     life = Life()
     life.ordered(order(1), 0.0)

@@ -733,7 +733,43 @@ def test_a_job_whose_other_host_has_no_agent_any_more_goes_on_elsewhere() -> Non
 def test_an_agent_that_goes_while_a_job_begins_on_its_host_has_that_begin_elsewhere() -> None:
     room, first, other = two_hosts()
     room.do(room.desk.handle(Left(other), room.now))
-    assert room.heard[first][-1] == wire.StopJob("j", 1, 0.0, False)
+    assert room.heard[first][-1] == wire.StopJob("j", 1, 60.0), "what trains still is saved"
+
+
+def grows_on_two() -> tuple[JobRoom, int, int]:
+    """Return a room with a job that grows: its first attempt is saved still."""
+    room = JobRoom()
+    agents = [room.agent(host, 2) for host in ("a", "b")]
+    first, other = room.line("a"), room.line("b")
+    room.submit("k", ALICE, 1)
+    room.submit("j", ALICE, 2, 4, hosts=2)
+    room.wait(2.0)
+    room.say(first, MEETS, wire.JobSaid("j", 1, "runs"))
+    k = room.job("k")
+    assert k is not None
+    room.say(first if k.host == "a" else other, wire.JobSaid("k", 1, "runs"), wire.JobSaid("k", 1, "done"))
+    for _ in range(60):
+        for agent in agents:
+            room.say(agent, wire.HostBeat())
+        room.wait(2.0)
+        if room.job("j").attempt == 2:  # type: ignore[union-attr]
+            break
+    assert room.job("j").state == "starting"  # type: ignore[union-attr]
+    return room, first, other
+
+
+def test_an_agent_that_is_gone_for_a_moment_while_a_job_grows_ends_neither_shape() -> None:
+    room, first, other = grows_on_two()
+    before = len(room.heard[first])
+    room.do(room.desk.handle(Left(other), room.now))
+    stops = [said for said in room.heard[first][before:] if isinstance(said, wire.StopJob)]
+    assert stops == [wire.StopJob("j", 2, 60.0)]
+    back = len(room.heard) + 1
+    room.heard[back] = []
+    room.do(room.desk.handle(Joined(back, wire.Hello(1, "jobs", "b"), ALICE), room.now))
+    gangs = (MEETS.gang, "job.j.0.abc")
+    room.say(back, wire.JobsHere((), ranks=True, gangs=gangs, uses=True, spans=True))
+    assert ranks_stopped(room, back) == [("job.j.0.abc", 0.0, False)]
 
 
 def test_a_job_that_one_of_its_hosts_cannot_run_has_failed_and_says_why() -> None:
