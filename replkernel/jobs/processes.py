@@ -219,16 +219,18 @@ def first_of(record: Record) -> First:
     return First(record.pid, record.started) if record.pid and record.boot == boot() else NOBODY
 
 
-def members(place: Path | str, first: First = NOBODY, variable: str = PLACE) -> list[int]:
+def members(place: Path | str, *firsts: First, variable: str = PLACE) -> list[int]:
     """Return the pids of all processes of the job that has this directory, but for its supervisor.
 
-    `variable` of their environment names the directory.
+    `variable` of their environment names the directory; `firsts` lead their sessions.
     """
     seen = _all()
     found = {pid for pid in seen if _is_marked(pid, f"{variable}={place}".encode())}
-    leader = seen.get(first.pid)
-    if first.pid and (leader is None or leader.started == first.started):
-        found |= {pid for pid, it in seen.items() if it.session == first.pid and it.started >= first.started}
+    for first in firsts:
+        leader = seen.get(first.pid)
+        if first.pid and (leader is None or leader.started == first.started):
+            it_led = {pid for pid, it in seen.items() if it.session == first.pid}
+            found |= {pid for pid in it_led if seen[pid].started >= first.started}
     children: dict[int, list[int]] = {}
     for pid, it in seen.items():
         children.setdefault(it.parent, []).append(pid)

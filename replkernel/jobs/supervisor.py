@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replkernel.agent.io.death import start_time
-from replkernel.agent.io.start import Start as AgentStart
-from replkernel.agent.io.start import agent_holds_lock, begin, is_stopped, lives_elsewhere
 from replkernel.errors import ReplkernelError
 from replkernel.jobs import processes
+from replkernel.jobs.agent_watch import AgentWatch
 from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
 from replkernel.jobs.stepping_aside import MemoryWatch
 from replkernel.jobs.words import (
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 """How often it looks for what nobody tells it: that the program has ended, or written its checkpoint."""
-AGENT_LOOK_S = 5.0
 SETTLED_S = 1.0
 """A checkpoint file that has not changed for so long is whole."""
 CANNOT = 127
@@ -79,8 +77,7 @@ class Supervisor:
         """As of which order it was asked to save: it answers with that number, whatever is ordered since."""
         self._unasked = self._unsaid = False
         """What could not be written, on a full disk: tried again at each look."""
-        self._agent_at = time.monotonic() + AGENT_LOOK_S
-        self._agent: AgentStart | None = None
+        self._agent = AgentWatch(host, os.environ, time.monotonic())
         self._watch: MemoryWatch | None = None
         self._across: Across | None = None
         self._kill_at: float | None = None
@@ -156,9 +153,7 @@ class Supervisor:
         if self._life.lives and self._is_over(now):
             code, how = self._end()
             self._do(self._life.ended(code, how, now))
-        if self._agent_at <= now:
-            self._agent_at = now + AGENT_LOOK_S
-            self._look_for_agent()
+        self._agent.look(now)
 
     def _end(self) -> tuple[int | None, str]:
         """Let go of a program that is over; return its exit code, and how it ended."""
@@ -250,18 +245,6 @@ class Supervisor:
         except OSError:
             return False
         return self._asked_at <= changed_at <= time.time() - SETTLED_S
-
-    def _look_for_agent(self) -> None:
-        """Start the agent if there is none: nobody else may need it, and cells want our GPUs through it."""
-        if self._agent is not None:
-            self._agent.close()
-            self._agent = None
-        env = dict(os.environ)
-        with contextlib.suppress(OSError):
-            if agent_holds_lock(self._host, env) or lives_elsewhere(self._host, env):
-                return
-            if not is_stopped(self._host, env):
-                self._agent = begin(self._host, env)
 
     # -- what it does ---------------------------------------------------------------------------------
 

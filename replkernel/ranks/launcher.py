@@ -24,10 +24,12 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from replkernel.agent.io.start import NOT_FOR_PROGRAMS
+from replkernel.agent.io.death import start_time
+from replkernel.agent.io.start import NOT_FOR_PROGRAMS, RANKS
 from replkernel.hosts.far_sockets import connect
 from replkernel.hosts.places import FAR
 from replkernel.jobs import processes
+from replkernel.jobs.agent_watch import AgentWatch
 from replkernel.jobs.words import JOB_AT, key_of
 from replkernel.launch.module_command import module_command
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, decoder, encode
@@ -36,7 +38,6 @@ from replkernel.ranks.words import (
     AT_ONCE,
     ERROR_CHARS_MAX,
     LEAVE_S,
-    RANKS,
     TEXT_CHARS_MAX,
     Begin,
     Emptied,
@@ -58,6 +59,7 @@ FIRST_S = 60.0
 GRACE_S = 5.0
 """Processes that are told to end have so long, before they are killed."""
 KILLS_MAX = 50
+FIRSTS = "firsts"
 LOOK_MS = 200
 READ_BYTES = 32 * 1024
 UNSENT_MAX = 64
@@ -70,6 +72,7 @@ class Rank:
 
     def __init__(self, rank: int, process: subprocess.Popen[bytes]) -> None:
         self.rank, self.process = rank, process
+        self.first = processes.First(process.pid, start_time(process.pid))
         self.begun: dict[int, tuple[Literal["stdout", "stderr"], Pieces]] = {}
         """By descriptor, while it is open: which stream that is, and what is not told of it."""
         assert process.stdout is not None and process.stderr is not None
@@ -113,6 +116,7 @@ class Launcher:
         self._leaves_by = math.inf
         """Until then a job may save."""
         self._job = False
+        self._agent = AgentWatch(orders.host, env, time.monotonic())
         self._begins_by = time.monotonic() + FIRST_S
 
     def serve(self) -> None:
@@ -178,6 +182,8 @@ class Launcher:
                 if pipe not in ready and not self._unsent:
                     self._tell(rank, stream, pieces.late(time.monotonic()))
         self._look()
+        if self._job:
+            self._agent.look(time.monotonic())
         if time.monotonic() > self._begins_by:
             self.over = True
         if self._is_told_to_end:
@@ -195,7 +201,7 @@ class Launcher:
         self._job = bool(begin.command)
         if begin.command:
             if mark := begin.variables.get(JOB_AT):  # What runs of an earlier start is over before this one.
-                end_members(mark, JOB_AT)
+                end_members(mark, variable=JOB_AT)
             command = module_command("replkernel.ranks.held", str(os.getpid()), *begin.command)
         else:
             program = self.place / "program"
@@ -213,6 +219,7 @@ class Launcher:
                 start_new_session=True,
             )
             self.ranks.append(Rank(begin.rank + local, process))
+            note_first(self.place, self.ranks[-1].first)
 
     def _read(self, rank: Rank, pipe: int) -> None:
         """Tell what a process has written, as far as it is to be told now."""
@@ -258,11 +265,17 @@ class Launcher:
 
     def _end(self) -> None:
         """End all processes, whoever has started them: asked first, then killed."""
-        processes.send(processes.members(self.place, variable=RANKS), signal.SIGTERM)
+        firsts = [rank.first for rank in self.ranks]
+        told = processes.members(self.place, *firsts, variable=RANKS)
+        known = [processes.First(pid, start_time(pid)) for pid in told]
+        processes.send(told, signal.SIGTERM)
         until = time.monotonic() + GRACE_S
         while any(rank.process.poll() is None for rank in self.ranks) and time.monotonic() < until:
             time.sleep(0.02)
-        end_members(self.place)
+        end_members(self.place, *firsts)
+        # What has put its environment away, and lost its parent by now.
+        left = [it.pid for it in known if it.started and start_time(it.pid) == it.started]
+        processes.send(left, signal.SIGKILL)
         for rank in self.ranks:
             self._kill(rank)
             rank.process.wait()
@@ -284,14 +297,34 @@ class Launcher:
                 self._unsent.popleft()
 
 
-def end_members(place: Path | str, variable: str = RANKS) -> None:
-    """Kill all processes that belong to a launcher's directory, or to what else `variable` names."""
+def end_members(place: Path | str, *firsts: processes.First, variable: str = RANKS) -> None:
+    """Kill all processes that belong to a launcher's directory, or to what else `variable` names.
+
+    Also those in the sessions of `firsts`, and whoever they have started.
+    """
     for _ in range(KILLS_MAX):
-        left = processes.members(place, variable=variable)
+        left = processes.members(place, *firsts, variable=variable)
         if not left:
             return
         processes.send(left, signal.SIGKILL)
         time.sleep(0.02)
+
+
+def note_first(place: Path, first: processes.First) -> None:
+    """Keep whom a launcher has started for whoever clears up after it."""
+    with contextlib.suppress(OSError), (place / FIRSTS).open("a") as file:
+        file.write(f"{first.pid} {first.started} {processes.boot()}\n")
+
+
+def firsts_in(place: Path) -> list[processes.First]:
+    """Return whom a launcher with this directory has started since the machine did."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in (place / FIRSTS).read_text().splitlines():
+            pid, started, boot = line.split(" ", 2)
+            if boot == processes.boot():
+                found.append(processes.First(int(pid), int(started)))
+    return found
 
 
 def own_address(endpoint: str, env: Mapping[str, str]) -> str:

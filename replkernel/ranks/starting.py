@@ -28,7 +28,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.jobs.words import key_of
 from replkernel.launch.module_command import module_command
 from replkernel.leasing.wire import StartRanks
-from replkernel.ranks.launcher import end_members
+from replkernel.ranks.launcher import end_members, firsts_in
 from replkernel.ranks.words import AT_ONCE, Orders, check_seal, job_of
 
 log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ class Launchers:
 
 
 def _clear(place: Path) -> None:
-    end_members(place)
+    end_members(place, *firsts_in(place))
     shutil.rmtree(place, ignore_errors=True)
 
 

@@ -27,8 +27,6 @@ TEXT_CHARS_MAX = 64 * 1024
 DATA_BYTES_MAX = 48 * 1024 * 1024
 """What is sent to the processes of a cell, and what comes back, is no larger."""
 ERROR_CHARS_MAX = 2_000
-RANKS = "REPLKERNEL_RANKS_DIR"
-"""A process with this in its environment belongs to the launcher that has this directory."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARS_MAX)]
 _Name = Annotated[str, msgspec.Meta(max_length=200)]

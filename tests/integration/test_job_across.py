@@ -16,7 +16,9 @@ import msgspec
 import psutil
 import pytest
 
-from replkernel.jobs import across, supervisor
+from replkernel.agent.io.lookup import agent_dir, stop_agent
+from replkernel.agent.io.start import is_locked
+from replkernel.jobs import across, agent_watch
 from replkernel.jobs.words import ASKED, MET, SAVED, Meeting, OnHost
 from replkernel.launch.module_command import module_command
 from replkernel.ranks.words import AT_ONCE, Orders
@@ -104,7 +106,7 @@ class Pair(Watched):
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    monkeypatch.setattr(supervisor, "begin", lambda *_: None)
+    monkeypatch.setattr(agent_watch, "begin", lambda *_: None)
     made = Pair(tmp_path)
     yield made
     made.ends()
@@ -221,6 +223,37 @@ def test_what_runs_on_the_other_host_ends_with_the_supervisor(pair: Pair) -> Non
     killed._program.wait(PATIENCE_S)
     pair.meets()
     pair.turns_until(lambda: pair.there("began0", "began1"))
+
+
+def test_what_has_put_its_environment_away_and_begun_a_session_of_its_own_ends_with_the_job(
+    pair: Pair,
+) -> None:
+    hides = (
+        "import os, signal, subprocess, sys, time\n"
+        "code = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'\n"
+        "subprocess.Popen([sys.executable, '-c', code], start_new_session=True)\n"
+        "open(f'hidden{os.getpid()}', 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    command = ("env", "-i", sys.executable, "-c", hides)
+    others = (OnHost("h2", ("GPU-2", "GPU-3")),)
+    pair.order(1, command=command, others=others)
+    pair.meets()
+    pair.turns_until(lambda: len(list(pair.work.glob("hidden*"))) == 2)
+    left = pair.children()
+    assert len(left) == 2
+    pair.order(2, command=command, others=others, runs=False, within_s=2.0)
+    pair.turns_until(lambda: pair.state() == "stopped")
+    pair.launchers[-1].wait(PATIENCE_S)
+    assert gone(left)()
+
+
+def test_an_agent_that_is_killed_on_the_other_host_is_started_again(pair: Pair) -> None:
+    pair.begins(STAYS)
+    pair.turns_until(lambda: pair.there("began0", "began1"))
+    lock = agent_dir("h2", os.environ) / "agent.lock"
+    pair.turns_until(lambda: is_locked(str(lock)))
+    stop_agent("h2", os.environ)
 
 
 def test_what_an_earlier_start_has_left_on_a_host_is_ended_before_the_next_one_begins(pair: Pair) -> None:

@@ -33,6 +33,8 @@ os.rename("left.part", "left")
 time.sleep(600)
 """
 
+UNMARKED = LEAVES.replace("start_new_session=True", "env={}")
+
 
 class Host:
     """An agent's launchers, and the port of a cell."""
@@ -92,6 +94,17 @@ async def test_what_a_launcher_that_is_killed_has_left_is_ended(host: Host) -> N
     await until(lambda: not host.launchers.any())
     await until(lambda: not start_time(left))
     await until(lambda: not any(host.root.iterdir()))
+
+
+async def test_what_a_killed_launcher_has_left_is_ended_also_without_its_mark(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.integration.test_rank_starting.LEAVES", UNMARKED)
+    assert host.launchers.start(host.wanted()) == ""
+    left = await host.begin()
+    (launcher,) = launchers()
+    launcher.kill()
+    await until(lambda: not host.launchers.any() and not start_time(left))
 
 
 async def test_an_agent_that_is_started_again_knows_its_launchers(host: Host) -> None:

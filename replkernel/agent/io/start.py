@@ -26,6 +26,9 @@ JOB = "REPLKERNEL_JOB"
 JOB_ON_CORES = f"{JOB}_CPUS"
 """What it has of a job on cores alone, whose low priority all that it starts would have."""
 
+RANKS = "REPLKERNEL_RANKS_DIR"
+"""A process with this in its environment belongs to the launcher that has this directory."""
+
 NOT_FOR_PROGRAMS = ("JPY_PARENT_PID", "KERNEL_ID", "REPLKERNEL_LAUNCHER_PID", "REPLKERNEL_LAUNCHER_RETURNS")
 """What tells a kernel who started it: no program that it starts is told so."""
 
@@ -57,8 +60,9 @@ def is_host_name(host: str) -> bool:
 
 
 def outside_jobs(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what makes a process that of a job, and has it ended with the job."""
-    return {name: value for name, value in env.items() if name != JOB and not name.startswith(f"{JOB}_")}
+    """Return an environment without what makes a process a job's or a launcher's, and has it end with it."""
+    own = (JOB, RANKS)
+    return {name: value for name, value in env.items() if name not in own and not name.startswith(f"{JOB}_")}
 
 
 class Start:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.agent.io.death import start_time
+from replkernel.agent.io.start import outside_jobs
 from replkernel.jobs import processes
 from replkernel.jobs.processes import First, first_of, members
 from replkernel.jobs.words import Order, Record, checkpoint_of
@@ -94,3 +95,8 @@ def test_a_directory_that_is_missing_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         processes.start(order, os.environ, tmp_path, 1)
     assert os.listdir(tmp_path) == []
+
+
+def test_an_agent_that_a_process_of_a_job_or_of_a_cell_on_several_hosts_starts_does_not_end_with_it() -> None:
+    env = {"REPLKERNEL_JOB": "j", "REPLKERNEL_JOB_AT": "h j", "REPLKERNEL_RANKS_DIR": "/x", "PATH": "/bin"}
+    assert outside_jobs(env) == {"PATH": "/bin"}

@@ -15,7 +15,7 @@ import pytest
 from replkernel.agent.io import start as agent_start
 from replkernel.agent.io.death import start_time
 from replkernel.hosts.places import agent_place
-from replkernel.jobs import life, processes, supervisor, words
+from replkernel.jobs import agent_watch, life, processes, words
 from replkernel.jobs.supervisor import Supervisor
 from replkernel.jobs.words import ASKED, LISTENS, SAVED, WAKE, JobPlace, Order, Progress
 
@@ -57,7 +57,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr(supervisor, "begin", lambda *_: None)
+    monkeypatch.setattr(agent_watch, "begin", lambda *_: None)
     made = Watched(tmp_path)
     yield made
     made.ends()
@@ -111,8 +111,8 @@ def test_an_agent_that_somebody_has_stopped_is_not_started_again(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(supervisor, "begin", lambda host, _: begun.append(host))
-    monkeypatch.setattr(supervisor, "AGENT_LOOK_S", 0.0)
+    monkeypatch.setattr(agent_watch, "begin", lambda host, _: begun.append(host))
+    monkeypatch.setattr(agent_watch, "LOOK_S", 0.0)
     watched.order(1)
     agent = Path(agent_place("h1", os.environ))
     agent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from replkernel_server import service
 
 from replkernel.cli.agent import run_agent
 from replkernel.errors import AgentUnavailable
-from replkernel.jobs import supervisor
+from replkernel.jobs import agent_watch
 from replkernel.jobs.processes import command_with, environment
 from replkernel.jobs.stepping_aside import GIB, MemoryWatch, proportional, resident
 from replkernel.jobs.words import MEMORY, Order
@@ -47,7 +47,7 @@ time.sleep(600)
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr(supervisor, "begin", lambda *_: None)
+    monkeypatch.setattr(agent_watch, "begin", lambda *_: None)
     made = Watched(tmp_path)
     yield made
     made.ends()
