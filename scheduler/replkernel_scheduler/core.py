@@ -222,6 +222,10 @@ class SchedulerCore:
         found = self._parts.hosts.by_name.get(host)
         return found is not None and found.offers(gpu_model, vram_gb)
 
+    def models(self, wanted: GpusWanted) -> set[str]:
+        """Return of which models a host has all that such a job needs, or would get it back."""
+        return self._yielding.models(wanted)
+
     def hosts_known(self) -> list[HostName]:
         """Return the hosts that are up or may come back into sight, in the order in which they came."""
         return [host.name for host in self._parts.hosts.by_name.values() if host.state in ("up", "down")]

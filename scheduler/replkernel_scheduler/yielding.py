@@ -56,6 +56,16 @@ class Yielding:
                 self._ask_back(pool, missing, but)
                 promised[id(pool)] += job.gpus
 
+    def models(self, event: GpusWanted) -> set[str]:
+        """Return of which models a host has all that such a job needs, or would get it back."""
+        but = _Spared(frozenset(event.spares), event.rested_since)
+        return {
+            pool.model
+            for job in (event.jobs if not self._parts.policies.keeps else ())
+            for pool in self._pools(job, event)
+            if len(pool.idle) + _comes_free(pool, but) + _yields(pool, but) >= job.gpus
+        }
+
     def _pools(self, job: GpusAwaited, event: GpusWanted) -> Iterator[Pool]:
         by_name = self._parts.hosts.by_name
         for name in dict.fromkeys(job.hosts):

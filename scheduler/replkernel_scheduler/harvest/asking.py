@@ -74,6 +74,10 @@ class Asking:
         self._leasing.feed(GpusWanted(tuple(awaited), tuple(jobs), now - RESTED_S), now)
         return self.asked_back > before
 
+    def models(self, awaited: GpusAwaited, jobs: Iterable[LeaseId], now: float) -> set[str]:
+        """Return of which models a host has all of this, or would if that rests and is asked back."""
+        return self._leasing.models(GpusWanted((awaited,), tuple(jobs), now - RESTED_S))
+
     def ask(self, job: JobRecord, place: Place, sizes: list[int], now: float) -> bool:
         """Ask for what is missing on a host, then for less, as long as that is refused."""
         for gpus in sizes:

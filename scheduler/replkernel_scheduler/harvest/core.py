@@ -26,6 +26,7 @@ from replkernel_scheduler.events import (
     BookingCancelled,
     BookingMade,
     Event,
+    GpusWanted,
     HostDown,
     HostDrained,
     HostUndrained,
@@ -198,6 +199,10 @@ class HarvestCore:
     def offers(self, host: HostName, gpu_model: str, vram_gb: float) -> bool:
         """Say whether a host has such GPUs, and no cell waits for any."""
         return self.core.offers(host, gpu_model, vram_gb)
+
+    def models(self, wanted: GpusWanted) -> set[str]:
+        """Return of which models a host has all that such a job needs, or would get it back."""
+        return self.core.models(wanted)
 
     def hosts(self) -> list[HostName]:
         """Return the hosts that are up."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import UNSET
 
-from replkernel_scheduler.events import Event
+from replkernel_scheduler.events import Event, GpusWanted
 from replkernel_scheduler.gangs.desk import HOSTS_MAX
 from replkernel_scheduler.harvest.jobs import Jobs
 from replkernel_scheduler.harvest.types import JobSpec
@@ -51,6 +51,10 @@ class Leasing(Protocol):
 
     def offers(self, host: HostName, gpu_model: str, vram_gb: float) -> bool:
         """Say whether a host has such GPUs, idle or not, and nobody who waits has a claim on any."""
+        ...
+
+    def models(self, wanted: GpusWanted) -> set[str]:
+        """Return of which models a host has all that such a job needs, or would get it back."""
         ...
 
     def hosts(self) -> list[HostName]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import GpusAwaited
 from replkernel_scheduler.harvest.asking import Asking
@@ -113,11 +115,20 @@ class Spanning:
         return []
 
     def _asks_back(self, job: JobRecord, hosts: Collection[HostName], now: float) -> None:
-        """Have notebooks asked for what a job misses, on no more hosts than it wants."""
+        """Have notebooks asked for what a job misses, where as many hosts as it wants can be had by that."""
         spec = job.spec
-        least, missing = spec.type.least // job.span, job.span
-        idle = {host: self._leasing.room(host, spec.gpu_model, spec.vram_gb).gpus for host in hosts}
-        for host in sorted(hosts, key=lambda host: -idle[host]):
-            want = GpusAwaited((host,), least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
-            if missing and (idle[host] >= least or self._asking.ask_back([want], self._jobs.of_lease, now)):
-                missing -= 1
+        least, spares = spec.type.least // job.span, tuple(self._jobs.of_lease)
+        want = GpusAwaited((), least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
+        having = {
+            host: self._asking.models(msgspec.structs.replace(want, hosts=(host,)), spares, now)
+            for host in hosts
+        }
+        for model in sorted(set().union(*having.values())):
+            idle = {host: self._idle(job, Place(host, model)) for host in hosts if model in having[host]}
+            if len(idle) < job.span:
+                continue
+            for host in sorted(idle, key=lambda host: -idle[host])[: job.span]:
+                if idle[host] < least:
+                    on_host = GpusAwaited((host,), least, gpu_model=model, vram_gb=spec.vram_gb)
+                    self._asking.ask_back([on_host], spares, now)
+            return

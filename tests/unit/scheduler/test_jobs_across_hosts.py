@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from replkernel_scheduler.events import HostDown
+from replkernel_scheduler.effects import ReclaimLease
+from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered
 from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
 from replkernel_scheduler.harvest.types import (
@@ -20,7 +21,7 @@ from replkernel_scheduler.harvest.types import (
     StopJob,
     type_of_shapes,
 )
-from replkernel_scheduler.types import HostName, UserName
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, UserName
 
 from tests.unit.scheduler.beside import Beside, of
 
@@ -111,6 +112,32 @@ def test_one_that_is_nearly_done_is_not_started_again_to_grow(world: Beside) -> 
     world.over("c")
     world.until(world.now + 2 * LOOK_EVERY_S)
     assert not all_of(world, ReshapeJob)
+
+
+@pytest.mark.parametrize("rests", [("nb",), ("nb", "busy")])
+def test_what_rests_is_asked_back_where_all_hosts_can_be_had_by_that_and_not_in_vain(
+    world: Beside, rests: tuple[str, ...]
+) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
+    world.cell("nb", 4, "a")
+    world.cell("busy", 4, "b")
+    for name in rests:
+        lease = world.cells[name]
+        world.feed(LeaseLingered(lease.lease, lease.fence))
+    world.submit("train", 4, 8, hosts=2)
+    world.until(world.now + 400.0)
+    assert len(all_of(world, ReclaimLease)) == (2 if len(rests) == 2 else 0)
+
+
+def test_hosts_of_different_models_are_not_had_together(world: Beside) -> None:
+    world.feed(HostUp(HostName("c"), tuple(Gpu(GpuUuid(f"GPU-c-{i}"), "H200") for i in range(4))))
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("c"))))
+    world.cell("nb", 4, "a")
+    lease = world.cells["nb"]
+    world.feed(LeaseLingered(lease.lease, lease.fence))
+    world.submit("train", 8, hosts=2)
+    world.until(world.now + 400.0)
+    assert not all_of(world, ReclaimLease)
 
 
 def test_a_lost_host_ends_the_others_and_it_goes_on_with_another_one(world: Beside) -> None:
