@@ -287,8 +287,8 @@ class Desk:
         if looks:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
-            in_vain = self._allotting.spanning.waits_in_vain
-            if all(job.leases or job.on_hold or job.cores or in_vain(job) for job in jobs):
+            holds_up = self._allotting.spanning.holds_up
+            if not any(holds_up(job, now) for job in jobs):
                 asked_back = self._allotting.grow(now)
                 self.look_at = now + BACK_S if asked_back else None
             if jobs:

@@ -14,7 +14,7 @@ from replkernel_scheduler.gangs.desk import HOSTS_MAX
 from replkernel_scheduler.harvest.jobs import Jobs
 from replkernel_scheduler.harvest.types import JobSpec
 from replkernel_scheduler.hosts import Room, Size
-from replkernel_scheduler.types import HostName, UserName
+from replkernel_scheduler.types import HostName, LeaseRequest, UserName
 
 JOBS_MAX = 10_000
 HOSTS_AT_ONCE_MAX = 1_000_000
@@ -59,6 +59,14 @@ class Leasing(Protocol):
 
     def hosts(self) -> list[HostName]:
         """Return the hosts that are up."""
+        ...
+
+    def known(self) -> list[HostName]:
+        """Return the hosts that are up, or may come back into sight."""
+        ...
+
+    def gpus_of(self, host: HostName, wish: LeaseRequest) -> int:
+        """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
         ...
 
     def size_of(self, host: HostName) -> Size | None:

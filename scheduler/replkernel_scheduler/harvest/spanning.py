@@ -19,10 +19,12 @@ from replkernel_scheduler.harvest.floor import LEAVES_S
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
 from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
-from replkernel_scheduler.types import HostName, UserName
+from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId, UserName
 
 ASKS_EVERY_S = 10.0
 """What notebooks have left is asked back for one job no more often."""
+HOLDS_UP_S = 600.0
+"""Others do not grow for so long while a job waits for several hosts."""
 
 
 class Acts(Protocol):
@@ -54,14 +56,28 @@ class Spanning:
         self._leasing, self._jobs, self._asking = leasing, jobs, asking
         self._reach, self._acts = reach, acts
 
-    def waits_in_vain(self, job: JobRecord) -> bool:
-        """Say whether a job wants more hosts than its owner has: nobody need wait for it."""
-        reach = self._reach.get(job.spec.owner)
-        return job.span > 1 and reach is not None and len(reach) < job.span
+    def holds_up(self, job: JobRecord, now: float) -> bool:
+        """Say whether others do not grow while a job waits: not where it waits in vain, nor for ever."""
+        if job.leases or job.on_hold or job.cores:
+            return False
+        return job.span == 1 or (now < job.counted_at + HOLDS_UP_S and len(self._able(job)) >= job.span)
+
+    def _able(self, job: JobRecord) -> list[HostName]:
+        """Return the hosts of its owner that have what a job wants of each, with nothing else on them."""
+        spec, each = job.spec, job.spec.type.least // job.span
+        wish = LeaseRequest(
+            RequestId(""), KernelId(""), each, 0.0, (), spec.owner, spec.gpu_model, spec.vram_gb
+        )
+        among = self._reach.get(spec.owner, self._leasing.known())
+        return [host for host in among if self._leasing.gpus_of(host, wish) >= each]
 
     def starts(self, job: JobRecord, hosts: Collection[HostName], now: float) -> bool:
         """Start a job on hosts that have enough idle, with as much as all of them have; say if it did."""
         job.refused = ""
+        if len(self._able(job)) < job.span:
+            each = job.spec.type.least // job.span
+            job.refused = f"No {job.span} of its hosts have {each} such GPU{'' if each == 1 else 's'} each."
+            return False
         if len(hosts) < job.span:
             return False
         for gpus in self._asking.sizes(job, 0, SHAPES_MAX):

@@ -7,6 +7,7 @@ from replkernel_scheduler.effects import ReclaimLease
 from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered
 from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
+from replkernel_scheduler.harvest.spanning import HOLDS_UP_S
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobHosts,
@@ -240,6 +241,23 @@ def test_it_runs_only_where_its_owner_has_agents_and_nobody_waits_for_hosts_that
     world.ended("other")
     world.until(world.now + 2.0)
     assert each(world) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(("shape", "waits_s"), [(32, LOOK_EVERY_S), (8, HOLDS_UP_S)])
+def test_others_grow_while_one_waits_in_vain_or_for_long(world: Beside, shape: int, waits_s: float) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
+    world.cell("c", 2, "a")
+    world.cell("d", 4, "b")
+    world.submit("train", shape, hosts=2)
+    world.submit("other", 2, 4, samples=LONG)
+    world.runs("other")
+    world.over("c")
+    world.until(waits_s - LOOK_EVERY_S)
+    assert world.job("other").held == 2
+    world.until(waits_s + 2 * LOOK_EVERY_S)
+    assert world.job("other").held == 4
+    refused = world.core.desk.jobs.by_name[TRAIN].refused
+    assert refused == ("No 2 of its hosts have 16 such GPUs each." if shape == 32 else "")
 
 
 @pytest.mark.parametrize(
