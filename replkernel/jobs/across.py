@@ -18,6 +18,7 @@ import msgspec
 
 from replkernel.agent.io.peers import PeerSocket
 from replkernel.hosts.far_sockets import new_keys
+from replkernel.jobs.life import Nowhere
 from replkernel.jobs.processes import Seat, command_with, told_everywhere
 from replkernel.jobs.words import JOB_AT, Meeting, Order, key_of
 from replkernel.ranks.launcher import free_port, interfaces
@@ -66,6 +67,9 @@ class Across:
         self.seat = Seat(0, 1 + len(order.others), reach.advertise, free_port(reach.advertise))
         self.problem = ""
         """What went wrong first, in a clause."""
+        self.nowhere: Nowhere | None = None
+        """Where it could not begin, if that is what went wrong."""
+        self._is_reached = reach.spans
         self.begun = self.is_to_leave = self.is_stopped = False
         self._told_at: float | None = None
         self._line_of = 0
@@ -129,9 +133,17 @@ class Across:
             return
         self._told_at = now if self._told_at is None else self._told_at
         if now >= self._told_at + COME_S:
-            missing = ", ".join(other.host for other in self._others if not other.peer)
-            self.fails(f"no launcher has come from {missing} within {COME_S:g} s: see the agent's log there")
-            self.stop()
+            self._nobody_comes([other.host for other in self._others if not other.peer])
+
+    def _nobody_comes(self, missing: list[str]) -> None:
+        """Give up: the job goes on without such a host, unless nobody can reach the first one."""
+        if not self.problem:
+            self.nowhere = Nowhere(missing[0] if self._is_reached else "")
+        why = "see the agent's log there"
+        if not self._is_reached:
+            why = "other machines do not reach its first host: set REPLKERNEL_ADVERTISE for the agent there"
+        self.fails(f"no launcher has come from {', '.join(missing)} within {COME_S:g} s: {why}")
+        self.stop()
 
     def have_ended(self) -> bool:
         """Tell whether the programs of all other hosts have come to their ends."""

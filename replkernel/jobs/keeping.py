@@ -256,7 +256,7 @@ class JobKeeping:
                 case "running":
                     self._send(JobSaid(name, attempt, "runs", said, epoch, loss))
                 case "stopped" | "done" | "failed":
-                    self._send(JobSaid(name, attempt, record.state, said, epoch, loss))
+                    self._send(JobSaid(name, attempt, record.state, said, epoch, loss, record.without))
                     return
         self._send(JobSaid(name, attempt, "progress", said, epoch, loss))
 
@@ -352,10 +352,19 @@ class JobKeeping:
             case StopRanks(gang, within_s, saves):
                 self._launchers.stop(gang, within_s, saves=saves)
             case StartRanks() if not self._ending:
-                if why := self._launchers.start(message):
-                    self._send(RanksFailed(message.gang, why[:WHY_MAX]))
+                self._start_ranks(message)
             case Refused(why):
                 log.warning("jobs: %s", why)
+
+    def _start_ranks(self, wanted: StartRanks) -> None:
+        for_now = False
+        try:
+            why = self._launchers.start(wanted)
+        except OSError as error:
+            why, for_now = f"Host {self._host} cannot start its part: {error}.", True
+            log.error("%s", why)
+        if why:
+            self._send(RanksFailed(wanted.gang, why[:WHY_MAX], for_now))
 
     # -- orders ---------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ that takes more memory than it may is ended at once, and not started again.
 from __future__ import annotations
 
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,12 @@ HEALTHY_S = 600.0
 RESHAPE_S = 60.0
 ASK_SHARE, END_SHARE = 0.6, 0.85
 """Of the time that there is: until then it may save; until then it may end by itself."""
+
+
+class Nowhere(NamedTuple):
+    """Why it could not begin: for a `host`, without which it may go on, or at all."""
+
+    host: str = ""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -47,6 +53,8 @@ class Say(msgspec.Struct, frozen=True):
 
     state: State
     said: str = ""
+    without: str = ""
+    """The host where it could not start: it may go on without that one."""
 
 
 Act: TypeAlias = Start | Ask | End | Kill | Say
@@ -106,8 +114,11 @@ class Life:
         self._too_much = said
         return [Kill()]
 
-    def ended(self, code: int | None, how: str, now: float) -> list[Act]:
-        """Take note that no process is left; `code` None: nobody knows how the first one ended."""
+    def ended(self, code: int | None, how: str, now: float, nowhere: Nowhere | None = None) -> list[Act]:
+        """Take note that no process is left; `code` None: nobody knows how the first one ended.
+
+        `nowhere`: it had not begun, and is not tried again here.
+        """
         self.lives, leaving = False, self._leaving
         too_much, self._too_much = self._too_much, ""
         self._leaving, self._end_at, self._kill_at = False, inf, inf
@@ -120,6 +131,8 @@ class Life:
             return [Say("failed", too_much)]
         if code == 0:
             return [Say("done")]
+        if nowhere is not None:
+            return [Say("stopped" if nowhere.host else "failed", how, nowhere.host)]
         if now - self._since >= HEALTHY_S:
             self.tries = 0
         self.tries += 1

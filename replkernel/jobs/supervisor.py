@@ -151,8 +151,9 @@ class Supervisor:
         if self._across is not None:
             self._look_across(self._across, now)
         if self._life.lives and self._is_over(now):
+            nowhere = None if self._across is None else self._across.nowhere
             code, how = self._end()
-            self._do(self._life.ended(code, how, now))
+            self._do(self._life.ended(code, how, now, nowhere))
         self._agent.look(now)
 
     def _end(self) -> tuple[int | None, str]:
@@ -334,6 +335,7 @@ class Supervisor:
             *self._first,
             self._record.log_base,
             processes.boot(),
+            word.without,
         )
         self._write_record()
 

@@ -294,7 +294,8 @@ class JobsHere(LeaseMessage, frozen=True):
 class JobSaid(LeaseMessage, frozen=True):
     """What has become of an attempt of a job; `stopped`, `done` and `failed`: no process of it is left.
 
-    `said` is a clause about it, `epoch` and `loss` what the program told last.
+    `said` is a clause about it, `epoch` and `loss` what the program told last. It could not begin for want of
+    the host `without`.
     """
 
     job: _Id
@@ -303,6 +304,7 @@ class JobSaid(LeaseMessage, frozen=True):
     said: Annotated[str, msgspec.Meta(max_length=WHY_MAX)] = ""
     epoch: _Told | None = None
     loss: _Told | None = None
+    without: _Text = ""
 
 
 class JobMeets(LeaseMessage, frozen=True):
@@ -342,10 +344,14 @@ class JobLog(LeaseMessage, frozen=True):
 
 
 class RanksFailed(LeaseMessage, frozen=True):
-    """An agent's answer to StartRanks: nothing was started, and `why` is one sentence."""
+    """An agent's answer to StartRanks: nothing was started, and `why` is one sentence.
+
+    `for_now`: that may change by itself.
+    """
 
     gang: _Id
     why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)]
+    for_now: bool = False
 
 
 # -- a cell on several hosts to the scheduler ---------------------------------------------------------

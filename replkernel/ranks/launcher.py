@@ -170,6 +170,8 @@ class Launcher:
         ready = dict(poller.poll(LOOK_MS))
         if self._monitor in ready:
             recv_monitor_message(self._monitor)
+            if self._begins_by < math.inf:
+                self._says_alone("is not reached, or knows us not")
             self.over = True
             return
         self._flush()
@@ -185,9 +187,15 @@ class Launcher:
         if self._job:
             self._agent.look(time.monotonic())
         if time.monotonic() > self._begins_by:
+            self._says_alone("said nothing")
             self.over = True
         if self._is_told_to_end:
             self._leave(time.monotonic())
+
+    def _says_alone(self, why: str) -> None:
+        """Write into the agent's log why nothing was started; the end of the address is a secret."""
+        where = self.orders.endpoint.removeprefix(FAR).rpartition("/")[0]
+        sys.stderr.write(f"{self.orders.gang}: who wants processes at {where} {why}; none is started\n")
 
     def _take(self, message: object) -> None:
         match message:

@@ -61,7 +61,10 @@ class Launchers:
         return tuple([gang for gang, _, _ in self._live.values()])
 
     def start(self, wanted: StartRanks) -> str:
-        """Start a launcher, unless that was done; return why not, in one sentence."""
+        """Start a launcher, unless that was done; return why not, in one sentence.
+
+        Raises OSError where the host cannot do it now.
+        """
         if wanted.gang in self._seen:
             return ""
         try:
@@ -72,7 +75,7 @@ class Launchers:
                     "or run the notebook in a directory that all hosts have."
                 )
             self._spawn(wanted)
-        except (ReplkernelError, OSError) as error:
+        except ReplkernelError as error:
             log.error("a cell on several hosts cannot be started: %s", error)
             return str(error)
         self._seen[wanted.gang] = None

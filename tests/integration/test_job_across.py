@@ -18,6 +18,7 @@ import pytest
 
 from replkernel.agent.io.lookup import agent_dir, stop_agent
 from replkernel.agent.io.start import is_locked
+from replkernel.hosts.reach import Reach
 from replkernel.jobs import across, agent_watch
 from replkernel.jobs.words import ASKED, MET, SAVED, Meeting, OnHost
 from replkernel.launch.module_command import module_command
@@ -128,9 +129,17 @@ def test_each_host_runs_the_program_once_and_knows_its_place(pair: Pair) -> None
     assert sorted(log) == ["I AM 0", "[h2] I AM 1"]
 
 
+@pytest.mark.parametrize(
+    ("spans", "state", "without", "why"),
+    [
+        (False, "failed", "", "set REPLKERNEL_ADVERTISE for the agent there"),
+        (True, "stopped", "h2", "see the agent's log there"),
+    ],
+)
 def test_nothing_runs_before_all_hosts_are_there_and_a_host_that_does_not_come_is_named(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, spans: bool, state: str, without: str, why: str
 ) -> None:
+    monkeypatch.setattr(Reach, "spans", spans)
     monkeypatch.setattr(across, "COME_S", 0.2)
     pair.order(1, command=(sys.executable, "-c", STAYS), others=(OnHost("h2", ("GPU-2",)),))
     meeting = pair.turns_until(pair.place.meeting)
@@ -141,6 +150,8 @@ def test_nothing_runs_before_all_hosts_are_there_and_a_host_that_does_not_come_i
     assert pair.place.meeting() == meeting and not pair.there("began0")
     pair.place.set_number(MET, meeting.number)
     pair.turns_until(lambda: "no launcher has come from h2" in pair.said())
+    record = pair.place.record()
+    assert (record.state, record.without) == (state, without) and why in record.said
     assert not pair.there("began0")
 
 

@@ -134,6 +134,9 @@ class JobsBase(SchedulerHandler):
         told = self.desk.told_of.get(job.spec.job)
         if job.state == "waiting" and not job.on_hold:
             reach = self.desk.reach(job.spec.owner, on_cores=job.cores is not None, across=job.span > 1)
+            out = self.desk.meetings.why_left_out(job.spec.owner)
+            if out and len(reach) < job.span:
+                return _clause(out)
             if not reach:
                 return "no agent of its user that can run it is connected"
             if len(reach) < job.span:

@@ -126,7 +126,7 @@ class GangDesk:
         if isinstance(message, wire.RanksFailed):
             cell = self.cells.get(GangId(message.gang))
             if cell is None:
-                yield from self._jobs.meetings.failed(who.user, message)
+                yield from self._jobs.ranks_failed(client, who.user, message, now)
             if cell is not None and cell.client is not None and cell.user == who.user:
                 yield Send(cell.client, wire.GangEnded(message.why))
             return

@@ -149,10 +149,12 @@ class JobDesk:
 
     def deadline(self) -> float:
         """Return when the first agent will have been away for too long."""
-        return min(self._lost.values(), default=inf)
+        return min(self.meetings.deadline(), min(self._lost.values(), default=inf))
 
     def due(self, now: float) -> Iterator[Act]:
         """Give up what runs where no agent came back: its jobs go on elsewhere."""
+        for owner in sorted(self.meetings.back(now)):
+            yield from self._reaches(owner)
         for user, host in [lost for lost, at in self._lost.items() if at <= now]:
             del self._lost[user, host]
             yield from self._reaches(user)
@@ -184,7 +186,8 @@ class JobDesk:
             for line in newest.values()
             if (line.uses or not on_cores) and (line.spans or not across)
         ]
-        return tuple(sorted(host for host in hosts if not self._avoids(host)))
+        out = self.meetings.left_out
+        return tuple(sorted(host for host in hosts if not self._avoids(host) and (user, host) not in out))
 
     def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
         """Return the hosts on which processes of a user's cells on several hosts can be started."""
@@ -264,6 +267,9 @@ class JobDesk:
             return
         if said.attempt != job.attempt or (job.state == "waiting" and said.what not in ENDS):
             return
+        if said.what == "stopped" and said.without:
+            self.meetings.leave_out(job, HostName(said.without), said.said, now)
+            yield from self._reaches(line.user)
         told = self._note(job, said, now)
         event = self._event(job, said, told, now)
         if event is not None:
@@ -304,6 +310,13 @@ class JobDesk:
         told.left_at = now
         speeds = tuple(sorted(told.speeds.items()))
         return JobProgress(name, attempt, left_s * job.spec.type.rate(job.size), speeds)
+
+    def ranks_failed(
+        self, client: int, user: UserName, failed: wire.RanksFailed, now: float
+    ) -> Iterator[Act]:
+        """Take an agent's word that a job cannot be started on its host."""
+        yield from self.meetings.failed(self.lines.get(client), user, failed, self._lines, now)
+        yield from self._reaches(user)
 
     def answered(self, client: int, event: HarvestEvent) -> Iterator[Act]:
         """Have an agent forget a job whose end is durable, also one that ended before it could say so."""

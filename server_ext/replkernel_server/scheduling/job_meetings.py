@@ -9,6 +9,8 @@ is to be saved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import NamedTuple
 
 import msgspec
 from replkernel_scheduler.harvest.core import HarvestCore
@@ -20,10 +22,18 @@ from replkernel.leasing import wire
 from replkernel.ranks.words import JOBS_GANG
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 
+LEFT_OUT_S = 120.0
 IN_ITS_TIME_S = 60.0
 """A job that nobody waits for has so long to be saved and to end."""
 ENDS_S = 7.0
 """What a launcher has to end is off within this."""
+
+
+class LeftOut(NamedTuple):
+    """Until when a host is left out, and why."""
+
+    until: float
+    why: str
 
 
 class Line(msgspec.Struct):
@@ -49,6 +59,28 @@ class JobMeetings:
     def __init__(self, beside: HarvestCore) -> None:
         """Look at the jobs of a core."""
         self._jobs = beside.desk.jobs
+        self.left_out: dict[tuple[UserName, HostName], LeftOut] = {}
+
+    def leave_out(self, job: JobRecord, host: HostName, why: str, now: float) -> None:
+        """Have none of a user's jobs started on a host for a while where one of them could not begin."""
+        if host in job.hosts():
+            self.left_out[job.spec.owner, host] = LeftOut(now + LEFT_OUT_S, why)
+
+    def deadline(self) -> float:
+        """Return when the first host may be used again."""
+        return min([out.until for out in self.left_out.values()], default=inf)
+
+    def back(self, now: float) -> set[UserName]:
+        """Have those used again that were left out for long enough; return whose they are."""
+        over = [each for each, out in self.left_out.items() if out.until <= now]
+        for each in over:
+            del self.left_out[each]
+        return {user for user, _ in over}
+
+    def why_left_out(self, user: UserName) -> str:
+        """Say why a host of a user's is left out, in a clause; nothing if none is."""
+        found = ((host, out) for (owner, host), out in self.left_out.items() if owner == user)
+        return next((f"host {host} is left out for a while: {out.why}" for host, out in found), "")
 
     def meets(
         self,
@@ -100,11 +132,24 @@ class JobMeetings:
         within_s = 0.0 if ends else min(job.back.values(), default=now + IN_ITS_TIME_S) - now
         return _endings(gang, within_s, hears=agent_on(line.user, job.host) is not None)
 
-    def failed(self, user: UserName, failed: wire.RanksFailed) -> Iterator[Act]:
-        """End a job that cannot be started on one of its hosts."""
+    def failed(
+        self,
+        line: Line | None,
+        user: UserName,
+        failed: wire.RanksFailed,
+        agents_on: Callable[[UserName, HostName], list[int]],
+        now: float,
+    ) -> Iterator[Act]:
+        """End a job that cannot be started on one of its hosts, or have it go on without that one for now."""
         job = self._job_of(user, failed.gang)
-        if job is not None:
+        if job is None or job.host is None:
+            return
+        if not failed.for_now or line is None:
             yield Feed(JobEnded(job.spec.job, job.attempt, "failed", failed.why))
+            return
+        self.leave_out(job, line.host, failed.why, now)
+        for first in agents_on(user, job.host):
+            yield Send(first, wire.StopJob(job.spec.job, job.attempt, IN_ITS_TIME_S))
 
     def beginning_on(self, line: Line) -> list[JobRecord]:
         """Return the jobs that begin on a host which is not their first."""

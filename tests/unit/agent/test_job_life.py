@@ -16,6 +16,7 @@ from replkernel.jobs.life import (
     End,
     Kill,
     Life,
+    Nowhere,
     Say,
     Start,
 )
@@ -77,6 +78,16 @@ def test_who_leaves_sooner_than_was_ordered_is_still_followed_by_the_new_shape()
     assert life.hastens(8.0, 20.0) == [Say("stopping"), Ask()]
     assert life.ended(0, "", 21.0) == [Say("stopped")]
     assert life.hastens(8.0, 22.0) == []
+
+
+def test_what_could_not_begin_for_want_of_a_host_has_stopped_and_without_such_a_host_has_failed() -> None:
+    for nowhere, says in ((Nowhere("h2"), Say("stopped", "why", "h2")), (Nowhere(), Say("failed", "why"))):
+        life = Life()
+        life.ordered(order(1), 0.0)
+        assert life.ended(127, "why", 60.0, nowhere) == [says]
+        life.ordered(order(2, 2), 70.0)
+        life.ordered(order(3, 2, runs=False), 80.0)
+        assert life.ended(127, "why", 90.0, nowhere) == [Say("stopped")]
 
 
 def test_who_is_not_to_save_is_ended_at_once_also_while_it_leaves() -> None:

@@ -780,6 +780,41 @@ def test_a_job_that_one_of_its_hosts_cannot_run_has_failed_and_says_why() -> Non
     assert (past.why, past.said) == ("failed", "Host b has no directory /w.")
 
 
+def on_three() -> tuple[JobRoom, int, int, int]:
+    room, first, other = two_hosts()
+    agent = room.agent("c", 2)
+    room.line("c")
+    room.say(first, MEETS)
+    return room, first, other, agent
+
+
+def starts_on(room: JobRoom, client: int) -> list[str]:
+    start = [said for said in room.heard[client] if isinstance(said, wire.StartJob)][-1]
+    return [each.host for each in start.others]
+
+
+def test_a_host_that_cannot_start_its_part_now_is_left_out_for_a_while() -> None:
+    room, first, other, _ = on_three()
+    room.say(other, wire.RanksFailed(MEETS.gang, "Host b cannot start its part: disk full.", for_now=True))
+    assert room.heard[first][-1] == wire.StopJob("j", 1, 60.0)
+    room.say(first, wire.JobSaid("j", 1, "stopped"))
+    room.wait(2.0)
+    assert (room.job("j").attempt, starts_on(room, first)) == (2, ["c"])  # type: ignore[union-attr]
+
+
+def test_a_job_goes_on_without_a_host_whose_launcher_does_not_come_and_later_with_it() -> None:
+    room, first, _, agent = on_three()
+    why = "no launcher has come from b within 60 s"
+    room.say(first, wire.JobSaid("j", 1, "stopped", why, without="b"))
+    room.wait(2.0)
+    assert starts_on(room, first) == ["c"]
+    assert room.desk.jobs is not None
+    assert room.desk.jobs.meetings.why_left_out(ALICE.user) == f"host b is left out for a while: {why}"
+    assert room.desk.jobs.reach(ALICE.user) == ("a", "c")
+    room.beats(agent, 130)
+    assert room.desk.jobs.reach(ALICE.user) == ("a", "b", "c")
+
+
 def test_an_agent_that_comes_back_keeps_a_jobs_launcher_and_ends_one_of_an_older_attempt() -> None:
     room, _, other = two_hosts()
     room.do(room.desk.handle(Left(other), room.now))
