@@ -64,7 +64,7 @@ class Across:
         self._order, self._env, self._log = order, env, log
         self._key, reach = key_of(env), read_settings(env).reach()
         self._others = [Other(node, other.host, other.gpus) for node, other in enumerate(order.others, 1)]
-        self.seat = Seat(0, 1 + len(order.others), reach.advertise, free_port(reach.advertise))
+        self.seat = Seat(0, 1 + len(order.others), reach.advertise, 0)
         self.problem = ""
         """What went wrong first, in a clause."""
         self.nowhere: Nowhere | None = None
@@ -156,6 +156,10 @@ class Across:
         )
 
     # -- what is done ---------------------------------------------------------------------------------
+
+    def takes_seat(self) -> None:
+        """Find the port at which all meet, late: until the program has it, others may take it."""
+        self.seat = self.seat._replace(port=free_port(self.seat.address))
 
     def begin(self) -> None:
         """Have the program started on each host."""

@@ -193,6 +193,7 @@ class Supervisor:
         assert order is not None
         (self._place.directory / MEETING).unlink(missing_ok=True)
         try:
+            across.takes_seat()
             self._program = self._start_program(order, across)
         except (OSError, ValueError) as error:
             across.fails(f"it cannot be started: {error}")

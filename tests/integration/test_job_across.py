@@ -129,6 +129,21 @@ def test_each_host_runs_the_program_once_and_knows_its_place(pair: Pair) -> None
     assert sorted(log) == ["I AM 0", "[h2] I AM 1"]
 
 
+def test_the_port_of_rank_0_is_chosen_when_all_hosts_are_there(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[int] = []
+
+    def chosen(_: str) -> int:
+        there.append(len(pair.launchers))
+        return 29_999
+
+    monkeypatch.setattr(across, "free_port", chosen)
+    pair.begins(TELLS)
+    pair.turns_until(lambda: pair.state() == "done")
+    assert there == [1] and json.loads((pair.work / "told0").read_text())["MASTER_PORT"] == "29999"
+
+
 @pytest.mark.parametrize(
     ("spans", "state", "without", "why"),
     [
