@@ -34,6 +34,16 @@ TORCHRUN_MEETS = (
     "--nnodes", "--node-rank", "--master-addr", "--master-port", "--standalone", "--rdzv-backend",
     "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf",
 )  # fmt: skip
+TORCHRUN_FLAGS = (
+    "-m",
+    "--module",
+    "--no-python",
+    "--run-path",
+    "--standalone",
+    "--use-env",
+    "--virtual-local-rank",
+)
+"""Those of its options that no value follows."""
 TORCHRUN_COUNTS = ("--nproc-per-node", "--nproc_per_node")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
@@ -111,10 +121,16 @@ def meets_by_itself(command: tuple[str, ...]) -> str:
     place = _torchrun(list(command))
     if place is None:
         return ""
-    own = command[place + 1 :]
-    script = next((number for number, word in enumerate(own) if word.endswith(".py")), len(own))
-    names = [word.partition("=")[0] for word in own[:script]]
-    return next((name for name in names if name.replace("_", "-") in TORCHRUN_MEETS), "")
+    words = iter(command[place + 1 :])
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not word.startswith("-"):
+            return ""  # The program, and what follows is its own.
+        if name.replace("_", "-") in TORCHRUN_MEETS:
+            return name
+        if not equals and name.replace("_", "-") not in TORCHRUN_FLAGS:
+            next(words, None)
+    return ""
 
 
 def _torchrun(words: list[str]) -> int | None:

@@ -13,7 +13,7 @@ from replkernel_server.scheduling.documents import JobBody
 from replkernel.cli.job_verbs import add_options
 from replkernel.cli.jobs import wanted_by
 from replkernel.errors import ReplkernelError
-from replkernel.jobs.processes import Seat, command_with, environment
+from replkernel.jobs.processes import Seat, command_with, environment, meets_by_itself
 from replkernel.jobs.submitting import Wanted, submit
 from replkernel.jobs.words import OnHost, Order
 
@@ -54,6 +54,21 @@ def test_torchrun_is_told_where_to_meet_by_nobody_else(word: str) -> None:
     command = ("torchrun", word, "train.py", "--nnodes=4")
     with pytest.raises(ReplkernelError, match=f"Leave {word.partition('=')[0]} out"):
         submit("j", command, "/", Wanted(gpus=(2,), hosts=2), {})
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("torchrun -m train --master-port 1", ""),
+        ("torchrun --nproc-per-node 2 run --nnodes=2", ""),
+        ("torchrun --no-python ./run --standalone", ""),
+        ("torchrun --max-restarts 3 --master_port 1 -m train", "--master_port"),
+        ("torchrun -m --nnodes=2 train", "--nnodes"),
+        ("python -m torch.distributed.run --log-dir=x --rdzv-id 1 t.py", "--rdzv-id"),
+    ],
+)
+def test_a_programs_own_options_are_none_of_torchruns(command: str, word: str) -> None:
+    assert meets_by_itself(tuple(command.split())) == word
 
 
 def test_torchrun_learns_of_its_hosts_and_starts_a_process_for_each_gpu_of_its_own() -> None:
