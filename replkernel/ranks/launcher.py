@@ -279,6 +279,7 @@ class Launcher:
         processes.send(told, signal.SIGTERM)
         until = time.monotonic() + GRACE_S
         while any(rank.process.poll() is None for rank in self.ranks) and time.monotonic() < until:
+            self._tell_last_words()
             time.sleep(0.02)
         end_members(self.place, *firsts)
         # What has put its environment away, and lost its parent by now.
@@ -287,7 +288,19 @@ class Launcher:
         for rank in self.ranks:
             self._kill(rank)
             rank.process.wait()
+        self._tell_last_words()
+        for rank in self.ranks:
+            for stream, pieces in rank.begun.values():
+                self._tell(rank, stream, pieces.rest())
             rank.close()
+
+    def _tell_last_words(self) -> None:
+        """Tell what processes write while they end, as far as the cell takes it."""
+        self._flush()
+        for rank in self.ranks:
+            for pipe in list(rank.begun):
+                if not self._unsent:
+                    self._read(rank, pipe)
 
     def _kill(self, rank: Rank) -> None:
         with contextlib.suppress(OSError):

@@ -129,6 +129,16 @@ def test_each_host_runs_the_program_once_and_knows_its_place(pair: Pair) -> None
     assert sorted(log) == ["I AM 0", "[h2] I AM 1"]
 
 
+def test_what_a_program_writes_while_it_ends_is_in_the_log(pair: Pair) -> None:
+    says = STAYS.replace("    sys.exit(0)", "    print('farewell', flush=True)\n    sys.exit(0)")
+    pair.begins(says)
+    pair.turns_until(lambda: pair.there("began0", "began1"))
+    others = (OnHost("h2", ("GPU-2", "GPU-3")),)
+    pair.order(2, command=(sys.executable, "-c", says), others=others, runs=False, within_s=30.0)
+    pair.turns_until(lambda: pair.state() == "stopped")
+    assert "[h2] farewell\n" in (pair.place.directory / "job.log").read_text()
+
+
 def test_the_port_of_rank_0_is_chosen_when_all_hosts_are_there(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
