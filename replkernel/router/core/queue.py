@@ -12,6 +12,7 @@ from typing import Literal
 
 from replkernel.leasing.request import GpuRequest
 from replkernel.records import ReplicaId
+from replkernel.router.core.comms import COMM_TYPES
 from replkernel.router.core.events import ClientRequest, Header
 
 QUEUE_MAX = 10_000
@@ -56,6 +57,7 @@ class ShellQueue:
         self._items: OrderedDict[int, Waiting] = OrderedDict()
         self._executions: dict[tuple[str, str], Waiting] = {}
         self._questions: dict[int, Waiting] = {}
+        self._comms: dict[int, Waiting] = {}
 
     def __len__(self) -> int:
         return len(self._items)
@@ -80,6 +82,11 @@ class ShellQueue:
         """Return the questions that wait, in order."""
         return list(self._questions.values())
 
+    @property
+    def holds_comms(self) -> bool:
+        """Tell whether a comm message waits."""
+        return bool(self._comms)
+
     def holds_execution(self, header: Header) -> bool:
         """Tell whether this execution waits already."""
         return (header.session, header.msg_id) in self._executions
@@ -92,6 +99,8 @@ class ShellQueue:
             self._executions[request.header.session, request.header.msg_id] = item
         elif item.kind in QUESTIONS:
             self._questions[id(item)] = item
+        elif item.kind in COMM_TYPES:
+            self._comms[id(item)] = item
 
     def put_back(
         self,
@@ -119,6 +128,14 @@ class ShellQueue:
         if item.kind == EXECUTE:
             del self._executions[header.session, header.msg_id]
         self._questions.pop(id(item), None)
+        self._comms.pop(id(item), None)
+
+    def take_comms(self) -> list[ClientRequest]:
+        """Take out all comm messages, in order."""
+        items = list(self._comms.values())
+        for item in items:
+            self.drop(item)
+        return [item.request for item in items]
 
     def take_executions(self) -> list[ClientRequest]:
         """Take out all executions."""
@@ -128,7 +145,7 @@ class ShellQueue:
         return [item.request for item in items]
 
     def check_invariants(self) -> None:
-        """Assert the bound and that the two indexes agree with the queue."""
+        """Assert the bound and that the indexes agree with the queue."""
         assert len(self._items) <= QUEUE_MAX
-        assert len(self._executions) + len(self._questions) <= len(self._items)
+        assert len(self._executions) + len(self._questions) + len(self._comms) <= len(self._items)
         assert all(id(item) in self._items for item in self._executions.values())

@@ -125,14 +125,19 @@ class Shell:
         return self._enqueue(request, now) if target is None else self._questions.forward(request, target)
 
     def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
-        """Pass a comm message on, once the execution before it has begun, and somebody has the notebook."""
+        """Pass a comm message on, once the execution before it has begun, and somebody has the notebook.
+
+        None overtakes another: those in the queue are older than those that are held.
+        """
+        if self._held:
+            return self.hold(request)
         target = self._comms_target(request)
-        if target is None or self._takes_over(request, target):
+        if self._queue.holds_comms or target is None or self._takes_over(request, target):
             return self._enqueue(request, now)
         behind = self._begins_soon and target != self._parts.comms.holder(request.content)
-        if not self._held and not behind and not self._parts.lanes.opening(target):
-            return self._give_comm(request, target, now)
-        return self.hold(request)
+        if behind or self._parts.lanes.opening(target):
+            return self.hold(request)
+        return self._give_comm(request, target, now)
 
     @property
     def _begins_soon(self) -> bool:
@@ -353,6 +358,8 @@ class Shell:
             astray = self._leased.astray(request, head.asks) if choice.astray and head.asks else []
             return [*choice.effects, *astray]
         self._queue.drop(head)
+        if self._queue.holds_comms:
+            self._held = [*self._queue.take_comms(), *self._held]  # They need not wait for its end.
         envelope = self._parts.succession.allot(
             now - head.arrived,
             anyway=head.declined,

@@ -179,6 +179,36 @@ def test_a_cell_behind_a_page_s_message_comes_behind_it_also_after_a_rest() -> N
     assert world.envelope(cell).seq == 3
 
 
+def given(world: World, *msg_ids: str) -> list[str]:
+    """Return which of these messages were given to a process, in order."""
+    frames = {world.header_frame(msg_id): msg_id for msg_id in msg_ids}
+    sent = [e for e in world.of(events.ToReplica, world.all) if e.channel != "control"]
+    return [frames[frame] for e in sent for frame in e.frames if frame in frames]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_a_page_says_while_a_cell_runs_overtakes_nothing_that_it_said_before(lost: bool) -> None:
+    world = with_widget()
+    if lost:
+        world.lose("r1")
+    else:
+        ask(world)
+        rested(world, 1)
+    cell, first, second = world.execute(), move(world), move(world)
+    if lost:
+        world.wait(5)
+    else:
+        woken(world, 1)
+    (target,) = world.sent_to(cell)
+    third = move(world)
+    world.begin(target, cell, 2)
+    fourth = move(world)
+    order = [cell, first, second, third, fourth]
+    assert given(world, *order) == order, "and none waits for the cell's end"
+    world.finish(target, cell, count=2)
+    assert given(world, *order) == order
+
+
 def test_cells_move_with_widgets_on_a_page_and_its_messages_follow() -> None:
     world = with_widget("rotate")
     first = world.execute()
