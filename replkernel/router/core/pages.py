@@ -47,8 +47,12 @@ class Pages:
         """Take note that the process is gone, with what was in it alone; another may get its address."""
         self._holder, self._spoke, self._in = None, "", None
 
-    def waits(self, logged: Mark) -> bool:
-        """Tell whether the log, which is at `logged`, may lack something that a page has changed."""
-        if self._in is not None and logged >= self._in:
+    def logged(self, mark: Mark) -> None:
+        """Take note of what the log has."""
+        if self._in is not None and mark >= self._in:
             self._spoke, self._in = "", None
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether the log may lack something that a page has changed."""
         return bool(self._spoke)

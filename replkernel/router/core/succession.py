@@ -121,6 +121,7 @@ class Succession:
             self.logged = max(self.logged, Mark(welcome.last_seq))
             whole = welcome.whole_seq if welcome.owing else welcome.last_seq
             self.committed = max(self.committed, whole)
+            self.pages.logged(self.logged)
         self.fence = max(self.fence, welcome.fence)
 
     def resumed(self, found: CheckpointFound) -> str:
@@ -194,6 +195,7 @@ class Succession:
         if mark < self.logged:
             return
         self.logged, self._owed = mark, message.unaudited
+        self.pages.logged(mark)
         self.state_bytes = message.state_bytes
         self.completed = max(self.completed, message.seq)
         self._placement.pinned(message.pins)
@@ -209,10 +211,11 @@ class Succession:
         """Take note of what a process says of pages' messages; one of them may have been an execution."""
         if self.pages.saved(said.msg_id, Mark(Seq(said.seq), said.audit)) and said.seq >= self.completed:
             self.completed_by(min(Seq(said.seq), self.last), now)
+        self.pages.logged(self.logged)
 
     def page_waits_until(self) -> float | None:
         """Return until when somebody waits for what pages had widgets do; None when all of it is durable."""
-        return self._patience_ends() if self.pages.waits(self.logged) else None
+        return self._patience_ends() if self.pages.waits else None
 
     def went_back(self, message: WentBack) -> None:
         """Take note that what came after a whole point is gone: nobody waits for it any more."""
@@ -228,7 +231,7 @@ class Succession:
     @property
     def all_committed(self) -> bool:
         """Tell whether what ran is durable, and what pages had widgets do."""
-        return self._unsettled <= self.committed and not self.pages.waits(self.logged)
+        return self._unsettled <= self.committed and not self.pages.waits
 
     def have_settled(self, now: float) -> list[Effect]:
         """Have the executor's process make durable what it was to keep for later: somebody waits for it."""

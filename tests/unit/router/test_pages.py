@@ -130,6 +130,21 @@ def test_a_rest_that_waits_for_a_widget_in_vain_is_refused() -> None:
     assert world.sent_to(move(world)) == ["r1"]
 
 
+def test_how_long_a_rest_waits_counts_from_the_last_message_that_is_not_durable() -> None:
+    world = with_widget()
+    first = move(world)
+    saved(world, "r1", first, 1, audit=1)
+    world.commit("r1", 1, audit=1)
+    world.wait(3600)
+    second = move(world)
+    world.wait(0.1)
+    ask(world)
+    assert wishes(world) == []
+    saved(world, "r1", second, 1, audit=2)
+    world.commit("r1", 1, audit=2)
+    assert wishes(world) == ["checkpoint"]
+
+
 def test_a_message_that_comes_while_the_state_is_saved_waits_and_wakes_the_kernel() -> None:
     world = with_widget()
     ask(world)
