@@ -34,9 +34,6 @@ COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
 SUBJECT = "# What widgets on the page did"
 """So the history calls what a page's message changed as an execution."""
 
-_WITHOUT_SUBSHELL = ("comm_msg", "comm_close")
-"""Stock takes these in the main shell, too, whatever their header says."""
-
 
 class _Header(msgspec.Struct):
     msg_type: str = ""
@@ -59,6 +56,8 @@ class PagesKernel(AuditingKernel):
     _execution: Execution | None = None
     _page: tuple[str, list[bytes]] | None = None
     """The last message of a page of whose changes the router awaits news, and the way to it."""
+    _to_main = _by_main = 0
+    """How many messages that name a subshell were given to the main one, and how many it has dealt with."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -106,6 +105,7 @@ class PagesKernel(AuditingKernel):
         """Have what a page's message changed be captured, also where a subshell has taken it."""
         page = (str(parent["header"]["msg_id"]), ident) if ROUTER_IDENTITY in ident else None
         if threading.current_thread() is threading.main_thread():
+            self._by_main += parent["header"].get("subshell_id") is not None
             self._page_spoke(page)
         else:
             self.io_loop.add_callback(self._page_spoke, page)
@@ -144,24 +144,31 @@ class PagesKernel(AuditingKernel):
         return handler
 
     async def shell_channel_thread_main(self, msg: Any) -> None:
-        """Give messages to their shells; the main one takes a comm's whose subshell is no more."""
+        """Give messages to their shells, but to the main one what of pages' no subshell may take."""
         if self.replica is not None and self._is_for_main_shell(msg):
+            self._to_main += 1
             main = self.shell_channel_thread.manager.get_shell_channel_to_subshell_socket(None)
             main.send_multipart(msg, copy=False)
         else:
             await super().shell_channel_thread_main(msg)
 
     def _is_for_main_shell(self, msg: Any) -> bool:
-        """Tell whether a comm's message names a subshell of another process, or is an execution."""
+        """Tell whether no subshell may take a comm's message, though it names one.
+
+        Perhaps that is another process's, or the message is an execution, or the notebook is to be rebuilt
+        for it, which the main thread does. What comes while the main shell has such ones goes behind them.
+        """
         frames = [frame.buffer for frame in msg]
         try:
             at = frames.index(DELIM)
             header = _read_header(frames[at + 2])
         except (ValueError, IndexError, *UNREADABLE):
             return False
-        if header.msg_type not in _WITHOUT_SUBSHELL or header.subshell_id is None:
+        if header.msg_type not in COMM_MESSAGES or header.subshell_id is None:
             return False
         look = look_of([bytes(frame) for frame in frames[:at]])
-        if look is not None and look.seq:
+        if (look is not None and look.seq) or self._to_main != self._by_main:
+            return True
+        if self.replica is not None and not self.replica.holds_the_notebook:
             return True
         return header.subshell_id not in self.shell_channel_thread.manager.list_subshell()

@@ -319,20 +319,19 @@ class Router:
         """Tell whether the main shell takes a comm's message, though it names a subshell.
 
         JupyterLab has a subshell for comms, and goes on naming it when it has ended with its process. Who is
-        to take the notebook over does so in the main shell. While it is put to rest, all waits there.
+        to take the notebook over does so in the main shell, and rebuilds what a page asks for. While it is
+        put to rest or about to move, all waits there, and what comes then waits behind it.
         """
         if request.header.msg_type not in COMM_TYPES or request.repeated:
             return False
         holder = self._parts.comms.holder(request.content)
         if holder is not None and holder in self._parts.fleet.ready():
-            return False
-        if self._hibernation.holds:
+            target = holder
+        elif self._hibernation.holds or self._shell.comms_wait:
             return True
         subshell = self._parts.subshells.get(request.header.subshell_id or "")
         gone = subshell is None or subshell.replica != target
-        return request.header.msg_type in TO_OPEN_COMMS and (
-            gone or self._parts.succession.takes_over(target)
-        )
+        return gone or self._parts.succession.takes_over(target)
 
     def _to_subshell(
         self, request: ClientRequest, subshell: str, target: ReplicaId, now: float

@@ -140,6 +140,11 @@ class Shell:
         return self._give_comm(request, target, now)
 
     @property
+    def comms_wait(self) -> bool:
+        """Tell whether a comm message waits, or a cell that it is to come behind."""
+        return self._begins_soon or bool(self._held) or self._queue.holds_comms
+
+    @property
     def _begins_soon(self) -> bool:
         """Whether a cell is about to begin, perhaps elsewhere once pages have nothing more to say."""
         head = self._queue.head

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jupyter_client.session import DELIM
 
 from replkernel.kernel.execution import Execution
 from replkernel.kernel.pages import PagesKernel
@@ -23,6 +25,7 @@ class Kernel:
     _page: Any = None
     _execution: Any = None
     _dispatched = 1
+    _to_main = _by_main = 0
     _after_page: Any = PagesKernel._after_page
     _page_spoke: Any = PagesKernel._page_spoke
     _take_over: Any = PagesKernel._take_over
@@ -42,12 +45,21 @@ class Kernel:
             begin=self._begin,
             page_saved=lambda: self.saved,
             travel=SimpleNamespace(cell_id="cell"),
+            holds_the_notebook=True,
         )
         self.stdin_socket = "stdin"
         self.get_parent: Any = lambda channel: {}
         self.go_on_from = lambda count: self.happened.append(("counted", count))
         self.io_loop = SimpleNamespace(add_callback=lambda call, *told: self.later.append((call, told)))
         self.later: list[Any] = []
+        self.shell_channel_thread = SimpleNamespace(
+            manager=SimpleNamespace(
+                list_subshell=lambda: ["mine"],
+                get_shell_channel_to_subshell_socket=lambda subshell: SimpleNamespace(
+                    send_multipart=lambda msg, copy: self.happened.append("to the main shell")
+                ),
+            )
+        )
 
     def _send(self, socket: str, kind: str, content: Any, parent: Any, *, ident: Any) -> None:
         self.happened.append((socket, kind, content.get("comm_id") or content, ident))
@@ -135,3 +147,39 @@ def test_what_a_subshell_has_changed_is_captured_by_the_main_thread(kernel: Kern
     ((call, told),) = kernel.later
     call(*told)
     assert kernel.happened[-1] == "after"
+
+
+NAMES_SUBSHELL = {**MESSAGE, "header": {"msg_id": "m", "subshell_id": "mine"}}
+
+
+def goes_to_main(kernel: Kernel, kind: str, subshell: str | None, *identities: bytes) -> bool:
+    """Tell whether the main shell is to take a message; if so it is given that."""
+    header = json.dumps({"msg_type": kind, "subshell_id": subshell}).encode()
+    msg = [SimpleNamespace(buffer=part) for part in (*identities, DELIM, b"signature", header)]
+    goes = PagesKernel._is_for_main_shell(kernel, msg)  # type: ignore[arg-type]
+    kernel._to_main += goes
+    return goes
+
+
+def test_a_subshell_that_is_here_takes_pages_messages(kernel: Kernel) -> None:
+    assert not goes_to_main(kernel, "comm_msg", "mine")
+    assert not goes_to_main(kernel, "comm_open", None)
+    assert goes_to_main(kernel, "comm_open", "of a former process")
+    assert not goes_to_main(kernel, "execute_request", "of a former process"), "its client is told"
+
+
+@pytest.mark.parametrize("kind", ["comm_open", "comm_msg"])
+def test_the_main_shell_takes_what_a_page_says_before_the_notebook_is_here(kernel: Kernel, kind: str) -> None:
+    kernel.replica.holds_the_notebook = False
+    assert goes_to_main(kernel, kind, "mine")
+    kernel.replica.holds_the_notebook = True
+    assert goes_to_main(kernel, "comm_msg", "mine"), "the one before is not dealt with"
+    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    for _ in range(2):
+        handler("stream", [b"client"], NAMES_SUBSHELL)
+    assert not goes_to_main(kernel, "comm_msg", "mine")
+
+
+def test_what_is_an_execution_is_taken_by_the_main_shell(kernel: Kernel) -> None:
+    envelope = Envelope(Seq(7), Fence(8), needs=Seq(6))
+    assert goes_to_main(kernel, "comm_msg", "mine", ROUTER_IDENTITY, envelope_frame(envelope))

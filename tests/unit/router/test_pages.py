@@ -20,6 +20,7 @@ from replkernel.router.core.succession import COMMIT_LIMIT_S
 from tests.support.router_world import HOST, World
 
 K = KernelId("k")
+CONTROL = {"comm_id": "c", "target_name": "jupyter.widget.control"}
 FOUND = CheckpointFound(K, "k/checkpoint", "digest", 1, Seq(1), Seq(1), Fence(1), 1)
 
 
@@ -241,25 +242,51 @@ def test_cells_move_with_widgets_on_a_page_and_its_messages_follow() -> None:
     assert world.envelope(cell).needs_audit == 1
 
 
-def test_a_page_that_never_falls_silent_keeps_no_cell_from_moving() -> None:
+def subshell(world: World, name: str = "r1") -> str:
+    """Return the subshell that a page has a process make."""
+    made = world.request("create_subshell_request", channel="control")
+    world.output(name, "create_subshell_reply", made, {"status": "ok", "subshell_id": "x"}, "control")
+    return "x"
+
+
+@pytest.mark.parametrize("in_subshell", [False, True])
+def test_a_page_that_never_falls_silent_keeps_no_cell_from_moving(in_subshell: bool) -> None:
     world = with_widget("rotate")
-    first = move(world)
+    where = subshell(world) if in_subshell else None
+    first = move(world, where)
     cell = world.execute()
     assert world.sent_to(cell) == []
-    second = move(world)
+    second = move(world, where)
     assert world.sent_to(second) == [], "it comes behind the cell"
     saved(world, "r1", first, 1, audit=1)
     world.commit("r1", 1, audit=1)
     assert world.sent_to(cell) == ["r2"]
+    third = move(world, where)
     world.begin("r2", cell)
-    assert world.sent_to(second) == ["r2"]
+    assert given(world, cell, second, third) == [cell, second, third]
+
+
+@pytest.mark.parametrize("kind", ["comm_open", "comm_msg"])
+def test_what_a_page_asks_for_goes_to_no_subshell_of_a_process_that_lacks_the_notebook(kind: str) -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    opened = world.request("comm_open", CONTROL)
+    woken(world, 1)
+    assert world.sent_to(opened) == ["r1"]
+    asked = world.request(kind, CONTROL, subshell_id=subshell(world))
+    assert world.envelope(asked).needs == 1, "what it asks for is rebuilt before it is answered"
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    later = world.request("comm_msg", CONTROL, subshell_id="x")
+    (sent,) = [e for e in world.of(events.ToReplica, world.all) if world.header_frame(later) in e.frames]
+    assert len(sent.frames) == 1 + 6, "it has no envelope: the subshell takes it"
 
 
 @pytest.mark.parametrize("runs_cells", [False, True])
 def test_a_subshell_for_widgets_holds_nothing_unless_cells_run_in_it(runs_cells: bool) -> None:
     world = with_widget("rotate")
-    made = world.request("create_subshell_request", channel="control")
-    world.output("r1", "create_subshell_reply", made, {"status": "ok", "subshell_id": "x"}, "control")
+    subshell(world)
     if runs_cells:
         world.request("execute_request", {"code": "1"}, subshell_id="x")
     goes_to = "r1" if runs_cells else "r2"
