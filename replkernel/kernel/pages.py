@@ -2,7 +2,8 @@
 
 What a page has the notebook's code do is captured as a cell's changes are: by an audit of the last cell, or,
 in a process that has not run it, with the message as an execution of its own.
-Law: a page's message finds every variable; the router learns when all that it changed is proposed.
+Law: a page's message finds every variable, or nothing is done for it; the router learns when all that it
+changed is proposed.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -10,7 +11,6 @@ Law: a page's message finds every variable; the router learns when all that it c
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -22,14 +22,15 @@ from jupyter_client.session import DELIM
 from replkernel.errors import UNREADABLE
 from replkernel.kernel.asking import tell_router
 from replkernel.kernel.auditing import AuditingKernel
-from replkernel.kernel.execution import Execution
+from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.questions import look_of
 from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope
 from replkernel.protocol.pages import SAVED_TYPE, PageSaved
 
-log = logging.getLogger(__name__)
-
 COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
+
+CONTROL = "jupyter.widget.control"
+"""The target of a comm on which a page asks once for the states of all widgets."""
 
 SUBJECT = "# What widgets on the page did"
 """So the history calls what a page's message changed as an execution."""
@@ -50,52 +51,93 @@ def tell_pages() -> None:
         carried.tell_pages()
 
 
+def _show_again(comm_id: str, *, now: bool) -> None:
+    """Have pages show what a widget holds, `now` or once that is up to date: they show what was not done."""
+    carried = sys.modules.get("replkernel.state.libraries.ipywidgets")
+    if carried is not None:
+        carried.show_again(comm_id)
+        if now:
+            carried.tell_pages()
+
+
 class PagesKernel(AuditingKernel):
     """A kernel that takes pages' messages about comms."""
 
     _execution: Execution | None = None
     _page: tuple[str, list[bytes]] | None = None
     """The last message of a page of whose changes the router awaits news, and the way to it."""
+    _not_taken = 0
+    """The last execution with which a page's message was to take the notebook over, and could not."""
     _to_main = _by_main = 0
     """How many messages that name a subshell were given to the main one, and how many it has dealt with."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self.shell_handlers["comm_msg"] = self._known_or_closed(self.shell_handlers["comm_msg"])
         for kind in COMM_MESSAGES:
             self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
-        self.shell_handlers["comm_msg"] = self._known_or_closed(self.shell_handlers["comm_msg"])
 
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         """Have a page's message find every variable, and what it has the notebook's code do be captured."""
 
         def handler(stream: Any, ident: Any, parent: Any) -> Any:
-            self.deliver_interrupts()
-            if self.replica is None:
-                return handle(stream, ident, parent)
-            look = look_of(ident)
-            if look is not None and look.seq:
-                self._take_over(look)
-            else:
-                self.replica.before_page(look)
-            tell_pages()
             try:
-                return handle(stream, ident, parent)
+                self.deliver_interrupts()
+                if self.replica is None:
+                    return handle(stream, ident, parent)
+                if self._has_the_notebook(look_of(ident), ident, parent):
+                    return self._handle_page(handle, stream, ident, parent)
             finally:
-                self._after_page(ident, parent)
+                if threading.current_thread() is threading.main_thread():
+                    self._by_main += parent["header"].get("subshell_id") is not None
 
         return handler
+
+    def _handle_page(self, handle: Callable[..., Any], stream: Any, ident: Any, parent: Any) -> Any:
+        tell_pages()
+        try:
+            return handle(stream, ident, parent)
+        finally:
+            self._after_page(ident, parent)
+
+    def _has_the_notebook(self, look: Envelope | None, ident: list[bytes], parent: Any) -> bool:
+        """Have all variables be here for a page's message; tell whether it may reach the notebook's code.
+
+        Where the notebook could not be taken over it may not, nor may what was sent behind it: that would
+        find old values, and what it changed would be lost.
+        """
+        assert self.replica is not None
+        if look is not None and look.seq:
+            self._take_over(look)
+        elif self._not_taken <= self.replica.ran or self._asks_for_widgets(parent):
+            self.replica.before_page(look)
+            return True
+        if self._not_taken <= self.replica.ran:
+            return True
+        _show_again(parent["content"].get("comm_id", ""), now=not self.replica.state.pending_bytes)
+        if ROUTER_IDENTITY in ident:
+            said = PageSaved(str(parent["header"]["msg_id"]), self._not_taken, ran=False)
+            self._on_main_thread(tell_router, self, ident, said, SAVED_TYPE)
+        return False
 
     def _take_over(self, envelope: Envelope) -> None:
         """Go on for the process that ran the cells: what a page's message changes is an execution's."""
         assert self.replica is not None
         self.replica.travel.cell_id = ""
-        self._execution = self.replica.begin(envelope)
-        self._execution.texts = (SUBJECT,)
-        if self._execution.trouble is None:
-            self.go_on_from(max(envelope.counted, self._execution.counted))
+        self._execution = execution = self.replica.begin(envelope)
+        execution.texts = (SUBJECT,)
+        if execution.trouble is None:
+            self.go_on_from(max(envelope.counted, execution.counted))
         else:
-            log.error("A page's message begins without all variables", exc_info=self._execution.trouble)
-            self.replica.before_page(None)
+            self._not_taken = envelope.seq
+            why = describe(execution.trouble)
+            self.replica.tell(f"What you did with a widget had no effect; use it again in a moment ({why}).")
+
+    def _asks_for_widgets(self, parent: Any) -> bool:
+        """Tell whether a message only has pages be told what widgets hold."""
+        content = parent["content"]
+        held = self.comm_manager.comms.get(content.get("comm_id", ""))
+        return CONTROL in (content.get("target_name"), getattr(held, "target_name", None))
 
     def go_on_from(self, counted: int) -> None:
         """Go on after the cells that were counted where this replica does not know of."""
@@ -104,11 +146,13 @@ class PagesKernel(AuditingKernel):
     def _after_page(self, ident: list[bytes], parent: Any) -> None:
         """Have what a page's message changed be captured, also where a subshell has taken it."""
         page = (str(parent["header"]["msg_id"]), ident) if ROUTER_IDENTITY in ident else None
+        self._on_main_thread(self._page_spoke, page)
+
+    def _on_main_thread(self, call: Callable[..., Any], *told: Any) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._by_main += parent["header"].get("subshell_id") is not None
-            self._page_spoke(page)
+            call(*told)
         else:
-            self.io_loop.add_callback(self._page_spoke, page)
+            self.io_loop.add_callback(call, *told)
 
     def _page_spoke(self, page: tuple[str, list[bytes]] | None) -> None:
         self._page = page or self._page

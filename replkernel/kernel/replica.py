@@ -144,6 +144,11 @@ class Replica:
         return self._arrivals.newest is None
 
     @property
+    def ran(self) -> Seq:
+        """Return the last execution that has begun here."""
+        return self._ran
+
+    @property
     def stale(self) -> bool:
         """Tell whether `refresh` has something to do."""
         return self._arrivals.stale or self._captures.owed is not None

@@ -43,6 +43,11 @@ class Pages:
         self._in = mark
         return True
 
+    def refused(self, msg_id: str) -> None:
+        """Take note that nothing was done for a message: the log lacks nothing of it."""
+        if msg_id == self._spoke:
+            self._spoke, self._in = "", None
+
     def lost(self) -> None:
         """Take note that the process is gone, with what was in it alone; another may get its address."""
         self._holder, self._spoke, self._in = None, "", None

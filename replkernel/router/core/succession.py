@@ -208,7 +208,15 @@ class Succession:
         return self.last > 0 and (self._orphaned or not self.pages.has_notebook(replica, process))
 
     def page_saved(self, said: PageSaved, now: float) -> None:
-        """Take note of what a process says of pages' messages; one of them may have been an execution."""
+        """Take note of what a process says of pages' messages; one of them may have been an execution.
+
+        Where the notebook could not be taken over with that, the next message tries it again.
+        """
+        if not said.ran:
+            self.pages.refused(said.msg_id)
+            if said.seq == self.last:
+                self.pages.not_begun()
+            return
         if self.pages.saved(said.msg_id, Mark(Seq(said.seq), said.audit)) and said.seq >= self.completed:
             self.completed_by(min(Seq(said.seq), self.last), now)
         self.pages.logged(self.logged)

@@ -131,6 +131,12 @@ def tell_pages() -> None:
             log.exception("A widget could not tell what it holds")
 
 
+def show_again(comm_id: str) -> None:
+    """Have pages show what a widget holds, as though it had been rebuilt, when they are told next."""
+    if comm_id in getattr(widgets, ALIVE):
+        _rebuilt[comm_id] = None
+
+
 def _draws(instance: Any) -> bool:
     return module_of(type(instance)).partition(".")[0] in _DRAWN
 

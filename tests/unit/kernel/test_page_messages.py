@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jupyter_client.session import DELIM
 
+from replkernel.errors import QuorumLost
 from replkernel.kernel.execution import Execution
 from replkernel.kernel.pages import PagesKernel
 from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope, envelope_frame
@@ -25,7 +26,11 @@ class Kernel:
     _page: Any = None
     _execution: Any = None
     _dispatched = 1
-    _to_main = _by_main = 0
+    _not_taken = _to_main = _by_main = 0
+    _handle_page: Any = PagesKernel._handle_page
+    _has_the_notebook: Any = PagesKernel._has_the_notebook
+    _asks_for_widgets: Any = PagesKernel._asks_for_widgets
+    _on_main_thread: Any = PagesKernel._on_main_thread
     _after_page: Any = PagesKernel._after_page
     _page_spoke: Any = PagesKernel._page_spoke
     _take_over: Any = PagesKernel._take_over
@@ -46,6 +51,9 @@ class Kernel:
             page_saved=lambda: self.saved,
             travel=SimpleNamespace(cell_id="cell"),
             holds_the_notebook=True,
+            ran=0,
+            tell=lambda sentence: self.happened.append(("tells", sentence)),
+            state=SimpleNamespace(pending_bytes=1),
         )
         self.stdin_socket = "stdin"
         self.get_parent: Any = lambda channel: {}
@@ -66,6 +74,8 @@ class Kernel:
 
     def _begin(self, envelope: Envelope) -> Execution:
         self.happened.append(("begun", envelope.seq))
+        if self.begun.trouble is None:
+            self.replica.ran = envelope.seq
         return self.begun
 
     def handle(self, *_: Any) -> None:
@@ -118,12 +128,43 @@ def test_a_message_that_takes_the_notebook_over_is_an_execution(kernel: Kernel) 
     assert kernel._execution is kernel.begun, "its changes are captured when it is over"
 
 
-def test_a_message_is_handled_also_where_the_notebook_cannot_be_taken_over(kernel: Kernel) -> None:
-    kernel.begun.trouble = RuntimeError("the store is away")
+def test_nothing_is_done_for_a_message_where_the_notebook_cannot_be_taken_over(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried = SimpleNamespace(
+        show_again=lambda comm_id: kernel.happened.append(("shown", comm_id)),
+        tell_pages=lambda: kernel.happened.append("told"),
+    )
+    monkeypatch.setitem(sys.modules, "replkernel.state.libraries.ipywidgets", carried)
+    kernel.begun.trouble = QuorumLost("No majority answers.")
     envelope = Envelope(Seq(7), Fence(8), needs=Seq(6))
-    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    stock = PagesKernel._known_or_closed(kernel, kernel.handle)  # type: ignore[arg-type]
+    kernel.comm_manager.comms.clear()
+    handler = PagesKernel._with_all_variables(kernel, stock)  # type: ignore[arg-type]
     handler("stream", [*FROM_ROUTER, envelope_frame(envelope)], MESSAGE)
-    assert kernel.happened == [("begun", 7), ("before", None), "handled", "after"]
+    kernel.replica.state.pending_bytes = 0
+    handler("stream", FROM_ROUTER, {**MESSAGE, "header": {"msg_id": "n"}})
+    begun, why, first, refused, again, told, behind = kernel.happened
+    assert "No majority answers." in why[1]
+    assert (begun, first, again, told) == (("begun", 7), ("shown", "c"), ("shown", "c"), "told")
+    said = {"seq": 7, "audit": 0, "ran": False}
+    assert refused[:3] == ("stdin", "replkernel_page_saved", {"msg_id": "m", **said})
+    assert behind[:3] == ("stdin", "replkernel_page_saved", {"msg_id": "n", **said})
+
+
+def test_messages_are_handled_again_once_the_notebook_has_been_taken_over(kernel: Kernel) -> None:
+    kernel.begun.trouble = QuorumLost("No majority answers.")
+    handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
+    handler("stream", [*FROM_ROUTER, envelope_frame(Envelope(Seq(7), Fence(8), needs=Seq(6)))], MESSAGE)
+    control = {"comm_id": "x", "target_name": "jupyter.widget.control"}
+    assert "handled" not in kernel.happened
+    handler("stream", FROM_ROUTER, {**MESSAGE, "content": control})
+    assert kernel.happened[-2:] == ["handled", "after"], "a page that is opened shows what there is"
+    kernel.happened.clear()
+    kernel.begun.trouble = None
+    handler("stream", [*FROM_ROUTER, envelope_frame(Envelope(Seq(8), Fence(9), needs=Seq(6)))], MESSAGE)
+    handler("stream", FROM_ROUTER, MESSAGE)
+    assert kernel.happened.count("handled") == 2
 
 
 def test_the_router_hears_once_when_all_that_a_page_changed_is_proposed(kernel: Kernel) -> None:
@@ -134,7 +175,7 @@ def test_the_router_hears_once_when_all_that_a_page_changed_is_proposed(kernel: 
     kernel.saved = Mark(Seq(7), 2)
     kernel.plan_audit()
     kernel.plan_audit()
-    said = {"msg_id": "m", "seq": 7, "audit": 2}
+    said = {"msg_id": "m", "seq": 7, "audit": 2, "ran": True}
     assert kernel.happened == [("stdin", "replkernel_page_saved", said, FROM_ROUTER)]
 
 

@@ -183,6 +183,24 @@ def test_what_a_page_changes_after_a_rest_is_an_execution_and_the_next_rest_wait
     assert [e.message.seq for e in world.of(events.ToAgent) if isinstance(e.message, HibernateKernel)] == [2]
 
 
+def test_a_message_with_which_the_notebook_was_not_taken_over_holds_up_nothing_and_the_next_tries() -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    first = move(world)
+    woken(world, 1)
+    second = move(world)
+    for refused in (first, second):
+        said = {"msg_id": refused, "seq": 2, "ran": False}
+        world.output("r1", SAVED_TYPE, refused, said, "stdin")
+    before = wishes(world)
+    third = move(world)
+    assert (world.envelope(third).seq, world.envelope(third).needs) == (3, 1)
+    world.output("r1", SAVED_TYPE, third, {"msg_id": third, "seq": 3, "ran": False}, "stdin")
+    ask(world)
+    assert wishes(world) == [*before, "checkpoint"]
+
+
 def test_a_cell_behind_a_page_s_message_comes_behind_it_also_after_a_rest() -> None:
     world = with_widget()
     ask(world)
