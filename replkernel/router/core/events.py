@@ -144,6 +144,18 @@ class Answered(RouterStruct, frozen=True):
     lease: GrantedLease | None = None
 
 
+class PageGiven(RouterStruct, frozen=True):
+    """A page's message goes to a replica's process as an execution: to be kept in the journal before that.
+
+    As an event: so it was with the router before this one.
+    """
+
+    replica: ReplicaId
+    process: str
+    seq: Seq
+    fence: Fence
+
+
 class Waited(RouterStruct, frozen=True):
     """Clients of the router before this one had seen `busy` of an execution that no process has begun.
 
@@ -242,6 +254,7 @@ Event: TypeAlias = (
     | AgentSaid
     | Resumed
     | Answered
+    | PageGiven
     | Waited
     | Noticed
     | Subscribed
@@ -448,6 +461,7 @@ Effect: TypeAlias = (
     | AnswerReplica
     | Accepted
     | Given
+    | PageGiven
     | TakenBack
     | AskJournal
     | ToReplica

@@ -74,6 +74,8 @@ class Journal:
         self.size = 0
         self.listeners = 0
         """How many listened when that was last noted."""
+        self.page: notes.PageGiven | None = None
+        """The last message of a page that was an execution."""
         self.pending: list[Write] = []
 
     def __len__(self) -> int:
@@ -91,6 +93,10 @@ class Journal:
         """Take note of how many subscribers listen: so many come back to the next router."""
         if count != self.listeners:
             self._write(notes.Listening(0, count))
+
+    def give_page(self, replica: str, process: str, seq: int, fence: int) -> None:
+        """Take note that a replica is about to be sent a page's message as an execution."""
+        self._write(notes.PageGiven(0, replica, process, seq, fence))
 
     # -- what happens to an execution ---------------------------------------------------------------
 
@@ -271,6 +277,9 @@ class Journal:
         if isinstance(note, notes.Listening):
             self.listeners = note.count
             return
+        if isinstance(note, notes.PageGiven):
+            self.page = note
+            return
         kept = self._numbers.get(note.number)
         if kept is None:
             return
@@ -327,7 +336,8 @@ class Journal:
     def rewritten(self) -> list[AnyNote]:
         """Return notes from which the same journal is read as from all that were written."""
         made: list[AnyNote] = [note for kept in self._kept.values() for note in kept.notes()]
-        return [notes.Listening(0, self.listeners), *made]
+        page = [] if self.page is None else [self.page]
+        return [notes.Listening(0, self.listeners), *page, *made]
 
     def _touch(self, kept: Kept) -> None:
         self._version += 1

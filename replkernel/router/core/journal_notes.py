@@ -68,6 +68,15 @@ class Given(Note, frozen=True):
     had: GpuRequest | None = None
 
 
+class PageGiven(Note, frozen=True):
+    """A replica's process is about to be sent a page's message as an execution; of no client's execution."""
+
+    replica: str
+    process: str
+    seq: int
+    fence: int
+
+
 class TakenBack(Note, frozen=True):
     """The process that the execution was given to was dead, or declined it: it has not begun, and waits.
 
@@ -144,6 +153,7 @@ class Dropped(Note, frozen=True):
 AnyNote: TypeAlias = (
     Accepted
     | Given
+    | PageGiven
     | TakenBack
     | Counted
     | Displayed

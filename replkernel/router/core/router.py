@@ -258,7 +258,9 @@ class Router:
                 return self._from_around(event, now)
 
     def _from_around(
-        self, event: events.FromAround | events.Waited | events.AboutScheduler, now: float
+        self,
+        event: events.FromAround | events.Waited | events.PageGiven | events.AboutScheduler,
+        now: float,
     ) -> list[Effect]:
         """Take what the process's surroundings say: signals, launcher, who is connected, scheduler."""
         match event:
@@ -275,6 +277,9 @@ class Router:
                 return []
             case events.Waited():
                 return self._shell.waited(event, now)
+            case events.PageGiven():
+                self._parts.succession.page_given(event)
+                return []
             case _:
                 return self._governor.hear(event, now)
 

@@ -32,6 +32,7 @@ from replkernel.router.core.events import (
     Effect,
     Given,
     Log,
+    PageGiven,
     PassToClient,
     PassToIopub,
     Publish,
@@ -201,7 +202,7 @@ class Shell:
         if choice.replica is None:
             return [*choice.effects]
         self._queue.drop(head)
-        envelope = None
+        envelope, kept = None, list[Effect]()
         if self._takes_over(request, choice.replica):
             envelope = succession.allot(
                 now - head.arrived,
@@ -211,8 +212,10 @@ class Shell:
                 leases=self._parts.leases.scheduler.governed,
                 answered=self._ends.counts.answered_last,
             )
-            succession.pages.begins_in(choice.replica, self._parts.fleet.process_of(choice.replica))
-        return [*choice.effects, *self._give_comm(request, choice.replica, now, envelope)]
+            process = self._parts.fleet.process_of(choice.replica)
+            succession.pages.begins_in(choice.replica, process)
+            kept.append(PageGiven(choice.replica, process, envelope.seq, envelope.fence))
+        return [*choice.effects, *kept, *self._give_comm(request, choice.replica, now, envelope)]
 
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header

@@ -15,7 +15,7 @@ from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.pages import PageSaved
 from replkernel.protocol.router_to_agent import ElectExecutor, SettleReplica
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
-from replkernel.router.core.events import Effect, ToAgent
+from replkernel.router.core.events import Effect, PageGiven, ToAgent
 from replkernel.router.core.fleet import Fleet
 from replkernel.router.core.loss import TAIL_LIMIT_S, Loss
 from replkernel.router.core.pages import Pages
@@ -150,6 +150,12 @@ class Succession:
     def numbered(self, seq: Seq, fence: Fence) -> None:
         """Take note of a number and a fence that the router before this one gave."""
         self.last, self.fence = max(self.last, seq), max(self.fence, fence)
+
+    def page_given(self, told: PageGiven) -> None:
+        """Take note of a page's message that was an execution under the router before this one."""
+        self.numbered(told.seq, told.fence)
+        if told.seq == self.last:
+            self.pages.begins_in(told.replica, told.process)
 
     def ran_before(self, replica: ReplicaId, process: str, seq: Seq, now: float) -> None:
         """Take note of an execution under the router before this one, in a process that may be gone."""

@@ -134,6 +134,11 @@ class ClientOutput:
         self._journal.give(effect.msg_id, to, time.time())
         self._disk.write(self._journal)
 
+    def give_page(self, effect: events.PageGiven) -> None:
+        """Keep that a page's message is about to be sent as an execution: written before it is."""
+        self._journal.give_page(effect.replica, effect.process, effect.seq, effect.fence)
+        self._disk.write(self._journal)
+
     def take_back(self, effect: events.TakenBack) -> None:
         """Keep at once that an execution waits again: until then the next router takes it for begun."""
         self._journal.take_back(effect.msg_id, begun=effect.begun, ends=effect.ends)

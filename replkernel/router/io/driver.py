@@ -105,6 +105,7 @@ class Driver:
             events.AnswerReplica: self._answer_replica,
             events.Accepted: client_output.accept,
             events.Given: client_output.give,
+            events.PageGiven: client_output.give_page,
             events.TakenBack: client_output.take_back,
             events.AskJournal: client_output.ask,
             events.ToReplica: self._replicas.pass_on,

@@ -58,6 +58,10 @@ class Takeover:
             if kept.misses:
                 self._restore(kept)
             found += self._answered(kept) if kept.over else self._unfinished(kept, gate)
+        page = self._journal.page
+        if page is not None:
+            seq, fence = Seq(page.seq), Fence(page.fence)
+            found.append(events.PageGiven(ReplicaId(page.replica), page.process, seq, fence))
         return found
 
     def _answered(self, kept: Kept) -> list[events.Event]:

@@ -43,6 +43,19 @@ def told(journal: Journal, memory: Memory, **question: Any) -> dict[str, Any]:
     return dict(json.loads(telling.answer("replkernel_outputs_request", json.dumps(question).encode())))
 
 
+def test_the_next_reader_finds_the_last_page_s_message_that_was_an_execution() -> None:
+    journal = Journal(0)
+    for seq in (7, 8):
+        journal.give_page("r1", "ipc://one", seq, seq)
+    for written in (journal.pending, journal.rewritten()):
+        found = Journal(0)
+        for note in read_notes(b"".join(write_note(cast("AnyNote", note)) for note in written)):
+            found.take(note)
+        assert found.page == journal.page
+        assert found.page is not None
+        assert found.page.seq == 8
+
+
 def test_of_a_long_output_the_beginning_and_the_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "EXECUTION_BYTES_MAX", 4000)
     journal, memory = Journal(0), Memory()

@@ -183,6 +183,33 @@ def test_what_a_page_changes_after_a_rest_is_an_execution_and_the_next_rest_wait
     assert [e.message.seq for e in world.of(events.ToAgent) if isinstance(e.message, HibernateKernel)] == [2]
 
 
+def test_the_number_of_what_a_page_had_done_is_kept_for_the_next_router_before_it_is_given() -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    moved = move(world)
+    woken(world, 1)
+    kept = [e for e in world.all if isinstance(e, events.PageGiven | events.ToReplica)]
+    at = next(i for i, e in enumerate(kept) if isinstance(e, events.PageGiven))
+    (given_as,) = world.of(events.PageGiven, world.all)
+    assert (given_as.replica, given_as.seq) == ("r1", world.envelope(moved).seq)
+    sent = kept[at + 1]
+    assert isinstance(sent, events.ToReplica)
+    assert world.header_frame(moved) in sent.frames
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_router_that_takes_over_gives_no_number_twice_and_knows_who_has_the_notebook(lives: bool) -> None:
+    world = World()
+    world.feed(events.PageGiven(ReplicaId("r1"), "ipc://r1-0.0-s" if lives else "gone", Seq(7), Fence(9)))
+    world.up(applied=6)
+    moved = move(world)
+    if not lives:
+        assert (world.envelope(moved).seq, world.envelope(moved).fence) == (8, 10)
+    cell = world.execute()
+    assert world.envelope(cell).seq == (8 if lives else 9)
+
+
 def test_a_message_with_which_the_notebook_was_not_taken_over_holds_up_nothing_and_the_next_tries() -> None:
     world = with_widget()
     ask(world)
