@@ -1,7 +1,8 @@
 """The comms that are open: their target, and the replica that holds the kernel's end of each.
 
 Every replica has the widgets under the ids of their comms, so these are nobody's, and outlive a process.
-Pure. Law: bounded; the oldest comm is forgotten when a front end opens more than the limit.
+Pure. Law: bounded; when more than the limit are opened, the oldest that is nobody's is forgotten, for that
+holds nothing, or else the oldest.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Comms:
             travels = comm.target_name == WIDGETS and not _draws(content)
             self._open[comm.comm_id] = OpenComm(comm.target_name, None if travels else replica)
             if len(self._open) > COMMS_MAX:
-                self._open.popitem(last=False)
+                travelling = (comm_id for comm_id, known in self._open.items() if known.replica is None)
+                del self._open[next(travelling, next(iter(self._open)))]
         elif msg_type == "comm_close":
             self._open.pop(comm.comm_id, None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from replkernel.protocol.agent_to_router import (
@@ -15,6 +17,7 @@ from replkernel.protocol.pages import SAVED_TYPE
 from replkernel.protocol.router_to_agent import HibernateKernel, StartReplica
 from replkernel.records import Fence, KernelId, ReplicaId, Seq
 from replkernel.router.core import events
+from replkernel.router.core.comms import COMMS_MAX, Comms
 from replkernel.router.core.placement import Policy
 from replkernel.router.core.succession import COMMIT_LIMIT_S
 from tests.support.router_world import HOST, World
@@ -89,6 +92,19 @@ def test_a_kernel_with_a_figure_on_a_page_stays() -> None:
         "r1", "comm_open", "", {"comm_id": "f", "target_name": "jupyter.widget", "data": {"state": state}}
     )
     assert "Figures" in world.answer(ask(world))["evalue"]
+
+
+def test_a_figure_is_remembered_however_many_widgets_are_opened() -> None:
+    comms = Comms()
+    drawn = json.dumps({"comm_id": "f", "target_name": "figure"}).encode()
+    comms.saw("comm_open", drawn, ReplicaId("r1"))
+    for number in range(COMMS_MAX + 1):
+        comms.saw(
+            "comm_open", b'{"comm_id": "%d", "target_name": "jupyter.widget"}' % number, ReplicaId("r1")
+        )
+    comms.check_invariants()
+    assert comms.held_by(ReplicaId("r1"))
+    assert "0" not in comms.info(None)
 
 
 def test_a_rest_waits_until_what_a_page_has_changed_is_durable() -> None:
