@@ -16,8 +16,6 @@ from replkernel.router.core.contents import CommContent, WidgetContent, read
 
 COMMS_MAX = 10_000
 COMM_TYPES = frozenset({"comm_open", "comm_msg", "comm_close"})
-TO_OPEN_COMMS = COMM_TYPES - {"comm_open"}
-"""What is said to a comm that is open: it may have the notebook's code do anything."""
 WIDGETS = "jupyter.widget"
 """The target of the comms of widgets."""
 CONTROL = "jupyter.widget.control"
@@ -58,6 +56,13 @@ class Comms:
         """Return the replica that alone has the comm which a message is for."""
         comm = self._open.get(read(CommContent, content).comm_id)
         return None if comm is None else comm.replica
+
+    def asks(self, msg_type: str, content: bytes) -> bool:
+        """Tell whether a message only asks for what widgets hold; others may change the notebook."""
+        comm = read(CommContent, content)
+        known = self._open.get(comm.comm_id)
+        opened = comm.target_name if msg_type == "comm_open" or known is None else known.target_name
+        return opened == CONTROL
 
     def held_by(self, replica: ReplicaId) -> bool:
         """Tell whether a replica has any comm that no other could go on with."""

@@ -50,7 +50,7 @@ from replkernel.protocol.router_to_agent import HibernateKernel
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.core import answers, events, hibernation
 from replkernel.router.core.answers import Fault
-from replkernel.router.core.comms import COMM_TYPES, TO_OPEN_COMMS
+from replkernel.router.core.comms import COMM_TYPES
 from replkernel.router.core.control import PATIENT, Control
 from replkernel.router.core.dormancy import Dormancy
 from replkernel.router.core.ending import Ending
@@ -350,9 +350,8 @@ class Router:
             known.runs_cells = known.runs_cells or kind == EXECUTE
         if kind in COMM_TYPES:
             holder = self._parts.comms.holder(request.content)
-            if kind in TO_OPEN_COMMS and holder is None:
-                self._parts.succession.pages.spoke(request.header.msg_id, now)
             target = holder if holder is not None and holder in self._parts.fleet.ready() else target
+            self._parts.succession.page_spoke(request.header.msg_id, target, now)
             self._parts.comms.saw(kind, request.content, target)
         self._parts.traffic.give(request, target)
         sent: list[Effect] = [events.ToReplica(target, "shell", [*request.identities, *request.frames])]

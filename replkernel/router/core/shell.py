@@ -16,7 +16,7 @@ from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.cell_end import CellEnds
-from replkernel.router.core.comms import COMM_TYPES, TO_OPEN_COMMS
+from replkernel.router.core.comms import COMM_TYPES
 from replkernel.router.core.contents import (
     ExecuteOptions,
     ExecuteOutcome,
@@ -159,18 +159,16 @@ class Shell:
 
     def _takes_over(self, request: ClientRequest, target: ReplicaId) -> bool:
         """Tell whether a comm message comes to a process that has to take the notebook over first."""
-        succession = self._parts.succession
-        if target == self._parts.comms.holder(request.content):
+        succession, comms = self._parts.succession, self._parts.comms
+        if target == comms.holder(request.content):
             return False
-        says = request.header.msg_type in TO_OPEN_COMMS
-        return succession.orphaned or (says and succession.takes_over(target))
+        asks = comms.asks(request.header.msg_type, request.content)
+        return succession.orphaned or (not asks and succession.takes_over(target))
 
     def _give_comm(
         self, request: ClientRequest, target: ReplicaId, now: float, envelope: Envelope | None = None
     ) -> list[Effect]:
-        says = request.header.msg_type in TO_OPEN_COMMS
-        if says and self._parts.comms.holder(request.content) is None:
-            self._parts.succession.pages.spoke(request.header.msg_id, now)
+        self._parts.succession.page_spoke(request.header.msg_id, target, now)
         return self._questions.forward(request, target, envelope)
 
     def hold(self, request: ClientRequest) -> list[Effect]:

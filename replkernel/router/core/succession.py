@@ -213,6 +213,11 @@ class Succession:
         process = self._fleet.process_of(replica)
         return self.last > 0 and (self._orphaned or not self.pages.has_notebook(replica, process))
 
+    def page_spoke(self, msg_id: str, replica: ReplicaId, now: float) -> None:
+        """Take note that a page's message is given to a process: who has the notebook tells of its end."""
+        if self.pages.has_notebook(replica, self._fleet.process_of(replica)):
+            self.pages.spoke(msg_id, now)
+
     def page_saved(self, said: PageSaved, now: float) -> None:
         """Take note of what a process says of pages' messages; one of them may have been an execution.
 

@@ -244,6 +244,51 @@ def test_a_message_with_which_the_notebook_was_not_taken_over_holds_up_nothing_a
     assert wishes(world) == [*before, "checkpoint"]
 
 
+def test_a_comm_of_the_page_is_opened_in_the_process_that_has_the_notebook_and_a_rest_waits_for_it() -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    own = {"comm_id": "own", "target_name": "panel"}
+    opened = world.request("comm_open", own)
+    woken(world, 1)
+    said = world.request("comm_msg", own)
+    closed = world.request("comm_close", own)
+    assert (world.envelope(opened).seq, world.envelope(said).seq) == (2, 0)
+    before = wishes(world)
+    ask(world)
+    assert wishes(world) == before
+    saved(world, "r1", closed, 2)
+    world.commit("r1", 2)
+    assert wishes(world) == [*before, "checkpoint"]
+
+
+@pytest.mark.parametrize("last", ["figure", "page"])
+def test_a_rest_waits_for_widgets_also_where_something_else_was_said_last(last: str) -> None:
+    world = with_widget()
+    opened = {"comm_id": "f", "target_name": "figure"} if last == "figure" else CONTROL
+    world.request("comm_open", opened)
+    move(world)
+    closed = world.request("comm_close", opened)
+    ask(world)
+    assert wishes(world) == []
+    saved(world, "r1", closed, 1, audit=1)
+    world.commit("r1", 1, audit=1)
+    assert wishes(world) == ["checkpoint"], "the process tells of the last message alone"
+
+
+def test_a_page_that_is_opened_takes_nothing_over() -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    opened = world.request("comm_open", CONTROL)
+    woken(world, 1)
+    asked = world.request("comm_msg", CONTROL)
+    assert world.envelope(opened).seq == world.envelope(asked).seq == 0
+    before = wishes(world)
+    ask(world)
+    assert wishes(world) == [*before, "checkpoint"]
+
+
 def test_a_cell_behind_a_page_s_message_comes_behind_it_also_after_a_rest() -> None:
     world = with_widget()
     ask(world)

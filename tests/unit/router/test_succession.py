@@ -17,6 +17,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.envelope import Afresh
 from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.pages import SAVED_TYPE
 from replkernel.protocol.router_to_agent import ElectExecutor, SettleReplica, StartReplica
 from replkernel.records import HostName, Pin, ReplicaId, Seq
 from replkernel.router.core import events
@@ -138,7 +139,8 @@ def test_comms_subshells_and_a_debugger_hold_the_executor(holder: str) -> None:
     world.run("r1")
     world.commit("r1", 1)
     if holder == "comm":
-        world.request("comm_open", {"comm_id": "c", "target_name": "t"})
+        opened = world.request("comm_open", {"comm_id": "c", "target_name": "t"})
+        world.output("r1", SAVED_TYPE, opened, {"msg_id": opened, "seq": 1}, "stdin")
     elif holder == "subshell":
         request = world.request("create_subshell_request", channel="control")
         world.output("r1", "create_subshell_reply", request, {"status": "ok", "subshell_id": "x"}, "control")
