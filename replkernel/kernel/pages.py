@@ -37,6 +37,7 @@ SUBJECT = "# What widgets on the page did"
 
 
 class _Header(msgspec.Struct):
+    msg_id: str = ""
     msg_type: str = ""
     subshell_id: str | None = None
 
@@ -68,11 +69,11 @@ class PagesKernel(AuditingKernel):
     """The last message of a page of whose changes the router awaits news, and the way to it."""
     _not_taken = 0
     """The last execution with which a page's message was to take the notebook over, and could not."""
-    _to_main = _by_main = 0
-    """How many messages that name a subshell were given to the main one, and how many it has dealt with."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self._in_main: set[str] = set()
+        """Messages that name a subshell and were given to the main shell, which has not dealt with them."""
         self.shell_handlers["comm_msg"] = self._known_or_closed(self.shell_handlers["comm_msg"])
         for kind in COMM_MESSAGES:
             self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
@@ -88,8 +89,7 @@ class PagesKernel(AuditingKernel):
                 if self._has_the_notebook(look_of(ident), ident, parent):
                     return self._handle_page(handle, stream, ident, parent)
             finally:
-                if threading.current_thread() is threading.main_thread():
-                    self._by_main += parent["header"].get("subshell_id") is not None
+                self._in_main.discard(parent["header"]["msg_id"])
 
         return handler
 
@@ -190,14 +190,13 @@ class PagesKernel(AuditingKernel):
     async def shell_channel_thread_main(self, msg: Any) -> None:
         """Give messages to their shells, but to the main one what of pages' no subshell may take."""
         if self.replica is not None and self._is_for_main_shell(msg):
-            self._to_main += 1
             main = self.shell_channel_thread.manager.get_shell_channel_to_subshell_socket(None)
             main.send_multipart(msg, copy=False)
         else:
             await super().shell_channel_thread_main(msg)
 
     def _is_for_main_shell(self, msg: Any) -> bool:
-        """Tell whether no subshell may take a comm's message, though it names one.
+        """Tell whether no subshell may take a comm's message, though it names one; the main one then does.
 
         Perhaps that is another process's, or the message is an execution, or the notebook is to be rebuilt
         for it, which the main thread does. What comes while the main shell has such ones goes behind them.
@@ -211,8 +210,9 @@ class PagesKernel(AuditingKernel):
         if header.msg_type not in COMM_MESSAGES or header.subshell_id is None:
             return False
         look = look_of([bytes(frame) for frame in frames[:at]])
-        if (look is not None and look.seq) or self._to_main != self._by_main:
-            return True
-        if self.replica is not None and not self.replica.holds_the_notebook:
-            return True
-        return header.subshell_id not in self.shell_channel_thread.manager.list_subshell()
+        waits = (look is not None and look.seq > 0) or bool(self._in_main)
+        away = self.replica is not None and not self.replica.holds_the_notebook
+        goes = waits or away or header.subshell_id not in self.shell_channel_thread.manager.list_subshell()
+        if goes:
+            self._in_main.add(header.msg_id)
+        return goes
