@@ -51,6 +51,7 @@ from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.core import answers, events, hibernation
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.comms import COMM_TYPES
+from replkernel.router.core.contents import CommInfoContent, read
 from replkernel.router.core.control import PATIENT, Control
 from replkernel.router.core.dormancy import Dormancy
 from replkernel.router.core.ending import Ending
@@ -311,7 +312,8 @@ class Router:
         if request.channel == "control":
             return self._from_control(request, now)
         if kind == "comm_info_request" and self._parts.fleet.asleep:
-            return answers.whole(request, pack({"status": "ok", "comms": {}}))
+            comms = self._parts.comms.info(read(CommInfoContent, request.content).target_name)
+            return answers.whole(request, pack({"status": "ok", "comms": comms}))
         target = self._parts.succession.designated()
         subshell = request.header.subshell_id
         if subshell is not None and target is not None and not self._is_stray(request, target):

@@ -174,7 +174,8 @@ class Shell:
     def hold(self, request: ClientRequest) -> list[Effect]:
         """Keep a comm message until it can pass."""
         if len(self._held) >= QUEUE_MAX:
-            return [Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")]
+            told = Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")
+            return [answers.busy(request), answers.idle(request), told]
         self._held.append(request)
         return []
 

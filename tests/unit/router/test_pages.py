@@ -16,7 +16,7 @@ from replkernel.protocol.agent_to_router import (
 from replkernel.protocol.pages import SAVED_TYPE
 from replkernel.protocol.router_to_agent import HibernateKernel, StartReplica
 from replkernel.records import Fence, KernelId, ReplicaId, Seq
-from replkernel.router.core import events
+from replkernel.router.core import events, shell
 from replkernel.router.core.comms import COMMS_MAX, Comms
 from replkernel.router.core.placement import Policy
 from replkernel.router.core.succession import COMMIT_LIMIT_S
@@ -83,6 +83,26 @@ def test_a_kernel_rests_with_widgets_on_a_page() -> None:
     rested(world, 1)
     assert world.answer(wish)["state"] == "hibernated"
     assert [e for e in world.of(events.Publish, world.all) if e.msg_type == "comm_close"] == []
+
+
+def test_a_page_that_comes_while_a_kernel_rests_learns_of_its_widgets() -> None:
+    world = with_widget()
+    ask(world)
+    rested(world, 1)
+    comms = {"w": {"target_name": "jupyter.widget"}}
+    asked = world.request("comm_info_request", {"target_name": "jupyter.widget"})
+    assert world.answer(asked)["comms"] == comms
+    assert world.answer(world.request("comm_info_request", {"target_name": "other"}))["comms"] == {}
+
+
+def test_a_page_hears_that_a_message_is_over_also_where_too_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shell, "QUEUE_MAX", 1)
+    world = with_widget()
+    ask(world)
+    move(world)
+    assert world.seen(move(world)) == ["busy", "idle"]
 
 
 def test_a_kernel_with_a_figure_on_a_page_stays() -> None:
