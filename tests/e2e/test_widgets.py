@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from replkernel.settings import data_dir
 from tests.support.group import replicas
 from tests.support.live import Live, eventually, kernel, published
 from tests.support.resting import replica_pids
@@ -169,6 +170,26 @@ def test_a_notebook_with_a_live_slider_hibernates_and_the_slider_wakes_it(live: 
     now = live.value("print(log, os.getpid())").split("] ")
     assert now[0] == "[4, 5, 6"
     assert now[1] != pid
+
+
+def test_nothing_is_done_for_a_page_while_variables_cannot_be_had(live: Live) -> None:
+    slider, label, *_ = live.value(CELL + "kept = os.urandom(3_000_000)").splitlines()[-1].split()
+    eventually(lambda: len(replica_pids()) == 3, "three replicas")
+    rest(live)
+    kept = data_dir(os.environ)
+    held = [path for place in ("blobs", "cache") for path in kept.glob(f"**/{place}/*/*") if path.is_file()]
+    assert held
+    for path in held:
+        path.rename(path.with_name(f".{path.name}.away"))
+    heard = moved(live, slider, 7)
+    (why,) = [told["text"] for kind, _, told in heard if kind == "stream"]
+    assert "What you did with a widget had no effect" in why
+    assert [kind for kind, *_ in heard if kind == "comm_close"] == states(heard, label) == []
+    for path in held:
+        path.with_name(f".{path.name}.away").rename(path)
+    heard = moved(live, slider, 8)
+    assert states(heard, label)[-1] == {"value": "now 8"}
+    assert live.value("print(log, len(kept))") == "[8] 3000000"
 
 
 def test_a_slider_goes_along_when_cells_move(tmp_path: Path) -> None:
