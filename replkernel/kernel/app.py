@@ -25,7 +25,7 @@ from traitlets import DottedObjectName, Type
 from replkernel.hosts.far_sockets import FarListener
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import cell_directory, name_cells_by
-from replkernel.kernel.comm_pins import comm_pins
+from replkernel.kernel.comm_pins import comm_pins, shown_pins
 from replkernel.kernel.direct import DirectChannel
 from replkernel.kernel.early_chunks import EarlyChunks
 from replkernel.kernel.execution import ProcessState
@@ -317,9 +317,10 @@ class ReplicaApp(IPKernelApp):
     def _pins(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
         """Return what ties the notebook to this process beside its variables."""
         replica = self.birth.replica
-        targets = self.kernel.comm_manager.targets
+        manager = self.kernel.comm_manager
         pins = process_pins(seq, replica=replica, baseline=baseline, is_ours=self._is_ours)
-        return (*pins, *comm_pins(targets, replica, seq))
+        shown = shown_pins(manager.comms, replica, seq)
+        return (*pins, *comm_pins(manager.targets, replica, seq), *shown)
 
     def _startup_names(self) -> tuple[str, ...]:
         return tuple(

@@ -142,16 +142,33 @@ def test_a_widget_that_went_with_its_process_leaves_the_page(live: Live) -> None
     assert ("comm_close", gone, {"comm_id": gone, "data": {}}) in moved(live, gone, 1)
 
 
-def rest(live: Live) -> None:
-    """Have the kernel hibernate, without a cell."""
+def asked_to_rest(live: Live) -> dict[str, Any]:
+    """Return what a kernel answers that is to hibernate, without a cell."""
     message = live.client.session.msg("replkernel_hibernate_request")
     live.client.control_channel.send(message)
     while True:
         told = live.client.get_control_msg(timeout=60)
         if told["parent_header"].get("msg_id") == message["header"]["msg_id"]:
-            break
-    assert told["content"] == {"status": "ok", "state": "hibernated"}
+            return dict(told["content"])
+
+
+def rest(live: Live) -> None:
+    """Have the kernel hibernate."""
+    assert asked_to_rest(live) == {"status": "ok", "state": "hibernated"}
     eventually(lambda: not replica_pids(), "the end of all replicas")
+
+
+def test_what_the_page_shows_like_a_widget_and_is_none_holds_the_notebook_until_it_is_closed(
+    live: Live,
+) -> None:
+    """So anywidget shows objects of any class."""
+    opened = "import comm; _ = comm.create_comm(target_name='jupyter.widget', comm_id='shown')"
+    live.value(opened)
+    live.value("%replkernel sync")
+    assert "The page shows an object" in asked_to_rest(live)["evalue"]
+    live.value("_ = comm.get_comm_manager().comms['shown'].close()")
+    live.value("%replkernel sync")
+    rest(live)
 
 
 @pytest.mark.parametrize("subshell", [False, True], ids=["main", "subshell"])

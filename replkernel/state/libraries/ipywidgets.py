@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import comm
@@ -119,8 +119,7 @@ def tell_pages() -> None:
     """Have pages show what the widgets hold that were rebuilt here since they were told last."""
     alive = getattr(widgets, ALIVE)
     for comm_id, held in list(comm.get_comm_manager().comms.items()):
-        owner = getattr(getattr(held, "_msg_callback", None), "__self__", None)
-        if comm_id not in alive and isinstance(owner, widgets.Widget):
+        if comm_id not in alive and isinstance(_owner(held), widgets.Widget):
             _forget(comm_id)  # Another process has closed it.
     rebuilt = [alive[comm_id] for comm_id in _rebuilt if comm_id in alive]
     _rebuilt.clear()
@@ -131,6 +130,22 @@ def tell_pages() -> None:
             log.exception("A widget could not tell what it holds")
 
 
+def _owner(held: Any) -> Any:
+    """Return whom a comm gives its messages."""
+    return getattr(getattr(held, "_msg_callback", None), "__self__", None)
+
+
+def all_travel(comms: Iterable[Any]) -> bool:
+    """Tell whether all these comms for widgets are those of widgets that every process has, or of figures.
+
+    A class that is derived from a figure's is neither: libraries bring back figures of their own alone.
+    """
+    return all(
+        issubclass(kind, widgets.Widget) and (_is_drawn(kind) or not any(map(_is_drawn, kind.__mro__)))
+        for kind in {type(_owner(held)) for held in comms}
+    )
+
+
 def show_again(comm_id: str) -> None:
     """Have pages show what a widget holds, as though it had been rebuilt, when they are told next."""
     if comm_id in getattr(widgets, ALIVE):
@@ -138,7 +153,11 @@ def show_again(comm_id: str) -> None:
 
 
 def _draws(instance: Any) -> bool:
-    return module_of(type(instance)).partition(".")[0] in _DRAWN
+    return _is_drawn(type(instance))
+
+
+def _is_drawn(kind: type) -> bool:
+    return module_of(kind).partition(".")[0] in _DRAWN
 
 
 def called_back() -> Iterator[str]:
