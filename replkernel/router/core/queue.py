@@ -87,6 +87,11 @@ class ShellQueue:
         """Tell whether a comm message waits."""
         return bool(self._comms)
 
+    @property
+    def first_comm(self) -> Waiting | None:
+        """Return the comm message that waits for longest."""
+        return next(iter(self._comms.values()), None)
+
     def holds_execution(self, header: Header) -> bool:
         """Tell whether this execution waits already."""
         return (header.session, header.msg_id) in self._executions

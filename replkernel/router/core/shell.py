@@ -216,6 +216,15 @@ class Shell:
             kept.append(PageGiven(choice.replica, process, envelope.seq, envelope.fence))
         return [*choice.effects, *kept, *self._give_comm(request, choice.replica, now, envelope)]
 
+    def _pass_comms_on(self, now: float) -> list[Effect]:
+        """Give the comm messages that wait before their turn, which may be hours away."""
+        effects: list[Effect] = []
+        while (item := self._queue.first_comm) is not None:
+            effects += self._pass_comm_on(item, now)
+            if self._queue.first_comm is item:
+                break
+        return effects
+
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header
         known = self._parts.record.find(header)
@@ -272,6 +281,8 @@ class Shell:
             if self._queue.head is head:
                 break
             head = self._queue.head
+        if self._queue.holds_comms and self._leased.awaits_lease(head) and self.running is None:
+            effects += self._pass_comms_on(now)
         return effects
 
     def resume(self, told: Resumed, now: float) -> list[Effect]:
@@ -633,7 +644,7 @@ class Shell:
         if self.running is None:
             head = self._queue.head
             times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]
-            if not self._leased.awaits_lease(head):
+            if self._queue.holds_comms or not self._leased.awaits_lease(head):
                 times.append(self._parts.succession.deadline())
         times += [
             self._questions.overtakes_at(item, self.running)

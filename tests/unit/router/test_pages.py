@@ -351,6 +351,21 @@ def test_what_a_page_says_while_a_cell_runs_overtakes_nothing_that_it_said_befor
     assert given(world, *order) == order
 
 
+def test_what_a_page_says_waits_for_nobody_s_gpus() -> None:
+    world = with_widget()
+    world.leases.scheduler.open()
+    world.feed(events.SchedulerUp())
+    world.lose("r1")
+    cell, behind, first, second = world.needs(1), world.execute(), move(world), move(world)
+    world.wait(5)
+    assert given(world, cell, behind, first, second) == [first, second]
+    assert (world.envelope(first).seq, world.envelope(second).seq) == (2, 0)
+    third = move(world)
+    assert world.sent_to(third) == world.sent_to(first)
+    world.grant(f"k:{cell}")
+    assert world.envelope(cell).seq == 3
+
+
 def test_cells_move_with_widgets_on_a_page_and_its_messages_follow() -> None:
     world = with_widget("rotate")
     first = world.execute()
