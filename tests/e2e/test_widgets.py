@@ -189,6 +189,19 @@ def test_a_notebook_with_a_live_slider_hibernates_and_the_slider_wakes_it(live: 
     assert now[1] != pid
 
 
+def test_a_page_goes_on_where_the_router_dies_right_after_it_has_woken_the_notebook(live: Live) -> None:
+    slider, label, *_ = live.value(CELL).splitlines()[-1].split()
+    eventually(lambda: len(replica_pids()) == 3, "three replicas")
+    rest(live)
+    assert states(moved(live, slider, 4), label)[-1] == {"value": "now 4"}
+    os.kill(live.manager.provisioner.pid, signal.SIGKILL)
+    eventually(lambda: not live.manager.is_alive(), "the router's end")
+    live.manager.restart_kernel(now=True)
+    live.client.wait_for_ready(timeout=30)
+    assert states(moved(live, slider, 5), label) == [{"value": "now 5"}]
+    assert live.value("print(log)") == "[4, 5]"
+
+
 def test_nothing_is_done_for_a_page_while_variables_cannot_be_had(live: Live) -> None:
     slider, label, *_ = live.value(CELL + "kept = os.urandom(3_000_000)").splitlines()[-1].split()
     eventually(lambda: len(replica_pids()) == 3, "three replicas")
