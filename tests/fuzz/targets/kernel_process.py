@@ -9,7 +9,7 @@ from replkernel.client.inquiry import AgentAddress, _await_answer
 from replkernel.errors import UNREADABLE
 from replkernel.kernel.birth import Birth, decode_birth
 from replkernel.kernel.link import AgentLink
-from replkernel.kernel.questions import _look_of
+from replkernel.kernel.questions import look_of
 from replkernel.protocol.agent_to_process import AgentToKernel
 from replkernel.protocol.agent_to_router import AgentToRouter
 from replkernel.protocol.confirmation import Confirmation, confirmation_frame, read_confirmation
@@ -53,7 +53,7 @@ def fuzz(data: bytes) -> None:
     number, pieces = cut(data)
     match number % 5:
         case 0:
-            _look_of(pieces)
+            look_of(pieces)
             client_identities(pieces)
         case 1:
             read_confirmation(filled(pieces, 1)[0])

@@ -77,7 +77,7 @@ def test_who_takes_more_memory_than_it_may_is_ended_at_once_and_told_why(watched
     assert re.fullmatch(
         r"it took \d+ MiB of memory and may have 61 MiB: submit it with a larger --memory", said
     )
-    assert watched.place.number(MEMORY) == 0
+    watched.turns_until(lambda: watched.place.number(MEMORY) == 0)
 
 
 def test_who_stays_within_it_goes_on_and_the_agent_hears_how_much_it_has(watched: Watched) -> None:

@@ -28,7 +28,7 @@ PLAIN = {
     "series": "import pandas; series = pandas.Series([1], index=pandas.date_range('2020', periods=1))",
     "pointed": "import numpy; pointed = [numpy.zeros(0), numpy.ones((2, 2), order='F'), numpy.array('x')]",
     "counted": "from collections import *; counted = [Counter('aab'), deque([1], 5), OrderedDict(a=1)]",
-    "exact": "from fractions import Fraction; exact = [Fraction(1, 3), bytearray(b'ab'), frozenset('ab')]",
+    "exact": "from fractions import Fraction; exact = [Fraction(1, 3), bytearray(b'ab'), frozenset([1, 2])]",
     "kinds": "import pandas; kinds = pandas.DataFrame({'c': pandas.Categorical(['a', 'b', 'a'])})",
 }
 ACTIVE = {
