@@ -70,9 +70,9 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     browser.wait("a", lambda: browser.line("a", 2).endswith("durable, but for what is pinned"))
     bar = ".jp-replkernel-status"
     browser.wait("a", lambda: "durable, but for what is pinned (1)" in browser.do("text", "a", query=bar)[0])
-    (lab.directory / "told").touch()
     browser.do("run", "a", cell=3)
     browser.do("run", "a", cell=4)
+    (lab.directory / "told").touch()
     browser.wait("a", lambda: "Failed: ZeroDivisionError" in browser.line("a", 3))
     browser.wait("a", lambda: "Skipped" in browser.line("a", 4))
     assert is_grey(browser, 4) and not is_grey(browser, 3)
