@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,13 +27,13 @@ def replicas(browser: Browser) -> str:
 
 @contextlib.contextmanager
 def agent(host: str) -> Iterator[None]:
-    """Have another host in the cluster, with two pretended GPUs."""
+    """Have another host in the cluster, with two pretended GPUs; its kernels' processes end with it."""
     command = [sys.executable, "-m", "replkernel.cli", "agent", "--name", host, "--fake-gpus", "2"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGUSR1)
         process.wait(30)
 
 
