@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 
+import nbformat.sign  # noqa: F401  # It tells sqlite3 how to keep times, before tests of state look there.
 import pytest
 
 from tests.support import left_open
