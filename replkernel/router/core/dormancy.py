@@ -30,7 +30,7 @@ class Dormancy:
     @property
     def present(self) -> bool:
         """Tell whether a standby has no process for now."""
-        return any(replica.dormant for replica in self._parts.fleet.replicas.values())
+        return bool(self._parts.fleet.dormant())
 
     def used(self, now: float) -> None:
         """Note that a client spoke or a cell ended."""

@@ -17,8 +17,8 @@ from replkernel_scheduler.harvest.asking import Asking
 from replkernel_scheduler.harvest.floor import Floor
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
-from replkernel_scheduler.harvest.spanning import Spanning
-from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
+from replkernel_scheduler.harvest.spanning import Spanning, Starts
+from replkernel_scheduler.harvest.types import ReshapeJob, StartJob
 from replkernel_scheduler.policies.reshape_sidecar import SideCar
 from replkernel_scheduler.types import HostName, LeaseId, UserName
 
@@ -27,18 +27,8 @@ HOPES_S = 10.0
 MISSED_MAX = 64
 
 
-class Acts(Protocol):
+class Acts(Starts, Protocol):
     """What can be done with a job."""
-
-    def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
-        """Have it start with what it has."""
-        ...
-
-    def begins(
-        self, job: JobRecord, how: type[StartJob] | type[ReshapeJob], now: float, why: ChangeWhy
-    ) -> None:
-        """Have it started or reshaped with what it has."""
-        ...
 
     def gives_all_back(self, job: JobRecord, now: float) -> None:
         """Have it without GPUs, for a moment."""

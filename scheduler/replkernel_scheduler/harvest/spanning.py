@@ -27,8 +27,8 @@ HOLDS_UP_S = 600.0
 """Others do not grow for so long while a job waits for several hosts."""
 
 
-class Acts(Protocol):
-    """What can be done with a job."""
+class Starts(Protocol):
+    """How a job is begun, and goes on."""
 
     def goes_on(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Have it start with what it has."""
@@ -50,7 +50,7 @@ class Spanning:
         jobs: Jobs,
         asking: Asking,
         reach: Mapping[UserName, tuple[HostName, ...]],
-        acts: Acts,
+        acts: Starts,
     ) -> None:
         """Decide about `jobs`."""
         self._leasing, self._jobs, self._asking = leasing, jobs, asking
