@@ -16,7 +16,7 @@ from replkernel.protocol.agent_to_router import (
 from replkernel.protocol.pages import SAVED_TYPE
 from replkernel.protocol.router_to_agent import HibernateKernel, StartReplica
 from replkernel.records import Fence, KernelId, ReplicaId, Seq
-from replkernel.router.core import events, shell
+from replkernel.router.core import comm_messages, events
 from replkernel.router.core.comms import COMMS_MAX, Comms
 from replkernel.router.core.placement import Policy
 from replkernel.router.core.succession import COMMIT_LIMIT_S
@@ -98,7 +98,7 @@ def test_a_page_that_comes_while_a_kernel_rests_learns_of_its_widgets() -> None:
 def test_a_page_hears_that_a_message_is_over_also_where_too_many_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shell, "QUEUE_MAX", 1)
+    monkeypatch.setattr(comm_messages, "QUEUE_MAX", 1)
     world = with_widget()
     ask(world)
     move(world)
