@@ -53,7 +53,7 @@ def test_later_it_is_changed_and_taken_away_at_once(cuda: Any) -> None:
 
 
 def test_parts_that_come_to_a_card_leave_cuda_its_own_memory_of_what_the_card_really_has(cuda: Any) -> None:
-    total, offered = int(79.1 * GIB), 80 * GIB
+    total = offered = int(79.1 * GIB)
     cuda._initialized = True
     cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=total)
     for parts in (1, 2, 4, 50, 100):

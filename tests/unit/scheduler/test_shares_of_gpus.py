@@ -241,7 +241,7 @@ def test_a_host_that_offers_its_gpus_anew_keeps_the_parts_on_them(cluster: Clust
     gpus = cluster.core.view().hosts[0].gpus
     assert not of(LeaseEnded, cluster.feed(HostUp(HostName("a"), gpus[:1], 8.0, 64.0)))
     assert card(granted(ask(cluster, "b"))) == card(one)
-    ended = of(LeaseEnded, cluster.feed(HostUp(HostName("a"), (change(gpus[0], memory_gb=80.0),))))
+    ended = of(LeaseEnded, cluster.feed(HostUp(HostName("a"), (change(gpus[0], model="H100"),))))
     assert {end.why for end in ended} == {"gpu gone"}
 
 
