@@ -297,7 +297,7 @@ def test_a_kernels_request_is_of_one_host(line: str) -> None:
         ("4 --hosts 2 --for 30m", "`--for` is for a cell on one host"),
     ],
 )
-def test_what_several_hosts_cannot_have_is_refused_by_name(line: str, why: str) -> None:
+def test_an_impossible_request_of_several_hosts_is_refused_by_name(line: str, why: str) -> None:
     with pytest.raises(BadGpuRequest) as raised:
         parse_request(line, GPUS_ASKED_MAX)
     assert why in str(raised.value)

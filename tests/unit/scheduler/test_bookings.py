@@ -91,7 +91,7 @@ def test_a_cell_that_runs_when_it_begins_is_not_ended_and_what_it_gives_back_is_
     assert cluster.waiting() == ["behind"] and ready(cluster) == 2
 
 
-def test_what_lingers_is_asked_back_when_it_begins_but_not_a_members() -> None:
+def test_lingering_gpus_are_asked_back_when_a_booking_begins_but_not_a_members() -> None:
     cluster = Cluster()
     cluster.host("a", 3)
     cluster.linger(granted(cluster.ask("one", 1, 5000.0, user="bob")))
@@ -161,7 +161,7 @@ def test_a_member_whose_notebook_is_elsewhere_is_moved_to_what_is_booked() -> No
     assert told[-1].position == 0, "its replica is on its way"
 
 
-def test_what_is_set_aside_outlives_a_restart_and_goes_with_its_host() -> None:
+def test_gpus_set_aside_outlive_a_restart_and_go_with_their_host() -> None:
     cluster = Cluster()
     cluster.host("a", 2)
     cluster.host("b", 2)

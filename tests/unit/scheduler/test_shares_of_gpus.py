@@ -184,7 +184,7 @@ def test_a_kernel_goes_on_with_its_own_part(cluster: Cluster) -> None:
     assert [ended.why for ended in of(LeaseEnded, effects)] == ["reused"]
 
 
-def test_what_lies_on_a_whole_gpu_goes_on_as_a_part_only_if_that_may_hold_it(cluster: Cluster) -> None:
+def test_memory_left_on_a_whole_gpu_is_kept_by_a_part_only_if_it_fits(cluster: Cluster) -> None:
     own = granted(cluster.ask("a1", kernel="k"))
     cluster.feed(LeaseLingered(own.lease, own.fence, None, 30.0))
     small = granted(ask(cluster, "a2", kernel="k"))
@@ -307,7 +307,7 @@ def test_a_kernel_that_looks_for_a_host_has_a_part_back_beside_one_that_computes
         ({"part": 0.5, "holder": "job"}, "leased to cells"),
     ],
 )
-def test_what_cannot_be_is_refused(cluster: Cluster, wish: dict[str, Any], why: str) -> None:
+def test_an_impossible_part_is_refused(cluster: Cluster, wish: dict[str, Any], why: str) -> None:
     (refused,) = of(LeaseRefused, ask(cluster, "a", **wish))
     assert why in refused.why
 

@@ -80,7 +80,7 @@ def test_one_reading_at_the_bound_begins_the_time_anew(busy: tuple[float, float]
     assert again.ends_in_s == 200.0, "who was interrupted would have been told that long before"
 
 
-def test_what_nobody_has_read_is_no_reason() -> None:
+def test_a_gpu_that_nobody_has_read_is_no_reason() -> None:
     assert Day().passes(5_000.0, 0.0, 0.0, read=False) == [], "so of an agent that does not say it either"
     assert Day().passes(5_000.0, 0.0) == [], "one of two GPUs is not read"
     day = Day()
