@@ -344,7 +344,7 @@ def _not_kept(host: Host, gpus: tuple[Gpu, ...]) -> list[LeaseRecord]:
     """Return the leases on what a host no longer has once it offers these GPUs.
 
     A card may be measured anew, as when its agent is of a newer release: leases stay, but for parts
-    that have no room on it any more, the newest first.
+    that have no room on it any more, the newest first, and those whose memory nothing bounds.
     """
     kind_of = {uuid: kind for kind in kinds(gpus) for uuid in kind.uuids}
     gone: list[LeaseRecord] = []
@@ -355,11 +355,12 @@ def _not_kept(host: Host, gpus: tuple[Gpu, ...]) -> list[LeaseRecord]:
         if found and (len(found) > 1 or kind is None or kind.model != record.pool.model):
             gone.append(record)
         elif kind is not None and record.card is not None and kind.memory_gb:
-            uuid = record.lease.gpus[0]
-            taken[uuid] = taken.get(uuid, 0) + share_of(record).vram_mib
-            if taken[uuid] > round(kind.memory_gb * MIB_PER_GIB):
-                taken[uuid] -= share_of(record).vram_mib
+            uuid, mib = record.lease.gpus[0], share_of(record).vram_mib
+            beside = taken.get(uuid, 0)
+            if not 0 < mib <= round(kind.memory_gb * MIB_PER_GIB) - beside:
                 gone.append(record)
+            else:
+                taken[uuid] = beside + mib
     return gone
 
 

@@ -27,6 +27,7 @@ REPLICAS_MAX = 15
 SHARE_MILLI_MIN = 10
 VRAM_GB_MIN = 1 / 1024
 MULTIPLICITY_MAX = 64
+TINY = 1e-6
 
 PoolShape = tuple[str, float, int, int, int]
 
@@ -213,7 +214,7 @@ def _wanted_in_words(wish: LeaseRequest | KernelSpec) -> str:
 
 def _rounded(gb: float) -> float:
     """Return a size with two digits at most: never more than it is, so that it can be asked for."""
-    return floor(gb * 100) / 100 or gb
+    return floor(gb * 100 + TINY) / 100 or gb
 
 
 def _words(shape: PoolShape) -> str:

@@ -60,6 +60,14 @@ def test_leases_outlive_that_their_cards_are_measured_anew() -> None:
     assert not of(LeaseEnded, cluster.host("a", 3, "H100", 80.0))
 
 
+def test_a_part_ends_whose_memory_nothing_bounds_once_its_card_is_measured() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1, "H100")
+    lease = granted(part(cluster, "a", 0.5))
+    ended = of(LeaseEnded, cluster.host("a", 1, "H100", H100_GB))
+    assert [effect.lease.lease for effect in ended] == [lease.lease]
+
+
 def test_gpus_of_a_model_that_differ_by_little_are_leased_together() -> None:
     cluster = Cluster()
     sizes = (H100_GB, H100_GB - 300 / 1024, H100_GB)

@@ -157,6 +157,9 @@ def test_the_members_of_a_group_share_its_budget() -> None:
     (refused,) = of(LeaseRefused, cluster.ask("three", user="u"))
     assert "group_budget_month of the group class is 8 USD, and its members have spent 11.50" in refused.why
     assert dict(money(cluster).groups) == pytest.approx({"class": 11.5})
+    view = cluster.core.view()
+    text = Metrics(view).write(view, JournalFigures(1, 1), Clients({}, {})).decode()
+    assert 'replkernel_scheduler_group_budget_month{group="class"} 8.0' in text
     cluster.feed(QuotaSet(UserName("u"), UserQuota()))
     granted(cluster.ask("four", user="u"))
 
