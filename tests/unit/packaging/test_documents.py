@@ -95,6 +95,13 @@ def test_a_folder_has_the_files_of_its_table(readme: Path) -> None:
                 assert below, f"there is no {name} here"
 
 
+@pytest.mark.parametrize("folder", ["agent", "kernel", "router"])
+def test_every_file_of_a_folder_is_in_its_table(folder: str) -> None:
+    place = ROOT / "replkernel" / folder
+    named = {name.rpartition("/")[2] for name in FILE.findall((place / "README.md").read_text())}
+    assert {path.name for path in place.rglob("*.py")} - {"__init__.py"} <= named
+
+
 def test_the_readme_is_read_in_minutes() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= README_WORDS_MAX
 
