@@ -16,6 +16,9 @@ from replkernel.settings import data_dir
 from tests.support.group import replicas
 from tests.support.live import Live, eventually, kernel, published
 from tests.support.resting import replica_pids
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -38,8 +41,10 @@ print(*shown(), doubled.children[0].model_id, doubled.out.model_id, os.getpid())
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
+    """Return a kernel of the test's own, whose agent has forked those of the tests before it."""
     with kernel(tmp_path) as running:
         yield running
+    eventually(lambda: not replicas(), "the end of all replicas")
 
 
 def applied() -> list[int]:

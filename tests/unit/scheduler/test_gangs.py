@@ -367,7 +367,7 @@ class Story(World):
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120, 12), deadline=None)
 @given(story=steps)
 def test_a_gang_has_all_or_nothing_in_any_story(story: list[tuple[float, int, int, int]]) -> None:
     world = Story()
