@@ -12,6 +12,7 @@ from math import log10
 WIDTH = 760
 LEFT, RIGHT, TOP = 190, 70, 46
 BAR, GAP, APART = 13, 3, 14
+ROW = 30
 COURSE_HEIGHT = 240
 COLOURS = ("#9aa5b1", "#f37726", "#2f7fb8", "#57a773", "#8e5ea2")
 """Published first, in grey; ours after it. They are told apart by eyes that see no red or green, too."""
@@ -83,9 +84,53 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
             f"{'L' if step else 'M'}{left + step * across:.1f} {floor - value * up:.1f}"
             for step, value in enumerate(values)
         )
-        parts.append(f'<path d="{points}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"/>')
+        parts.append(_line(points, place))
     told = "; ".join(f"{name}: at most {short(max(values))} {unit}" for name, values in lines.items())
     return _document(f"{title} ({unit})", told, floor + 28, parts)
+
+
+def _line(points: str, place: int) -> str:
+    dashes = f' stroke-dasharray="{DASHES[place]}"' if DASHES[place] else ""
+    return f'<path d="{points}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"{dashes}/>'
+
+
+def spans(title: str, unit: str, step_s: float, most: float, rows: Mapping[str, Sequence[float]]) -> str:
+    """Return when each row has how much, up to `most`: the height of a bar says it, and a number inside."""
+    longest = max(len(values) for values in rows.values())
+    across = (WIDTH - LEFT - RIGHT) / longest
+    parts, y, told = list[str](), TOP - 8, list[str]()
+    for name, values in rows.items():
+        label = y + ROW / 2 + 4
+        parts.append(f'<text x="{LEFT - 8}" y="{label:.1f}" text-anchor="end">{escape(name)}</text>')
+        colour = COLOURS[1 + list(rows).index(name) % 2]
+        for begins, ends, value in _runs(values):
+            x, height = LEFT + begins * across, ROW * value / most
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y + ROW - height:.1f}" width="{(ends - begins) * across:.1f}" '
+                f'height="{height:.1f}" fill="{colour}"/>'
+            )
+            if (ends - begins) * across > 16:
+                parts.append(
+                    f'<text x="{x + (ends - begins) * across / 2:.1f}" y="{y + ROW - 4}" '
+                    f'text-anchor="middle">{short(value)}</text>'
+                )
+        found = [
+            f"{short(v)} {unit} from {b * step_s:.0f} to {e * step_s:.0f} s" for b, e, v in _runs(values)
+        ]
+        told.append(f"{name}: {', '.join(found)}")
+        parts.append(f'<path d="M{LEFT} {y + ROW}H{WIDTH - RIGHT}" stroke="#9aa5b1" fill="none"/>')
+        y += ROW + GAP + (APART if list(rows).index(name) % 2 else GAP)
+    for at_s in range(0, int(longest * step_s) + 1, 200):
+        x = LEFT + at_s / step_s * across
+        parts.append(f'<text class="s" x="{x:.1f}" y="{y + 8}" text-anchor="middle">{at_s} s</text>')
+    return _document(f"{title} ({unit})", "; ".join(told), y + 20, parts)
+
+
+def _runs(values: Sequence[float]) -> list[tuple[int, int, float]]:
+    """Return from where to where each value above 0 stands."""
+    edges = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+    ends = zip([0, *edges], [*edges, len(values)], strict=True)
+    return [(begins, end, values[begins]) for begins, end in ends if values[begins]]
 
 
 def _round(value: float) -> float:
@@ -124,10 +169,7 @@ def curves(title: str, unit: str, lines: Mapping[str, Sequence[float]], least_sh
             if share >= least_share:
                 x = left + (log10(max(value, SHORTEST)) - low) * across
                 points.append(f"{'L' if points else 'M'}{x:.1f} {floor - (share - least_share) * up:.1f}")
-        dashes = f' stroke-dasharray="{DASHES[place]}"' if DASHES[place] else ""
-        parts.append(
-            f'<path d="{"".join(points)}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"{dashes}/>'
-        )
+        parts.append(_line("".join(points), place))
     told = "; ".join(
         f"{name}: half up to {short(of[len(of) // 2])} {unit}, all up to {short(of[-1])} {unit}"
         for name, of in lines.items()
