@@ -97,7 +97,7 @@ SERIES = {
     "load-june": ("sessions open", "cells that run"),
     "load-times": ("run times", "from a cell to the next", "thinking", "run times, Philly"),
     "load-duty": ("share of its life that a session computes",),
-    "load-saved": ("published", "ours, June"),
+    "load-saved": ("ours, June",),
     "sidecar-case-gpus": tuple(
         f"{way}: job {job}" for way in ("default", "termination", "SideCar") for job in (1, 2)
     ),
