@@ -10,7 +10,7 @@ from html import escape
 from math import log10
 
 WIDTH = 760
-LEFT, RIGHT, TOP = 190, 70, 46
+LEFT, RIGHT, TOP = 190, 70, 52
 BAR, GAP, APART = 13, 3, 14
 ROW = 30
 COURSE_HEIGHT = 240
@@ -33,7 +33,8 @@ def bars(title: str, unit: str, series: Sequence[str], groups: Mapping[str, Sequ
     most = max((value for values in groups.values() for value in values if value is not None), default=1.0)
     scale = (WIDTH - LEFT - RIGHT) / (most or 1.0)
     given = {place for values in groups.values() for place, value in enumerate(values) if value is not None}
-    parts, y = _legend([name if place in given else "" for place, name in enumerate(series)]), TOP
+    shown = [name if place in given else "" for place, name in enumerate(series)]
+    parts, y = _legend(shown, lines=False), TOP
     for name, values in groups.items():
         drawn = [(place, value) for place, value in enumerate(values) if value is not None]
         height = len(drawn) * (BAR + GAP) - GAP
@@ -66,7 +67,7 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
     most = _round(max(max(values) for values in lines.values()))
     across, up = (WIDTH - LEFT / 3 - RIGHT) / longest, COURSE_HEIGHT / most
     left, floor = LEFT / 3, TOP + COURSE_HEIGHT
-    parts = _legend(list(lines), 1)
+    parts = _legend(["", *lines], lines=True)
     for part in range(5):
         value, y = most * part / 4, floor - COURSE_HEIGHT * part / 4
         parts.append(f'<path d="M{left:.0f} {y:.1f}H{WIDTH - RIGHT}" stroke="#d9e2ec" fill="none"/>')
@@ -148,7 +149,7 @@ def curves(title: str, unit: str, lines: Mapping[str, Sequence[float]], least_sh
     low, high = log10(min(values)), log10(max(values))
     left, floor = LEFT / 3, TOP + COURSE_HEIGHT
     across, up = (WIDTH - left - RIGHT) / ((high - low) or 1.0), COURSE_HEIGHT / (100 - least_share)
-    parts = _legend(list(lines), 1)
+    parts = _legend(["", *lines], lines=True)
     for part in range(5):
         share = least_share + (100 - least_share) * part / 4
         y = floor - (share - least_share) * up
@@ -185,15 +186,21 @@ def _ticks(low: float, high: float) -> list[float]:
     return [tick for tick in found if low - 1e-9 <= log10(tick) <= high + 1e-9]
 
 
-def _legend(series: Sequence[str], first: int = 0) -> list[str]:
+def _legend(series: Sequence[str], *, lines: bool) -> list[str]:
+    """Return what is which: a square for bars, a piece of the line with its dashes for lines."""
     parts: list[str] = []
     x = WIDTH / 40
-    for place, name in enumerate(series, first):
+    for place, name in enumerate(series):
         if not name:
             continue  # It has no figures here.
-        parts.append(f'<rect x="{x:.0f}" y="27" width="11" height="11" fill="{COLOURS[place]}"/>')
-        parts.append(f'<text x="{x + 16:.0f}" y="37">{escape(name)}</text>')
-        x += 34 + 6.6 * len(name)
+        parts.append(
+            _line(f"M{x:.0f} 33H{x + 26:.0f}", place)
+            if lines
+            else f'<rect x="{x:.0f}" y="27" width="11" height="11" fill="{COLOURS[place]}"/>'
+        )
+        x += 31 if lines else 16
+        parts.append(f'<text x="{x:.0f}" y="37">{escape(name)}</text>')
+        x += 18 + 6.6 * len(name)
     return parts
 
 
