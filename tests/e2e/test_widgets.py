@@ -112,7 +112,7 @@ def test_a_page_goes_on_though_its_subshell_for_widgets_ended_with_the_process(l
     assert states(moved(live, slider, 7, subshell), label)[-1] == {"value": "now 7"}
 
 
-def test_what_a_page_has_moved_is_durable_without_another_cell(live: Live) -> None:
+def test_a_slider_that_a_page_moved_is_durable_without_another_cell(live: Live) -> None:
     slider, label, _, _, pid = live.value(CELL).splitlines()[-1].split()
     live.value("%replkernel sync")
     before = at_rest()
@@ -158,7 +158,7 @@ def rest(live: Live) -> None:
     eventually(lambda: not replica_pids(), "the end of all replicas")
 
 
-def test_what_the_page_shows_like_a_widget_and_is_none_holds_the_notebook_until_it_is_closed(
+def test_an_object_that_a_page_shows_like_a_widget_holds_the_notebook_until_it_is_closed(
     live: Live,
 ) -> None:
     """So anywidget shows objects of any class."""

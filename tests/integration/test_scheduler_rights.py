@@ -117,7 +117,7 @@ async def test_everybody_sees_the_gpus_and_only_his_own_leases_requests_and_kern
     assert len((await world.call("r", "GET", "kernels"))[1]["kernels"]) == 2
 
 
-async def test_what_stands_for_a_job_is_nobodys_to_name(world: World) -> None:
+async def test_a_jobs_own_names_are_refused_to_users(world: World) -> None:
     wish = {"gpus": 1, "ttl_s": 60, "hosts": ["a"]}
     for token in "br":
         for named in (

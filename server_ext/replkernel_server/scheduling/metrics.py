@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
+from replkernel_scheduler import core_is_compiled
 from replkernel_scheduler.effects import (
     LeaseEnded,
     LeaseGranted,
@@ -143,6 +144,8 @@ class _Gauges(Collector):
         yield _gauge(
             "subscription_ratio", "GPUs that kernels subscribe to, for each GPU and replica.", ratio(view)
         )
+        kind = "compiled" if core_is_compiled() else "interpreted"
+        yield _labelled("core_info", "Which code decides; always 1.", ["kind"], {(kind,): 1})
         yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
         yield _gauge("migrations_running", "Replicas that move, or look for a host.", len(view.migrations))
         yield from self._money()

@@ -236,7 +236,7 @@ def test_gpus_that_an_engine_gives_its_own_jobs_are_no_revenue() -> None:
     assert money(cluster).cost > 9.9
 
 
-def test_what_a_group_has_spent_is_the_same_in_whatever_order_its_members_came() -> None:
+def test_a_groups_spending_is_the_same_in_whatever_order_its_members_came() -> None:
     spent = []
     for order_of in ("uvw", "wvu"):
         cluster = priced(EIGHT_FOR_TEN)

@@ -53,7 +53,7 @@ def test_a_mark_chooses_its_rows_and_the_rest_of_a_page_is_left_alone() -> None:
     assert filled(page, Kept({}, {})) == page
 
 
-def test_what_is_kept_is_compared_to_the_digits_that_pages_show() -> None:
+def test_kept_figures_are_compared_to_the_digits_that_pages_show() -> None:
     kept = Kept({"ao": [Row("AO", "a", None, 1234.0, "h"), Row("AO", "b", None, 1.0, "h")]}, {})
     assert kept.differing([Row("AO", "a", None, 1234.4, "h")]) == []
     assert len(kept.differing([Row("AO", "b", None, 1.1, "h"), Row("AO", "c", None, 1.0, "h")])) == 2

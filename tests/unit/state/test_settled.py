@@ -46,7 +46,7 @@ def test_large_variables_are_as_they_were_and_stay(hashed: list[int]) -> None:
     assert hashed == [32_000_000]
 
 
-def test_what_changed_all_the_same_is_found_by_the_next_capture() -> None:
+def test_an_unexpected_change_is_found_by_the_next_capture() -> None:
     one, two = pair()
     two.take(one.run(LARGE, 1), one.run("large[5] = 1.0", 2, SETTLED))
     assert two.namespace["large"][5] == 0
@@ -93,7 +93,7 @@ def test_plain_values_bring_nothing_else(code: str) -> None:
         "x = list(range(30_000))",
     ],
 )
-def test_what_may_run_code_is_told_from_values(code: str) -> None:
+def test_a_delta_that_may_run_code_does_not_bring_values_only(code: str) -> None:
     assert not brings_values_only(way(code))
 
 
@@ -104,6 +104,6 @@ def test_a_place_in_a_library_is_no_plain_variable() -> None:
 
 
 @pytest.mark.parametrize("cid", ["class:1", "@modules", "library json:dumps"])
-def test_what_is_taken_away_counts_as_well(cid: str) -> None:
+def test_a_dropped_class_or_module_counts_as_well(cid: str) -> None:
     assert not brings_values_only(replace(way("x = 1"), dropped=(ComponentId(cid),)))
     assert brings_values_only(replace(way("x = 1"), dropped=(ComponentId("y"), ComponentId("z~2"))))

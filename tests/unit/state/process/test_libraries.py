@@ -309,7 +309,7 @@ def test_a_backend_that_draws_into_the_page_travels_under_its_name(name: str) ->
         plots.switch_backend(before)
 
 
-def test_what_shows_figures_at_a_cells_end_stays_beside_a_backend_that_draws_into_the_page(
+def test_inline_figures_stay_beside_a_backend_that_draws_into_the_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`switch_backend` leaves what `%matplotlib inline` has set up, other than `%matplotlib notebook`."""
