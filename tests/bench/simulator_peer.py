@@ -44,7 +44,7 @@ from tests.paper.traces import NoTrace, trace
 HERE = Path(__file__).parent
 ACCASIM, VERSION = BUILD.parent / "accasim", "accasim==1.1.3"
 PHILLY_JOBS, RICC_JOBS = 2000, 10_000
-COMPILED = BUILD / "compiled"
+COMPILED = BUILD.parent / "compiled"
 RICC = "pwa/RICC-2010-2.swf.gz"
 CASES = (
     ("KTH-SP2", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "100x1", "easy", "sq,m=1"),
