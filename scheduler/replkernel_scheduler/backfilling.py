@@ -60,7 +60,7 @@ class Backfilling:
         shapes = [shape for shape in any_lines if shape[0] <= most]  # type: ignore[operator]
         look = self._look(host) if shapes or host.line else None
         after = host.claims[0][0]
-        own = iter(list(host.line))
+        own = iter(list(host.line) if host.line else ())
         coming = next(own, None)
         while look is not None:
             found = self._first_of(shapes, host, look, after)
