@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import dill
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.state.tombstone import is_tombstone
+from tests.support.notebook import Notebook, pair
 
 DIALECT = "import csv\ndialect = csv.get_dialect('excel')\n"
 REGISTERED = """

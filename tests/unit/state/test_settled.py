@@ -3,20 +3,14 @@ it would have missed is found by the next one."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.kernel.time_travel import brings_values_only
 from replkernel.records import ComponentId, Delta
 from replkernel.state.capture import fingerprint, survey_order
 from replkernel.state.capture.budget import EVERYTHING
+from tests.support.notebook import Notebook, pair
 
 SETTLED = EVERYTHING._replace(settled=True)
 LARGE = "import numpy as np\nlarge = np.zeros(4_000_000)\nsmall = [0]\n"

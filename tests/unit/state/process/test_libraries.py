@@ -11,7 +11,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -19,10 +18,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.state.libraries.matplotlib import open_figures as pyplot
@@ -40,6 +35,7 @@ from replkernel.state.process.signals import SignalsPart
 from replkernel.state.process.warnings import WarningsPart
 from replkernel.state.python.logging import places as loggers
 from replkernel.state.python.logging.config import LoggingPart
+from tests.support.notebook import Notebook, pair
 
 
 @pytest.fixture(autouse=True)
