@@ -45,8 +45,14 @@ def compile_into(folder: Path) -> dict[Path, str]:
 
 
 def _apart() -> dict[str, str]:
-    """Return the environment without paths on which another copy of the package lies."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    """Return the environment without paths on which another copy of the package lies.
+
+    The others stay: on one of them pip has put what building needs.
+    """
+    found = {name: value for name, value in os.environ.items() if name != "MYPYPATH"}
+    paths = [path for path in found.pop("PYTHONPATH", "").split(os.pathsep) if path]
+    others = [path for path in paths if not (Path(path) / PACKAGE.name).exists()]
+    return found | ({"PYTHONPATH": os.pathsep.join(others)} if others else {})
 
 
 def compile_here() -> None:

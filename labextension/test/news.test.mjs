@@ -193,7 +193,20 @@ test('a cell that a quota refused GPUs is told once, and GPU-hours that are used
     ['quotaReached', `a.ipynb: ${why}`]
   ]);
   assert.deepEqual(tell(2), []);
-  const account = { gpus_held: 2, gpu_quota: 2, gpu_hours_month: 1, gpu_hours_month_quota: null };
+  const money = { spent_month: null, budget_month: null, currency: '' };
+  const account = { gpus_held: 2, gpu_quota: 2, gpu_hours_month: 1, gpu_hours_month_quota: null, ...money };
   assert.deepEqual(tell(3, { account }), [], 'nobody is refused');
   assert.match(tell(4, { account: { ...account, gpu_hours_month_quota: 1 } })[0][1], /1 GPU-hours a month/);
+});
+
+test('a budget is told of before it is spent, and once it is', () => {
+  const { tell } = page();
+  const account = { gpu_hours_month: 1, gpu_hours_month_quota: null, budget_month: 10, currency: 'EUR' };
+  const told = (at, spent) => tell(at, { account: { ...account, spent_month: spent } }).map(one => one[1]);
+  assert.deepEqual(told(0, 8.9), []);
+  assert.match(told(1, 9)[0], /Nine tenths of your budget of 10.00 EUR a month are spent/);
+  assert.deepEqual(told(2, 9.5), [], 'once');
+  assert.match(told(3, 10)[0], /Your budget of 10.00 EUR a month is spent/);
+  assert.deepEqual(told(4, 11), []);
+  assert.deepEqual(tell(5, { account: { ...account, budget_month: null, spent_month: 11 } }), []);
 });

@@ -172,6 +172,14 @@ def check_scheduler(env: Environment) -> Finding:
     return wrong(trouble) if trouble else ok(url)
 
 
+def check_core(env: Environment) -> Finding:
+    """Which code decides in a scheduler of this installation? Both decide the same."""
+    spec = importlib.util.find_spec("replkernel_scheduler.core")
+    if spec is None or spec.origin is None:
+        return note("no scheduler is installed here")
+    return ok("Python's own code" if spec.origin.endswith(".py") else "compiled")
+
+
 def check_agent(env: Environment) -> Finding:
     """Are there agents on the hosts that kernels are to live on, or could one listen here?"""
     own = host_name(env)
@@ -219,6 +227,7 @@ CHECKS: tuple[tuple[str, Callable[[Environment], Finding]], ...] = (
     ("libraries", check_libraries),
     ("GPUs", check_gpus),
     ("scheduler", check_scheduler),
+    ("core of a scheduler here", check_core),
     ("agent", check_agent),
 )
 

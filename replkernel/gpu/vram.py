@@ -7,7 +7,6 @@ and CUDA never started from here; who was never limited keeps what the notebook 
 from __future__ import annotations
 
 import sys
-from math import ceil
 from typing import Any
 
 PROCESS_BYTES = 2**29
@@ -65,7 +64,7 @@ class VramLimit:
 def of_part(count: int, total: int) -> int:
     """Return what torch may take of a part of `count` bytes, on a card that has `total` in truth.
 
-    Parts are of the next whole number of GiB, as cards are offered; CUDA's own share comes off the part.
+    CUDA's own share comes off the part. Older agents offered the next whole number of GiB.
     """
-    real = count * total // (ceil(total / GIB) * GIB)
+    real = min(count, total)
     return max(real - PROCESS_BYTES, real // 2)

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
@@ -38,6 +37,7 @@ from replkernel.kernel.output import OutputThread, OutStream
 from replkernel.kernel.pages import PagesKernel, tell_pages
 from replkernel.kernel.practice import Practice
 from replkernel.kernel.replica import Replica
+from replkernel.kernel.reply_metadata import declined_metadata, reply_metadata
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
@@ -259,11 +259,7 @@ class ReplicatedKernel(PagesKernel):
         """Answer that another replica is to run the cell, or under a lease: the router alone sees it."""
         self.hold_interrupts()
         assert self._execution is not None
-        said = {"replica": self.birth.replica, "ran": False, "wants_gpus": self._execution.wants_gpus}
-        envelope = self._execution.envelope
-        said["seq"] = 0 if envelope is None else envelope.seq
-        said["declined"] = msgspec.to_builtins(self._execution.declined)
-        said["renews"] = said["leaves"] = self._execution.renews
+        said = declined_metadata(self.birth, self._execution)
         metadata = {**self.init_metadata(parent), "replkernel": said}
         if isinstance(self._stdout, OutStream):
             self._stdout.flush()  # What was shown goes first: after the answer nobody passes it on.
@@ -326,28 +322,12 @@ class ReplicatedKernel(PagesKernel):
         elif birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
             replica.capture(execution, whole=True)
             replica.await_commit(execution)
-        metadata["replkernel"] = {
-            "replica": birth.replica,
-            "host": birth.host,
-            **_terms(execution),
-            "state_bytes": replica.state.state_bytes,
-            "durable": execution.durable,
-            "ran": execution.trouble is None and reply_content["status"] != "aborted",
-            **(self._bound() | replica.travel.told() if execution.envelope is not None else {}),
-        }
-        if getattr(self.shell, "exit_now", False):
-            metadata["replkernel"]["leaves"] = True
+        told = {} if execution.envelope is None else self.gpus.told() | replica.travel.told()
+        leaves = bool(getattr(self.shell, "exit_now", False))
+        ran = execution.trouble is None and reply_content["status"] != "aborted"
+        state_bytes = replica.state.state_bytes
+        metadata["replkernel"] = reply_metadata(birth, execution, state_bytes, told, ran=ran, leaves=leaves)
         return metadata
-
-    def _bound(self) -> dict[str, Any]:
-        """Return how long the cell's GPUs took to be there, and how much was moved back to them, if so."""
-        moved, bind_s = self.gpus.resumed, self.gpus.bind_s
-        bound: dict[str, Any] = {} if bind_s is None else {"bind_s": round(bind_s, 6)}
-        if moved.bytes:
-            bound |= {"resumed_bytes": moved.bytes, "resumed_s": round(moved.seconds, 3)}
-        if bind_s is not None and (held := self.gpus.bytes_held()):
-            bound["gpu_bytes"] = held
-        return bound
 
     def _abort_queues(self, subshell_id: str | None = None) -> None:
         """Abort what waits behind an error, except for the router's cells: it holds and aborts those itself.
@@ -362,31 +342,36 @@ class ReplicatedKernel(PagesKernel):
 
     def wake(self) -> None:
         """Have the main thread refresh the namespace once no message is handled; from any thread."""
-        self.io_loop.add_callback(self._begin_refresh)
+        self._do_between_messages(self._refresh)
 
-    async def _begin_refresh(self) -> None:
-        """Refresh in the context in which cells run: libraries keep settings there."""
-        await asyncio.create_task(self._refresh(), context=self._cells_context)
+    def _do_between_messages(self, work: Callable[[], None]) -> None:
+        """Have the main thread do something once no message is handled; from any thread.
 
-    async def _refresh(self) -> None:
+        It is done in the context in which cells run: libraries keep settings there.
+        """
+        self.io_loop.add_callback(self._begin, work)
+
+    async def _begin(self, work: Callable[[], None]) -> None:
+        await asyncio.create_task(self._while_idle(work), context=self._cells_context)
+
+    async def _while_idle(self, work: Callable[[], None]) -> None:
         async with self._main_asyncio_lock:
-            if self.replica is not None and self.replica.stale:
+            work()
+
+    def _refresh(self) -> None:
+        if self.replica is not None:
+            if self.replica.stale:
                 self.replica.refresh()
-            if self.replica is not None:
-                self.replica.advance()
+            self.replica.advance()
 
     def expect_questions(self) -> None:
         """Bring here what a question would wait for, while another process runs a long cell."""
         self.practice.begin()
-        self.io_loop.add_callback(self._begin_filling_in)
+        self._do_between_messages(self._fill_in)
 
-    async def _begin_filling_in(self) -> None:
-        await asyncio.create_task(self._fill_in(), context=self._cells_context)
-
-    async def _fill_in(self) -> None:
-        async with self._main_asyncio_lock:
-            if self.replica is not None and not self.replica.holds_the_notebook:
-                self.replica.fill_in()
+    def _fill_in(self) -> None:
+        if self.replica is not None and not self.replica.holds_the_notebook:
+            self.replica.fill_in()
 
     def free_gpus(self, lease: str) -> None:
         """Move the state off the GPUs of a lease once no message is handled, and say so; from any thread.
@@ -397,7 +382,7 @@ class ReplicatedKernel(PagesKernel):
             self.replica.link.gpus_freed(lease, 0, "")
             return
         self.gpus.hand_over.ask(lease)
-        self.io_loop.add_callback(self._begin_freeing, lease)
+        self._do_between_messages(partial(self._free_gpus, lease))
 
     def pause_cell(self, order: StandStill) -> None:
         """Have the cell that runs stand still off its GPUs for a shorter one, or say why not; any thread."""
@@ -408,16 +393,12 @@ class ReplicatedKernel(PagesKernel):
         if self._execution is not None:
             self._execution.stands_still()
 
-    async def _begin_freeing(self, lease: str) -> None:
-        await asyncio.create_task(self._free_gpus(lease), context=self._cells_context)
-
-    async def _free_gpus(self, lease: str) -> None:
-        async with self._main_asyncio_lock:
-            if self.gpus.hand_over.was_done(lease):
-                return
+    def _free_gpus(self, lease: str) -> None:
+        if self.gpus.hand_over.was_done(lease):
+            return
+        outcome = self.gpus.suspend()
+        if isinstance(outcome, Kept) and self.replica is not None and self.replica.settle_kept():
             outcome = self.gpus.suspend()
-            if isinstance(outcome, Kept) and self.replica is not None and self.replica.settle_kept():
-                outcome = self.gpus.suspend()
         self.gpus_freed(lease, outcome)
 
     def gpus_freed(self, lease: str, outcome: Outcome) -> None:
@@ -531,20 +512,6 @@ class ReplicatedKernel(PagesKernel):
                 await asyncio.sleep(patience_s / LOOKS)
         if self._execution is not None:
             os.kill(os.getpid(), signal.SIGINT)
-
-
-def _terms(execution: Execution) -> dict[str, Any]:
-    """Return on which GPUs an execution ran, how long it has had them, what that costs; its wait."""
-    envelope = execution.envelope
-    gpus = list(envelope.gpus or ()) if envelope is not None else []
-    lease_s = round(execution.lease_s, 6) if gpus else 0.0
-    terms = {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
-    if envelope is not None and envelope.part:
-        terms |= {"part": envelope.part, "part_gb": envelope.vram_gb}
-    if envelope is not None and envelope.price_hour:
-        terms["cost"] = round(envelope.price_hour * lease_s / 3600.0, 6)
-        terms["currency"] = envelope.currency
-    return terms
 
 
 def _texts_of(content: Any) -> list[str]:

@@ -116,6 +116,15 @@ class LeasedGpus:
         """Return how many bytes lie on the process's GPUs."""
         return self._occupancy.bytes_held()
 
+    def told(self) -> dict[str, object]:
+        """Return how long the cell's GPUs took to be there, and how much was moved back to them, if so."""
+        told: dict[str, object] = {} if self.bind_s is None else {"bind_s": round(self.bind_s, 6)}
+        if self.resumed.bytes:
+            told |= {"resumed_bytes": self.resumed.bytes, "resumed_s": round(self.resumed.seconds, 3)}
+        if self.bind_s is not None and (held := self.bytes_held()):
+            told["gpu_bytes"] = held
+        return told
+
     def has_nothing(self) -> bool:
         """Tell whether nothing of this process and of what it started is, or was, on a GPU; on any thread."""
         return self._occupancy.has_nothing()

@@ -73,6 +73,8 @@ class SchedulerChannel:
         self._stranger_at = stranger_at
         self._on_message, self._on_up, self._on_down = on_message, on_up, on_down
         self._connection: Connection | None = None
+        self._latest: Connection | None = None
+        """The one of now, or the last that there was: its goodbye may not be answered yet."""
         self._welcomed = False
         self._why = ""
         self._pause_s, self._patience = PAUSE_S_MIN, Patience()
@@ -98,6 +100,8 @@ class SchedulerChannel:
             await asyncio.wait({self._task}, timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
             self._task.cancel()
             await asyncio.wait({self._task})
+        if self._latest is not None:
+            self._latest.abandon()
 
     # -- one connection after the other -------------------------------------------------------------
 
@@ -147,7 +151,7 @@ class SchedulerChannel:
             if stranger != self._why:
                 log.warning("%s", stranger)
             return stranger
-        connection = self._connection = Connection(self._take, self._name())
+        connection = self._connection = self._latest = Connection(self._take, self._name())
         try:
             await connection.open("ws" + self.url.removeprefix("http") + CHANNEL_PATH, self._token)
             connection.write(encode(self._hello))

@@ -28,6 +28,7 @@ class Connection:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._on_frame, self._peer = on_frame, peer
         self._socket: Any = None
+        self._stream: Any = None
         self._writes: set[asyncio.Future[None]] = set()
         self._unsent = 0
 
@@ -53,6 +54,7 @@ class Connection:
             raise
         if self._socket.protocol is not None:  # Else a message waits up to 40 ms for the one before it.
             self._socket.protocol.set_nodelay(True)
+            self._stream = self._socket.protocol.stream
 
     def write(self, frame: bytes) -> bool:
         """Hand a frame over to be sent; return whether that is possible."""
@@ -93,9 +95,14 @@ class Connection:
             self.ended.set_result(why)
 
     def drop(self) -> None:
-        """Close the socket, whatever its state."""
+        """Say goodbye; the socket is closed once that is answered, or a while later."""
         if self._socket is not None:
             self._socket.close()
+
+    def abandon(self) -> None:
+        """Close the socket now: who has not answered the goodbye will not be waited for."""
+        if self._stream is not None:
+            self._stream.close()
 
     async def close(self, deadline: float) -> None:
         """Have all writes done and say goodbye, until `deadline` at the latest."""
@@ -106,6 +113,7 @@ class Connection:
         if self._socket is not None:
             await asyncio.wait({self.ended}, timeout=max(0.0, deadline - clock()))
         self.end("closed")
+        self.abandon()
 
 
 def _close_late(opening: asyncio.Future[Any]) -> None:

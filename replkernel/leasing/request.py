@@ -440,10 +440,12 @@ def _number(text: str) -> float:
 
 
 def _gigabytes(text: str) -> float:
-    value = _number(text.lower().removesuffix("b").removesuffix("i").removesuffix("g").strip())
-    if not 0.0 <= value <= VRAM_GB_MAX:
-        _refuse(f"`--vram {text[:40]}` is not a number of GiB")
-    return value
+    plain = text.lower().strip()
+    try:
+        # Notebooks have had `20GB` here, which always meant GiB.
+        return memory_gib(plain.removesuffix("b") if plain.endswith(("gb", "mb")) else plain)
+    except ValueError as error:
+        _refuse(f"`--vram {text[:40]}` {error}")
 
 
 def _cores(text: str) -> float:
@@ -463,8 +465,9 @@ def _time(text: str) -> float:
 
 
 def memory_gib(text: str) -> float:
-    """Return the GiB that `32`, `32GiB` or `512MiB` say; raises ValueError with a clause."""
-    plain, units = text.lower().strip(), {"gib": 1.0, "gi": 1.0, "g": 1.0, "mib": 1 / 1024, "mi": 1 / 1024}
+    """Return the GiB that `32`, `32GiB`, `512MiB` or `512M` say; raises ValueError with a clause."""
+    plain, mib = text.lower().strip(), 1 / 1024
+    units = {"gib": 1.0, "gi": 1.0, "g": 1.0, "mib": mib, "mi": mib, "m": mib}
     if plain.endswith(("gb", "mb")):
         raise ValueError("is not in GiB, as memory is counted here")
     unit = next((unit for unit in units if plain.endswith(unit)), "")

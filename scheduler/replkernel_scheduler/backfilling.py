@@ -21,7 +21,7 @@ from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.policies.protocol import Ahead, Rank
-from replkernel_scheduler.queue import Shape, Waiting
+from replkernel_scheduler.queue import Lengths, Line, Shape, Waiting
 from replkernel_scheduler.types import LeaseRequest
 
 
@@ -57,10 +57,10 @@ class Backfilling:
         """Yield, in their order, those that pass the host's first claim; each is served before the next."""
         most = _most_idle(host)
         any_lines = self._parts.queue.any_lines
-        shapes = [shape for shape, line in any_lines.items() if line[0][1].wish.gpus <= most]
+        shapes = [shape for shape in any_lines if shape[0] <= most]  # type: ignore[operator]
         look = self._look(host) if shapes or host.line else None
         after = host.claims[0][0]
-        own = iter(list(host.line))
+        own = iter(list(host.line) if host.line else ())
         coming = next(own, None)
         while look is not None:
             found = self._first_of(shapes, host, look, after)
@@ -83,27 +83,36 @@ class Backfilling:
         self, shapes: list[Shape], host: Host, look: Look, after: Rank
     ) -> tuple[Rank, Waiting, Pool] | None:
         """Return who passes first, behind `after`, of those of some shapes that wait for any host."""
+        parts = self._parts
+        queue, now, may_pass = parts.queue, parts.now, parts.policies.backfill.may_pass
         best: tuple[Rank, Waiting, Pool] | None = None
+        beside, elsewhere = Ahead(look.at, look.spare), Ahead(look.at, 0)
+        alone = len(host.pools) == 1
         for shape in shapes:
-            line = self._parts.queue.any_lines.get(shape)
-            pool = host.pool_for(line[0][1].wish) if line else None
-            if pool is not None:
-                found = self._first(shape, Ahead(look.at, look.spare if pool is look.pool else 0), after)
-                if found is not None and (best is None or found[0] < best[0]):
-                    best = (*found, pool)
+            line = queue.any_lines.get(shape)
+            if line is None:
+                continue
+            wish, lengths = line[0][1].wish, queue.lengths[shape]
+            soonest = now + lengths[0][0]  # Who ends sooner passes sooner: it is one look where nobody may.
+            if alone and not may_pass(soonest, wish.gpus, beside):
+                continue
+            pool = host.pool_for(wish)
+            if pool is None:
+                continue
+            ahead = beside if pool is look.pool else elsewhere
+            if not alone and not may_pass(soonest, wish.gpus, ahead):
+                continue
+            found = self._first(line, lengths, ahead, after)
+            if found is not None and (best is None or found[0] < best[0]):
+                best = (*found, pool)
         return best
 
-    def _first(self, shape: Shape, ahead: Ahead, after: Rank) -> tuple[Rank, Waiting] | None:
-        """Return who passes first of one line, behind `after`.
+    def _first(self, line: Line, lengths: Lengths, ahead: Ahead, after: Rank) -> tuple[Rank, Waiting] | None:
+        """Return who passes first of one line, behind `after`, of which the shortest would.
 
-        Who ends sooner passes sooner. So it is one look where nobody may. Else those that may are few, or one
-        of them is near: of n, about the root of n are looked at, at most.
+        Those that may are few, or one of them is near: of n, about the root of n are looked at, at most.
         """
-        queue, now = self._parts.queue, self._parts.now
-        lengths, line = queue.lengths[shape], queue.any_lines[shape]
-        gpus, may_pass = line[0][1].wish.gpus, self._parts.policies.backfill.may_pass
-        if not may_pass(now + lengths[0][0], gpus, ahead):
-            return None
+        now, gpus, may_pass = self._parts.now, line[0][1].wish.gpus, self._parts.policies.backfill.may_pass
         count = bisect_left(lengths, True, key=lambda entry: not may_pass(now + entry[0], gpus, ahead))
         if count * count <= len(lengths):
             return min([entry[1:] for entry in lengths[:count] if entry[1] > after], default=None)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from replkernel_scheduler.asking import cost
+from msgspec import UNSET
+
+from replkernel_scheduler.cards import cost
 from replkernel_scheduler.effects import BookingRefused
 from replkernel_scheduler.events import (
     BookingCancelled,
@@ -25,6 +27,7 @@ from replkernel_scheduler.events import (
     LeaseAsked,
 )
 from replkernel_scheduler.hosts import Pool
+from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.types import Booking, BookingId, GpuUuid, LeaseRequest, UserName
 
@@ -141,11 +144,15 @@ class Bookings:
         for booked in self.by_id.values():
             if booked.phase == "planned":
                 continue
-            lacks = booked.booking.gpus - booked.count - self._held(booked, taken)
+            lacks = self._lacks(booked, taken)
+            if lacks > 0 and booked.phase == "open" and self._parts.queue.by_request:
+                self._serve_members(booked)
+                lacks = self._lacks(booked, taken)
             if lacks > 0:
                 self._gather(booked, lacks)
             elif lacks < 0:
                 self._let_go(booked, -lacks)
+            taken.update(self._held(booked, taken))
 
     # -- inside -------------------------------------------------------------------------------------
 
@@ -153,9 +160,10 @@ class Bookings:
         """Return how many of its GPUs are set aside, or held by its members."""
         taken: set[str] = set()
         for other in self.by_id.values():
-            held = 0 if other.phase == "planned" else self._held(other, taken)
+            held = {} if other.phase == "planned" else self._held(other, taken)
             if other is booked:
-                return min(booked.booking.gpus, booked.count + held)
+                return min(booked.booking.gpus, booked.count + sum(held.values()))
+            taken.update(held)
         return 0
 
     def _problem(self, booking: Booking) -> str | None:
@@ -183,21 +191,32 @@ class Bookings:
         return max(GATHERS_S_MIN, min(GATHERS_S_MAX, GATHERS_TIMES * usual_s))
 
     def _may_have(self, booked: Booked, wish: LeaseRequest) -> bool:
-        """Say whether a request may have what is set aside."""
+        """Say whether a request may have what is set aside; jobs take what nobody needs."""
+        if wish.holder is not UNSET:
+            return False
         if booked.phase == "open":
             return wish.user in booked.users
         return 0 < wish.expected_s <= booked.booking.at - self._parts.now
 
-    def _held(self, booked: Booked, taken: set[str]) -> int:
-        """Count the GPUs that members hold, each for one booking."""
+    def _lacks(self, booked: Booked, taken: set[str]) -> int:
+        """Return how many GPUs are missing beside what is set aside, and what members hold; or too many."""
+        return booked.booking.gpus - booked.count - sum(self._held(booked, taken).values())
+
+    def _held(self, booked: Booked, taken: set[str]) -> dict[str, int]:
+        """Count the GPUs that members hold, by lease: each for one booking, and not those that are `taken`.
+
+        A card on which they have parts is one GPU, however many parts these are. Their jobs' do not count.
+        """
         if booked.phase != "open":
-            return 0
-        held, model = 0, booked.booking.gpu_model
+            return {}
+        held: dict[str, int] = {}
+        model = booked.booking.gpu_model
         for record in self._parts.leases.by_id.values():
-            name = record.lease.lease
-            if record.lease.user in booked.users and name not in taken and model in ("", record.pool.model):
-                taken.add(name)
-                held += len(record.lease.gpus)
+            lease = record.lease
+            if _is_members(record, booked) and model in ("", record.pool.model):
+                name = lease.lease if record.card is None else lease.gpus[0]
+                if name not in taken:
+                    held[name] = len(lease.gpus)
         return held
 
     def _let_go(self, booked: Booked, count: int | None = None) -> None:
@@ -215,9 +234,7 @@ class Bookings:
                 booked.aside[pool] = gpus[len(part) :]
 
     def _gather(self, booked: Booked, lacks: int) -> None:
-        """Set so many idle GPUs aside, on few hosts; members that wait come first, then what lingers goes."""
-        if booked.phase == "open" and self._parts.queue.by_request:
-            lacks -= self._serve_members(booked)
+        """Set so many idle GPUs aside, on few hosts; then what lingers is asked back."""
         model = booked.booking.gpu_model
         pools = [
             pool
@@ -233,9 +250,8 @@ class Bookings:
         if booked.phase == "open" and lacks > 0 and not self._parts.policies.keeps:
             self._ask_back(booked, pools, lacks)
 
-    def _serve_members(self, booked: Booked) -> int:
-        """Serve members that wait with what is idle; return how many GPUs they got."""
-        served = 0
+    def _serve_members(self, booked: Booked) -> None:
+        """Serve members that wait with what is idle."""
         for waiting in self._parts.queue.ordered()[:LOOKS]:
             if waiting.wish.user not in booked.users or not waiting.wish.gpus:
                 continue
@@ -244,24 +260,33 @@ class Bookings:
                 choice = self._serving.choosing.on(host, waiting.wish)
                 if choice is not None:
                     self._serving.give(waiting, choice)
-                    served += waiting.wish.gpus
                     break
-        return served
 
     def _ask_back(self, booked: Booked, pools: list[Pool], lacks: int) -> None:
         """Ask back what others have left on GPUs, the least to move first, beside what is on its way."""
         lacks -= sum([pool.reclaiming for pool in pools])
         wanted = {id(pool) for pool in pools}
         resting = [
-            record
+            [record]
             for record in self._parts.leases.by_id.values()
             if record.phase == "lingering"
             and id(record.pool) in wanted
             and record.card is None
-            and record.lease.user not in booked.users
+            and not _is_members(record, booked)
         ]
-        for record in sorted(resting, key=cost):
+        for card in [card for pool in pools for card in pool.cards.values() if card.phase == "lingering"]:
+            records = list(card.records.values())
+            if not any(_is_members(record, booked) for record in records):
+                resting.append(records)
+        for records in sorted(resting, key=cost):
             if lacks <= 0:
                 return
-            lacks -= len(record.lease.gpus)
-            self._serving.ask_back(record)
+            lacks -= len(records[0].lease.gpus)
+            for record in records:
+                if record.phase == "lingering":
+                    self._serving.ask_back(record)
+
+
+def _is_members(record: LeaseRecord, booked: Booked) -> bool:
+    """Say whether a lease is a member's own, and not one of his jobs'."""
+    return record.lease.user in booked.users and record.wish.holder is UNSET

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 
 from replkernel_scheduler import wishes
+from replkernel_scheduler.cards import MIB_PER_GIB, counted, share_of
 from replkernel_scheduler.effects import CancelHost, HostRefused
 from replkernel_scheduler.events import (
     HostAway,
@@ -30,14 +31,15 @@ from replkernel_scheduler.events import (
     HostUp,
 )
 from replkernel_scheduler.granting import Granting
-from replkernel_scheduler.hosts import MILLI, Host
+from replkernel_scheduler.hosts import MILLI, Host, kinds
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
+from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.queue import Waiting
-from replkernel_scheduler.types import HostName, ReservationId
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, ReservationId
 from replkernel_scheduler.warming import Warming
 
 HOSTS_MAX = 16_384
@@ -117,16 +119,13 @@ class HostLife:
     def _changed(self, host: Host, event: HostUp) -> None:
         """Let a host offer other GPUs: leases on those that are gone, or of another kind now, end."""
         parts = self.parts
-        kinds = {gpu.uuid: (gpu.model, gpu.memory_gb) for gpu in event.gpus}
         # A cell within its kernel's reservation gives its GPUs back to that, which is looked at later.
-        for record in sorted(host.leases.values(), key=lambda record: record.home is None):
-            kept = {kinds.get(uuid) for uuid in record.lease.gpus}
-            if not kept <= {(record.pool.model, record.pool.memory_gb)}:
-                if record.phase == "bound":
-                    self.moving.withdrawn(record.lease.kernel_id)
-                    self.moving.later(record.lease.kernel_id)
-                else:
-                    self.lease_life.end(record, "gpu gone")
+        for record in sorted(_not_kept(host, event.gpus), key=lambda record: record.home is None):
+            if record.phase == "bound":
+                self.moving.withdrawn(record.lease.kernel_id)
+                self.moving.later(record.lease.kernel_id)
+            else:
+                self.lease_life.end(record, "gpu gone")
         was_up = host.state == "up"
         parts.hosts.hide(host)
         for gpu in host.offered:
@@ -141,6 +140,10 @@ class HostLife:
             pools = [p for p in host.pools if not lease.gpus or lease.gpus[0] in p.number_of]
             record.pool = pools[0]
             if record.card is not None:
+                if record.phase in ("active", "bound"):  # It counts by the card's memory.
+                    share, user = share_of(record), parts.users.get(lease.user)
+                    user.hold(record.wish, -1, parts.now, counted(share, record.card.pool))
+                    user.hold(record.wish, 1, parts.now, counted(share, record.pool))
                 record.card = parts.hosts.take_share(record.pool, record.pool.number_of[lease.gpus[0]])
                 record.card.records[lease.lease] = record
                 parts.hosts.shifted(record.card)
@@ -335,6 +338,30 @@ class HostLife:
             return False
         self.granting.refuse(waiting, wishes.impossible(parts, waiting.wish))
         return True
+
+
+def _not_kept(host: Host, gpus: tuple[Gpu, ...]) -> list[LeaseRecord]:
+    """Return the leases on what a host no longer has once it offers these GPUs.
+
+    A card may be measured anew, as when its agent is of a newer release: leases stay, but for parts
+    that have no room on it any more, the newest first, and those whose memory nothing bounds.
+    """
+    kind_of = {uuid: kind for kind in kinds(gpus) for uuid in kind.uuids}
+    gone: list[LeaseRecord] = []
+    taken: dict[GpuUuid, int] = {}
+    for record in host.leases.values():
+        found = {kind_of.get(uuid) for uuid in record.lease.gpus}
+        kind = next(iter(found), None)
+        if found and (len(found) > 1 or kind is None or kind.model != record.pool.model):
+            gone.append(record)
+        elif kind is not None and record.card is not None and kind.memory_gb:
+            uuid, mib = record.lease.gpus[0], share_of(record).vram_mib
+            beside = taken.get(uuid, 0)
+            if not 0 < mib <= round(kind.memory_gb * MIB_PER_GIB) - beside:
+                gone.append(record)
+            else:
+                taken[uuid] = beside + mib
+    return gone
 
 
 def _offer(event: HostUp) -> tuple[object, int, int]:

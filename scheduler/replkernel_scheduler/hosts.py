@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from replkernel_scheduler.queue import Line
 
 MILLI = 1000
+ALIKE_GB = 0.5
+"""Of one model, GPUs that differ by less are alike: a driver keeps more of one that has a screen."""
 STALE_MAX = 64
 """So many pools may have changed since the index was brought up to date: no question waits for more."""
 
@@ -171,12 +173,9 @@ class Host:
         self.memory_free += memory_milli - self.memory_milli
         self.cpu_milli, self.memory_milli = cpu_milli, memory_milli
         self.offered, self.gpus = offered, len(offered)
-        kinds: dict[tuple[str, float], list[GpuUuid]] = {}
-        for gpu in offered:
-            kinds.setdefault((gpu.model, gpu.memory_gb), []).append(gpu.uuid)
         self.pools = [
-            Pool(self, number, model, memory, tuple(uuids))
-            for number, ((model, memory), uuids) in enumerate(kinds.items())
+            Pool(self, number, kind.model, kind.memory_gb, tuple(kind.uuids))
+            for number, kind in enumerate(kinds(offered))
         ] or [Pool(self, 0, "", 0.0, ())]
 
     @property
@@ -257,6 +256,32 @@ class Host:
             if len(pool.uuids) >= gpus and (not gpus or pool.suits(wish)):
                 return True
         return False
+
+
+class Kind:
+    """GPUs of one host that are as good as each other: each has `memory_gb` at least."""
+
+    __slots__ = ("memory_gb", "model", "offered_gb", "uuids")
+
+    def __init__(self, model: str, memory_gb: float) -> None:
+        """Start without GPUs; those that come are close to this memory."""
+        self.model, self.memory_gb, self.offered_gb = model, memory_gb, memory_gb
+        self.uuids: list[GpuUuid] = []
+
+
+def kinds(offered: tuple[Gpu, ...]) -> list[Kind]:
+    """Return the kinds of what a host offers, in the order of their first GPUs."""
+    found: list[Kind] = []
+    for gpu in offered:
+        for kind in found:
+            if kind.model == gpu.model and abs(kind.offered_gb - gpu.memory_gb) < ALIKE_GB:
+                break
+        else:
+            kind = Kind(gpu.model, gpu.memory_gb)
+            found.append(kind)
+        kind.uuids.append(gpu.uuid)
+        kind.memory_gb = min(kind.memory_gb, gpu.memory_gb)
+    return found
 
 
 class Hosts:

@@ -204,6 +204,8 @@ class UserQuota(msgspec.Struct, frozen=True, gc=False):
     group_budgets: tuple[tuple[str, float], ...] | UnsetType = UNSET
     preemptible: bool | UnsetType = UNSET
     """Whether all of the user's cells that can be paused may be."""
+    idle_gpus: str | UnsetType = UNSET
+    """What holds for the user's cells that leave their GPUs idle; the core keeps it for its service."""
 
 
 class CellUsage(msgspec.Struct, frozen=True, gc=False):

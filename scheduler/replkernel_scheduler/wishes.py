@@ -7,7 +7,7 @@ largest one that could be served is named.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, floor
 
 from msgspec import UNSET
 
@@ -27,6 +27,7 @@ REPLICAS_MAX = 15
 SHARE_MILLI_MIN = 10
 VRAM_GB_MIN = 1 / 1024
 MULTIPLICITY_MAX = 64
+TINY = 1e-6
 
 PoolShape = tuple[str, float, int, int, int]
 
@@ -211,11 +212,16 @@ def _wanted_in_words(wish: LeaseRequest | KernelSpec) -> str:
     return f"{wish.share.milli / MILLI:g} of a {words.removeprefix('1 ')}"
 
 
+def _rounded(gb: float) -> float:
+    """Return a size with two digits at most: never more than it is, so that it can be asked for."""
+    return floor(gb * 100 + TINY) / 100 or gb
+
+
 def _words(shape: PoolShape) -> str:
     model, vram_gb, gpus, cpu, memory = shape
     words = f"{gpus} {model + ' ' if model else ''}GPU{'' if gpus == 1 else 's'}"
     if vram_gb:
-        words += f" of {vram_gb:g} GiB"
+        words += f" of {_rounded(vram_gb):g} GiB"
     if cpu:
         words += f", {cpu / MILLI:g} cores"
     if memory:

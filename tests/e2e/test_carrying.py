@@ -137,7 +137,7 @@ def imported(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]
     return said.split()[-1], said
 
 
-def test_what_is_exported_here_is_imported_elsewhere(
+def test_an_exported_kernel_is_imported_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, marker = tmp_path / "state.rkz", tmp_path / "it-ran"

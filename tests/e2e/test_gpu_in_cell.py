@@ -9,19 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from replkernel.cli.status import describe
-from replkernel.client.inquiry import ask_agents
 from replkernel.gpu.fake_usage import read_usage
-from replkernel.leasing.asking import Bounds, ask
-from replkernel.leasing.finding import find_scheduler
-from replkernel.leasing.standing import ask_scheduler, join
 from tests.e2e.test_gpu_state import GPU, SET, pid_of, two_notebooks
 from tests.support.breadth import first_of
 from tests.support.live import Live, eventually
 from tests.support.needs import need
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
@@ -36,21 +33,28 @@ print(before, os.environ["CUDA_VISIBLE_DEVICES"], x.sum().item())
 """
 HOLD = """%%gpu 1
 import pathlib, time
-pathlib.Path("holds").touch()
-while not pathlib.Path("goes").exists():
+pathlib.Path("{place}/holds").touch()
+while not pathlib.Path("{place}/goes").exists():
     time.sleep(0.02)
 """
 
 
-@pytest.fixture
-def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
-    with two_notebooks(tmp_path, **HIDDEN) as made:
+@pytest.fixture(scope=shared_scope)
+def shared(place: Path) -> Iterator[tuple[Live, Live]]:
+    with two_notebooks(place, **HIDDEN) as made:
         yield made
+
+
+@pytest.fixture
+def notebooks(shared: tuple[Live, Live]) -> tuple[Live, Live]:
+    for each in shared:
+        tidy(each)
+    return shared
 
 
 def hold_the_gpu(two: Live, directory: Path) -> str:
     """Have a notebook run a cell on the only GPU until `directory`/goes is there; return its message."""
-    message = str(two.client.execute(HOLD))
+    message = str(two.client.execute(HOLD.format(place=directory)))
     eventually((directory / "holds").exists, "the other notebook's cell")
     return message
 
@@ -81,11 +85,11 @@ def test_a_cell_that_reaches_a_gpu_gets_a_lease_and_goes_on(
     # waits for its turn, with its place shown, and has it back.
     assert two.value(SET.format(name="y", factor=2)) == "999000.0"
     assert first not in read_usage(GPU, os.environ)
-    holds = hold_the_gpu(two, tmp_path / "b")
+    holds = hold_the_gpu(two, tmp_path)
     message = one.client.execute("print(globals()['x'][10:20].sum().item())")
     displays = shown(one, message, "number 1 in the queue")
     assert displays[0]["metadata"]["replkernel"]["waiting"]["position"] == 1
-    (tmp_path / "b" / "goes").touch()
+    (tmp_path / "goes").touch()
     shown(one, message, "Resumed: 3.91 KiB back on")
     reply = one.reply(message)
     assert reply["content"]["status"] == "ok", reply["content"]
@@ -98,14 +102,14 @@ def test_waiting_in_a_cell_ends_with_an_interrupt_and_the_place_in_the_queue_wit
 ) -> None:
     one, two = notebooks
     pid = pid_of(one)
-    hold_the_gpu(two, tmp_path / "b")
+    hold_the_gpu(two, tmp_path)
     message = one.client.execute(UNSEEN)
     shown(one, message, "number 1 in the queue")
     os.kill(pid, signal.SIGINT)
     reply = one.reply(message)
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "KeyboardInterrupt")
     shown(one, message, "does not wait")
-    (tmp_path / "b" / "goes").touch()
+    (tmp_path / "goes").touch()
     assert two.value("%%gpu 1\nprint(1)") == "1", "nobody else holds it"
     assert one.value(UNSEEN).split()[1:3] == ["-1", GPU], "and the process is as good as before"
 
@@ -136,22 +140,3 @@ def test_a_cell_that_says_that_it_needs_none_is_told_so(notebooks: tuple[Live, L
     assert ran.status == "error"
     assert "NoLease" in ran.error
     assert "`%%gpu 0`" in ran.error
-
-
-def test_a_gpu_that_is_used_without_a_lease_is_seen_and_told(tmp_path: Path) -> None:
-    """Where a cell without a lease sees every GPU, nothing stops it: the agent sees it."""
-    with two_notebooks(tmp_path) as (one, two):
-        two.value("%%gpu 1\nprint(1)")  # There is a scheduler.
-        one.value("%gpu status")
-        taken = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {GPU!r}\n"
-        pid = pid_of(one)
-        one.value(taken + "import torch\nfrom replkernel.gpu.fake import put\nx = put(torch.ones(1000))")
-        eventually(lambda: "without a lease" in one.run("pass").err, "the word that it has no lease")
-        document = join(ask_agents(os.environ), *ask_scheduler(os.environ))
-        gpu = document.hosts[0].gpus[0]
-        assert [(each.pid, each.memory_bytes, each.unleased) for each in gpu.processes] == [(pid, 4000, True)]
-        assert any(f"without a lease: process {pid}" in line for line in describe(document))
-        url, token = find_scheduler(os.environ)
-        bounds = Bounds(silent_s=5.0, within_s=10.0, bytes_max=10**6)
-        seen = msgspec.json.decode(ask(url, token, "/api/v1/status", bounds))
-        assert seen["hosts"][0]["gpus"][0]["unleased"] == 1

@@ -16,6 +16,9 @@ from replkernel.hosts.places import own_host
 from tests.support.live import Live, eventually, kernel
 from tests.support.needs import need
 from tests.support.scheduler_service import Service, serving
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 need("torch")
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
@@ -64,12 +67,20 @@ def two_notebooks(
         )
 
 
+@pytest.fixture(scope=shared_scope)
+def shared(place: Path) -> Iterator[tuple[Live, Live]]:
+    with pytest.MonkeyPatch.context() as patch:
+        # As in a user's kernel: where it is set, ipykernel starts no threads that read descriptors 1 and 2.
+        patch.delenv("PYTEST_CURRENT_TEST")
+        with two_notebooks(place) as made:
+            yield made
+
+
 @pytest.fixture
-def notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Live, Live]]:
-    # As in a user's kernel: where it is set, ipykernel starts no threads that read descriptors 1 and 2.
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    with two_notebooks(tmp_path) as made:
-        yield made
+def notebooks(shared: tuple[Live, Live]) -> tuple[Live, Live]:
+    for each in shared:
+        tidy(each)
+    return shared
 
 
 def held() -> dict[int, int]:
@@ -175,15 +186,3 @@ def test_cells_that_come_at_once_from_both_each_find_their_own_state(notebooks: 
     for live in notebooks:
         assert live.value("%%gpu 1\nprint(x.sum().item(), row.sum().item())") == "6000.0 60.0"
     assert sum(held().values()) == 4000, "one notebook's state at a time"
-
-
-@pytest.mark.slow
-def test_state_that_nobody_wants_leaves_after_its_time_and_is_back_when_needed(tmp_path: Path) -> None:
-    with two_notebooks(tmp_path, REPLKERNEL_GPU_LINGER_S="0.2") as (one, _):
-        pid = pid_of(one)
-        assert one.value(SET.format(name="x", factor=1)) == "499500.0"
-        eventually(lambda: not held(), "the GPU without it")
-        ran = one.run("print(row.sum().item())")
-        assert (ran.error, ran.out.strip()) == ("", "145.0")
-        assert ran.said["resumed_bytes"] == ran.said["gpu_bytes"] == 4000
-        assert pid_of(one) == pid

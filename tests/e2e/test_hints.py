@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.live import Live, eventually, kernel
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -112,7 +112,7 @@ def test_names_branches_and_comparison(told: Told) -> None:
     assert told.ask("GET", "/compare?one=main&other=other")[0] == 409
 
 
-def test_what_cannot_come_back_is_named_until_somebody_confirms(told: Told) -> None:
+def test_an_undo_that_loses_variables_names_them_until_somebody_confirms(told: Told) -> None:
     told.run("kept = 1", "import socket; line = socket.socket()")
     status, why = told.ask("POST", "/undo", {})
     assert (status, why["reason"]) == (409, "confirm"), why

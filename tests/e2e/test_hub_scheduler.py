@@ -111,7 +111,9 @@ def test_a_token_that_nobody_has(hub: SharedHub) -> None:
     assert hub.ask("f" * 32, "GET", "status")[0] == 401
 
 
+@pytest.mark.slow
 def test_a_revoked_token_is_refused_within_the_time_that_answers_are_kept(hub: SharedHub) -> None:
+    """In `test_hub_identity` the time that answers are kept is short."""
     token, number = hub.running.make_token("alice", *USING)
     assert hub.ask(token, "GET", "status")[0] == 200
     assert hub.running.call("DELETE", f"hub/api/users/alice/tokens/{number}")[0] == 204

@@ -12,7 +12,10 @@ import pytest
 
 from replkernel.router.core.interrupts import READING_S
 from tests.support.live import Live, kernel
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 from tests.support.stuck_cells import CATCHES_ALL, ENDING, ENDS_AS, GO, NEVER_LOOKS
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -166,7 +166,7 @@ def test_whatever_of_it_is_killed_it_goes_on_from_its_checkpoint_and_nothing_run
     assert not launchers()
 
 
-def test_it_leaves_both_hosts_for_a_cell_on_one_and_comes_back(
+def test_a_job_leaves_both_hosts_for_a_cell_on_one_and_comes_back(
     service: Service, agents: Agents, tmp_path: Path
 ) -> None:
     with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2", REPLKERNEL_HOST_LOST_S="3") as live:

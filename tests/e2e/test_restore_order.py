@@ -12,6 +12,9 @@ import psutil
 import pytest
 
 from tests.support.live import Live, Ran, eventually, kernel
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 SETUP = """
 import functools, threading, numpy as np, pandas as pd
@@ -68,15 +71,22 @@ SMALL_RSS = "print(int(open('/proc/self/statm').read().split()[1]) * 4096 < 290_
 """Whether the process holds less than the 320 MB of arrays that the notebook has."""
 
 
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Live]:
-    """Start a kernel whose cells take turns, with a notebook that has 320 MB."""
-    (tmp_path / "lookup.py").write_text(
+@pytest.fixture(scope=shared_scope)
+def rotating(place: Path) -> Iterator[Live]:
+    """Start a kernel whose cells take turns."""
+    (place / "lookup.py").write_text(
         "import __main__\n\ndef by_name(name):\n    return getattr(__main__, name)\n"
     )
-    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as running:
-        assert running.run(SETUP).status == "ok"
+    with kernel(place, REPLKERNEL_EXECUTOR="rotate") as running:
         yield running
+
+
+@pytest.fixture
+def live(rotating: Live) -> Live:
+    """Return a kernel with a notebook that has 320 MB, made by one process a moment ago."""
+    tidy(rotating)
+    assert rotating.run(SETUP).status == "ok"
+    return rotating
 
 
 def value(ran: Ran) -> str:
@@ -120,13 +130,15 @@ def test_questions_find_what_waits(live: Live) -> None:
 
 
 @pytest.mark.slow
-def test_results_that_wait_come_back_to_out(live: Live) -> None:
-    live.run("big2[:3]")
-    live.run("small")
-    live.run("small.append(1)")
-    assert value(live.run("print(_2, Out[2][0], sorted(Out))")) == "[2. 2. 2.] 2.0 [2, 3]"
-    live.run("7")
-    assert value(live.run("print(_, __, Out[2][1])")) == "7 [1, 1] 2.0"
+def test_results_that_wait_come_back_to_out(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
+        assert live.run(SETUP).status == "ok"
+        live.run("big2[:3]")
+        live.run("small")
+        live.run("small.append(1)")
+        assert value(live.run("print(_2, Out[2][0], sorted(Out))")) == "[2. 2. 2.] 2.0 [2, 3]"
+        live.run("7")
+        assert value(live.run("print(_, __, Out[2][1])")) == "7 [1, 1] 2.0"
 
 
 def test_a_process_that_takes_over_runs_the_next_cell_and_restores_the_rest_behind_it(tmp_path: Path) -> None:

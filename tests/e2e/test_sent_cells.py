@@ -71,7 +71,7 @@ def test_a_cell_runs_once_however_often_it_is_sent(sent: Sent) -> None:
     assert "once" in [each["cell"] for each in sent.ask("GET", "cells")[1]["cells"]]
 
 
-def test_what_goes_wrong_is_told_as_data(sent: Sent) -> None:
+def test_a_failure_of_a_sent_cell_is_told_as_data(sent: Sent) -> None:
     told = sent.run("1 / 0")
     assert (told["status"], told["reason"]) == ("error", "ZeroDivisionError: division by zero")
     assert "ZeroDivisionError" in told["outputs"][-1]["text"]

@@ -167,7 +167,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_is_said_once_and_nothing_is_left(live: Live, service: Service) -> None:
+def test_a_failing_rank_is_named_once_and_leaves_nothing(live: Live, service: Service) -> None:
     failed = live.run(
         "%%gpu 2 --hosts 2\nimport os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('no data')\n"
         "time.sleep(600)\n"

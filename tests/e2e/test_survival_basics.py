@@ -89,7 +89,7 @@ def test_an_executor_killed_in_a_cell_costs_that_cell_alone(live: Live) -> None:
     soon(os.kill, pid, signal.SIGKILL)
     ran = live.run("y.append(3); import time; time.sleep(30)")
     assert ran.status == "error"
-    assert ran.seconds < 10
+    assert ran.seconds < 25, "it does not sleep to its end"
     assert ran.error.startswith("ExecutorLost: ")
     assert "SIGKILL" in ran.error
     assert "the notebook is back at the cell before this one" in ran.error

@@ -104,14 +104,14 @@ def test_a_name_is_a_marks_or_a_branchs(live: Live) -> None:
     live.value("%replkernel switch main")
 
 
-def test_what_goes_on_untouched_is_named(live: Live) -> None:
+def test_an_undo_names_the_generator_that_it_leaves_as_it_is(live: Live) -> None:
     live.run("numbers = (i for i in range(10)); first = next(numbers)")
     live.run("first = next(numbers)")
     assert "`numbers` (generator)" in live.value("%replkernel undo")
     live.run("del numbers")
 
 
-def test_what_is_printed_is_seen_again_after_the_replaced_stream_was_taken_back(live: Live) -> None:
+def test_prints_are_seen_again_once_a_replaced_stdout_is_undone(live: Live) -> None:
     live.run("import io, sys; kept = 1")
     live.run("sys.stdout = io.StringIO(); kept = 2")
     assert live.value("print('unseen')") == ""
@@ -171,7 +171,7 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_one_of_the_two_point
     assert seen in ("0.0 0.0 0 0", "1.0 1.0 1 1")
 
 
-def test_what_cannot_be_copied_is_named_before_anything_is_lost(live: Live) -> None:
+def test_an_undo_names_variables_that_cannot_be_copied_before_it_loses_any(live: Live) -> None:
     live.run("older = 1")
     live.run("%replkernel mark before-plain")
     live.run("plain = 1")
@@ -200,7 +200,7 @@ threading.Thread(target=work, daemon=True).start()
 """
 
 
-def test_what_a_thread_changes_is_taken_back_with_the_next_cell_and_it_goes_on(
+def test_a_threads_changes_are_undone_with_the_next_cell_and_the_thread_goes_on(
     live: Live, tmp_path: Path
 ) -> None:
     def let_it_go(number: int) -> None:

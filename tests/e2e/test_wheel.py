@@ -85,9 +85,7 @@ def test_the_sdist_has_the_pages_and_no_leftovers(distribution: Path) -> None:
     ]
 
 
-def test_what_the_package_says_of_itself_links_to_the_repository(
-    installed: Installation, directory: Path
-) -> None:
+def test_the_packages_description_links_to_the_repository(installed: Installation, directory: Path) -> None:
     (about,) = directory.glob("lib/python*/site-packages/replkernel-*.dist-info/METADATA")
     links = re.findall(r"\]\(([^)]*)\)|src(?:set)?=\"([^\"]*)\"", about.read_text())
     targets = [link or picture for link, picture in links]

@@ -16,6 +16,9 @@ from replkernel.settings import data_dir
 from tests.support.group import replicas
 from tests.support.live import Live, eventually, kernel, published
 from tests.support.resting import replica_pids
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -38,8 +41,10 @@ print(*shown(), doubled.children[0].model_id, doubled.out.model_id, os.getpid())
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
+    """Return a kernel of the test's own, whose agent has forked those of the tests before it."""
     with kernel(tmp_path) as running:
         yield running
+    eventually(lambda: not replicas(), "the end of all replicas")
 
 
 def applied() -> list[int]:
@@ -112,7 +117,7 @@ def test_a_page_goes_on_though_its_subshell_for_widgets_ended_with_the_process(l
     assert states(moved(live, slider, 7, subshell), label)[-1] == {"value": "now 7"}
 
 
-def test_what_a_page_has_moved_is_durable_without_another_cell(live: Live) -> None:
+def test_a_slider_that_a_page_moved_is_durable_without_another_cell(live: Live) -> None:
     slider, label, _, _, pid = live.value(CELL).splitlines()[-1].split()
     live.value("%replkernel sync")
     before = at_rest()
@@ -158,7 +163,7 @@ def rest(live: Live) -> None:
     eventually(lambda: not replica_pids(), "the end of all replicas")
 
 
-def test_what_the_page_shows_like_a_widget_and_is_none_holds_the_notebook_until_it_is_closed(
+def test_an_object_that_a_page_shows_like_a_widget_holds_the_notebook_until_it_is_closed(
     live: Live,
 ) -> None:
     """So anywidget shows objects of any class."""

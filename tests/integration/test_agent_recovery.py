@@ -259,7 +259,9 @@ def test_the_group_of_a_restarted_host_does_not_wait_for_a_kernel_process(tmp_pa
     stop_agent(HOST, env)
 
 
-def test_what_is_preloaded_and_starts_a_thread_is_not_forked_and_is_named(tmp_path: Path) -> None:
+def test_a_preloaded_package_that_starts_a_thread_is_named_and_no_kernel_is_forked_with_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "busy_package.py").write_text(
         "import threading, time\n"
         "threading.Thread(target=time.sleep, args=(600,), name='Poller', daemon=True).start()\n"

@@ -71,7 +71,7 @@ def test_a_test_that_is_left_out_on_a_gpu_is_a_failure() -> None:
     assert judged("<testsuites/>") == ["No test ran."]
 
 
-def test_what_is_measured_so_far_is_kept_row_by_row(tmp_path: Path) -> None:
+def test_figures_are_kept_row_by_row_while_more_are_measured(tmp_path: Path) -> None:
     into = tmp_path / "gpu" / "now.json"
     keep(into, "H100, driver 580", NEW, [Row("one", "", "2 s")], ["test_two was left out"])
     said = json.loads(into.read_text())

@@ -123,7 +123,7 @@ print(driver.cuInit(0))
     assert run(stubs, source, "0", LD_PRELOAD=library).stdout.splitlines() == ["0"]
 
 
-def test_what_dlsym_means_for_its_caller_stays(stubs: Stubs, library: str, tmp_path: Path) -> None:
+def test_dlsym_still_finds_the_library_after_its_caller(stubs: Stubs, library: str, tmp_path: Path) -> None:
     """A library that is preloaded after it finds the next function, not its own, by RTLD_NEXT."""
     source, made = tmp_path / "wrap.c", tmp_path / "libwrap.so"
     source.write_text(
@@ -218,7 +218,7 @@ def test_without_a_compiler_it_is_done_without(tmp_path: Path, monkeypatch: pyte
     assert "LD_PRELOAD" not in interpreter_environment(env)
 
 
-def test_what_a_kernel_starts_preloads_it_too_beside_the_users_own(library: str) -> None:
+def test_a_kernels_children_preload_the_door_beside_the_users_own_libraries(library: str) -> None:
     env = {"LD_PRELOAD": "theirs.so"}
     door_library.carry(f"{library}:theirs.so", env)
     assert env == {"LD_PRELOAD": f"{library}:theirs.so"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from blake3 import blake3
+from replkernel_scheduler import core_is_compiled
 
 from replkernel.cli.doctor import run_doctor
 from replkernel.objects.collect import write_mark
@@ -69,6 +70,11 @@ def test_a_store_that_cannot_be_used_is_one_sentence_with_the_setting(finding: F
 
 def test_a_scheduler_that_answers(finding: Finding, scheduler: str) -> None:
     assert finding("scheduler", REPLKERNEL_SCHEDULER_URL=scheduler) == ("ok", scheduler)
+
+
+def test_which_code_decides_in_a_scheduler(finding: Finding) -> None:
+    code = "compiled" if core_is_compiled() else "Python's own code"
+    assert finding("core of a scheduler here") == ("ok", code)
 
 
 def test_a_scheduler_that_refuses_the_token(finding: Finding, scheduler: str, tmp_path: Path) -> None:

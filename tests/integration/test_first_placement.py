@@ -73,7 +73,7 @@ async def test_the_limit_decides_and_who_finds_no_room_waits_until_there_is_some
     assert told == (200, {"hosts": ["a"]})
 
 
-async def test_what_cannot_be_is_refused_with_the_reason(world: World) -> None:
+async def test_an_impossible_placement_is_refused_with_the_reason(world: World) -> None:
     code, said = await place(world, "k", 9)
     assert code == 409 and "the largest possible request is 4" in said["why"]
     assert (await world.call("a", "GET", "kernels/k/placement"))[0] == 410

@@ -178,7 +178,7 @@ def test_a_process_that_the_driver_keeps_failing_to_restore_is_given_up_not_trie
     assert steps(stubs) == ["lock", "checkpoint", "restore", "restore", "restore"]
 
 
-def test_what_the_driver_does_not_support_is_said_and_only_that_is_done_without(stubs: Stubs) -> None:
+def test_a_call_that_the_driver_lacks_is_named_and_alone_done_without(stubs: Stubs) -> None:
     cannot = "fail {} 801 1"
     stubs.script(cannot.format("cuCheckpointProcessRestore"))
     said = stubs.run(

@@ -129,7 +129,7 @@ def test_each_host_runs_the_program_once_and_knows_its_place(pair: Pair) -> None
     assert sorted(log) == ["I AM 0", "[h2] I AM 1"]
 
 
-def test_what_a_program_writes_while_it_ends_is_in_the_log(pair: Pair) -> None:
+def test_a_programs_last_words_are_in_the_log(pair: Pair) -> None:
     says = STAYS.replace("    sys.exit(0)", "    print('farewell', flush=True)\n    sys.exit(0)")
     pair.begins(says)
     pair.turns_until(lambda: pair.there("began0", "began1"))
@@ -233,7 +233,7 @@ def test_an_agent_that_ends_while_a_job_grows_has_it_save_and_the_new_shape_begi
     assert (pair.work / "saved").read_text() == "in time"
 
 
-def test_what_is_to_end_at_once_on_the_other_host_asks_nobody_to_save(pair: Pair) -> None:
+def test_a_launcher_that_ends_at_once_asks_nobody_to_save(pair: Pair) -> None:
     pair.begins(STAYS)
     pair.turns_until(lambda: pair.there("began0", "began1"))
     left = pair.children()
@@ -243,7 +243,7 @@ def test_what_is_to_end_at_once_on_the_other_host_asks_nobody_to_save(pair: Pair
     assert gone(left)() and pair.there("ended0") and not pair.there("saved")
 
 
-def test_what_runs_on_the_other_host_ends_with_the_supervisor(pair: Pair) -> None:
+def test_the_other_hosts_processes_end_with_the_supervisor(pair: Pair) -> None:
     pair.begins(STAYS)
     pair.turns_until(lambda: pair.there("began0", "began1"))
     left = pair.children()
@@ -261,7 +261,7 @@ def test_what_runs_on_the_other_host_ends_with_the_supervisor(pair: Pair) -> Non
     pair.turns_until(lambda: pair.there("began0", "began1"))
 
 
-def test_what_has_put_its_environment_away_and_begun_a_session_of_its_own_ends_with_the_job(
+def test_a_process_that_hides_in_a_session_of_its_own_ends_with_the_job(
     pair: Pair,
 ) -> None:
     hides = (
@@ -292,7 +292,7 @@ def test_an_agent_that_is_killed_on_the_other_host_is_started_again(pair: Pair) 
     stop_agent("h2", os.environ)
 
 
-def test_what_an_earlier_start_has_left_on_a_host_is_ended_before_the_next_one_begins(pair: Pair) -> None:
+def test_leftovers_of_an_earlier_start_end_before_the_next_one_begins(pair: Pair) -> None:
     pair.work.joinpath("kept").mkdir()
     env = {**os.environ, "REPLKERNEL_JOB_AT": "h2 j"}
     left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=env)

@@ -41,7 +41,9 @@ def loss(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-def test_it_runs_at_the_lowest_priority_without_gpus_and_is_accounted(world: World, loss: str) -> None:
+def test_a_job_on_cores_runs_at_the_lowest_priority_without_gpus_and_is_accounted(
+    world: World, loss: str
+) -> None:
     name = world.run("--cpus", "1", "--memory", "1")
     world.trains(name, 3)
     ((_, gpus, worker),) = world.begun(name)

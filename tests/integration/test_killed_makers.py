@@ -72,7 +72,7 @@ def owners() -> set[str]:
 
 
 @pytest.mark.parametrize(("where", "when"), each_nth(POINTS, 3))
-def test_what_a_killed_import_left_goes_with_the_next_one(place: Path, where: str, when: str) -> None:
+def test_leftovers_of_a_killed_import_go_with_the_next_one(place: Path, where: str, when: str) -> None:
     kill(place, where, when)
     (left,) = owners()
     assert read_record(data_dir(os.environ), left) is None

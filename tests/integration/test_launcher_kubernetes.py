@@ -89,7 +89,7 @@ async def test_a_node_that_is_drained_is_ending_then_lost_and_another_takes_its_
     assert kinds[-2:] == [HostEnding, HostLost]
 
 
-async def test_what_a_pod_waits_for_is_told_in_kubernetes_words(
+async def test_a_pods_wait_is_explained_in_kubernetes_words(
     cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard]
 ) -> None:
     launcher, heard = opened

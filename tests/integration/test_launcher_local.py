@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from replkernel_server.errors import ServiceSettingError
@@ -15,6 +19,9 @@ from replkernel.agent.io.lookup import find_agent, stop_agent
 from replkernel.client.inquiry import agent_names
 from tests.support.live import eventually
 from tests.support.scheduler_service import Service, refused, serving
+
+PAGE = Path(__file__).parents[2] / "docs" / "extend" / "launchers.md"
+LISTED = "class ListLauncher"
 
 
 class TestLocalLauncher(LauncherContract):
@@ -37,6 +44,37 @@ class TestLocalLauncher(LauncherContract):
         assert opened.words[-1] == HostLost("local-1", "it was given back")
         await launcher.ask_hosts(1)
         assert opened.hosts() == {"local-1", "local-2"}
+
+
+def on_the_page() -> dict[str, Any]:
+    """Return what the launcher that the documentation has in full defines."""
+    (code,) = [
+        block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if LISTED in block
+    ]
+    defined: dict[str, Any] = {}
+    exec(compile(code, PAGE.name, "exec"), defined)
+    return defined
+
+
+@pytest.mark.slow
+class TestTheLauncherOfThePage(LauncherContract):
+    @pytest.fixture
+    async def launcher(self) -> AsyncIterator[Launcher]:
+        options = {"hosts": "page-1,page-2", "reach": "sh -c", "python": sys.executable}
+        made: Launcher = on_the_page()["make"](options)
+        yield made
+        await made.close()
+
+    def listens(self, host: str) -> bool:
+        return find_agent(host, os.environ) is not None
+
+
+async def test_the_launcher_of_the_page_says_what_is_wrong_with_its_options_and_hosts() -> None:
+    make_listed = on_the_page()["make"]
+    with pytest.raises(ServiceSettingError, match="hosts=a,b"):
+        make_listed({})
+    with pytest.raises(LauncherFailed, match=r"Host a did not do it: .*no such place"):
+        await make_listed({"hosts": "a", "reach": "sh -c 'echo no such place >&2; exit 3'"}).start_agent("a")
 
 
 @pytest.mark.parametrize(

@@ -366,6 +366,20 @@ async def test_close_sends_what_was_handed_over(server: ChannelServer) -> None:
     assert client.told == ["up"], "an end that was wanted is not told"
 
 
+async def test_close_leaves_no_socket_of_a_connection_whose_goodbye_is_not_answered(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server) as client:
+        ends = client.channel._connection
+        assert ends is not None
+        stream = ends._socket.protocol.stream
+        monkeypatch.setattr(server.clients[0].ws_connection, "_handle_message", lambda opcode, data: None)
+        ends.end("It is over.")
+        await until(lambda: "It is over." in client.told)
+        await client.channel.close()
+        assert stream.closed()
+
+
 async def test_close_does_not_wait_for_a_scheduler_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         client = Client(f"http://127.0.0.1:{deaf.getsockname()[1]}")

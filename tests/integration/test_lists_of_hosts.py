@@ -138,7 +138,7 @@ def test_alibabas_pods_are_played_on_its_nodes(tmp_path: Path, capsys: pytest.Ca
     assert found == {"p0": ("host-0000", 50.0), "p1": ("host-0000", 50.0), "p2": ("host-0001", 1001.0)}
 
 
-def test_what_cannot_be_is_one_sentence(
+def test_an_impossible_list_of_hosts_is_refused_in_one_sentence(
     nodes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "jobs.csv"

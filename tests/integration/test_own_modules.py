@@ -49,7 +49,7 @@ def test_a_package_that_is_linked_to_its_sources_is_the_users(library: Path, tmp
 
 
 @pytest.mark.parametrize("name", ["site-packages", "dist-packages"])
-def test_what_another_python_has_installed_is_not_the_users(
+def test_a_package_of_another_python_is_not_the_users(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clusters offer libraries by ``PYTHONPATH``: hundreds of their classes would travel by value."""
@@ -85,7 +85,7 @@ def test_beside_what_was_installed_into_a_directory_the_users_modules_are_theirs
             sys.modules.pop(name, None)
 
 
-def test_what_is_installed_into_a_directory_later_is_a_library_too(
+def test_a_package_that_is_installed_later_is_a_library_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the directory is the working directory, which the path of imports names as nothing."""

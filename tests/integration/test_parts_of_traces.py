@@ -105,7 +105,7 @@ def test_the_command_has_parts_and_columns_as_python_has(tmp_path: Path) -> None
     [
         (["--from", "soon"], 2, "'soon' is no time from the trace's beginning: 90m, 12h or 7d"),
         (["--from", "2h", "--until", "90m"], 1, "--until is not after --from: nothing would be left."),
-        (["--from", "9d"], 1, "there is nothing in it that has work."),
+        (["--from", "9d"], 1, "nothing in the part that --from and --until name that has work."),
         (["--load", "0"], 2, "'0' is not a number between 0 and a million"),
         (
             ["--columns", "colour=red"],
@@ -128,3 +128,10 @@ def test_a_part_that_cannot_be_is_told(
     assert told in capsys.readouterr().err
     with pytest.raises(SimulationError, match="A window begins at 0 or later"):
         Trace(path).window(5.0, 5.0)
+
+
+def test_a_column_that_is_there_twice_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("job,arrival_s,duration_s,gpus,gpus\na,0,10,1,2\n")
+    with pytest.raises(SimulationError, match=r"has two columns 'gpus': rename one of them\."):
+        Trace(path).figures()

@@ -51,7 +51,7 @@ def test_output_that_is_not_shown_waits_with_its_processes(cell: Running) -> Non
     assert cell.out.getvalue().count("x\n") == sent, "and nothing is lost"
 
 
-def test_what_is_too_much_is_held_back_until_half_of_it_is_taken() -> None:
+def test_a_full_backlog_pauses_its_senders_until_half_of_it_is_taken() -> None:
     said: list[str] = []
     backlog = Backlog(100, lambda: said.append("pause"), lambda: said.append("resume"))
     for size in (60, 60, 60):

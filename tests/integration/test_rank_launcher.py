@@ -122,7 +122,7 @@ def test_a_launcher_sees_that_the_cell_is_gone_while_it_has_much_to_tell(cell: C
         assert time.monotonic() < at + WAIT_S
 
 
-def test_what_the_cell_does_not_take_at_once_is_not_lost(cell: Cell) -> None:
+def test_output_that_the_cell_does_not_take_at_once_is_not_lost(cell: Cell) -> None:
     cell.begin("for each in range(50_000): print('x' * 95, each)\n")
     until = time.monotonic() + 1.0
     while time.monotonic() < until:

@@ -50,14 +50,14 @@ def test_the_text_of_an_exit_is_written_and_told(tmp_path: Path) -> None:
     assert (tmp_path / "error-0").read_text() == "no data"
 
 
-def test_what_is_not_there_to_be_given_back_is_named(tmp_path: Path) -> None:
+def test_a_variable_to_give_back_that_was_not_made_is_named(tmp_path: Path) -> None:
     for end in ("", "raise SystemExit(0)"):
         done = ran(tmp_path, f"x = 7\n{end}\n", back=("x", "y"))
         assert done.returncode == 1
         assert (tmp_path / "error-0").read_text() == "NameError: --back names y, which the cell has not made"
 
 
-def test_what_cannot_be_pickled_is_no_result(tmp_path: Path) -> None:
+def test_a_variable_that_cannot_be_pickled_is_no_result(tmp_path: Path) -> None:
     done = ran(tmp_path, "x = (each for each in [1])", back=("x",))
     assert done.returncode == 1
     assert "pickle" in (tmp_path / "error-0").read_text()

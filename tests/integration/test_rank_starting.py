@@ -86,7 +86,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     made.socket.close()
 
 
-async def test_what_a_launcher_that_is_killed_has_left_is_ended(host: Host) -> None:
+async def test_a_killed_launchers_processes_are_ended(host: Host) -> None:
     assert host.launchers.start(host.wanted()) == ""
     left = await host.begin()
     (launcher,) = launchers()
@@ -96,7 +96,7 @@ async def test_what_a_launcher_that_is_killed_has_left_is_ended(host: Host) -> N
     await until(lambda: not any(host.root.iterdir()))
 
 
-async def test_what_a_killed_launcher_has_left_is_ended_also_without_its_mark(
+async def test_a_killed_launchers_processes_are_ended_also_without_their_mark(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.integration.test_rank_starting.LEAVES", UNMARKED)

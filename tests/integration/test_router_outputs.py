@@ -14,6 +14,9 @@ from replkernel.agent.io.lookup import find_agent
 from replkernel.launch.kernel_record import kernel_dir
 from replkernel.settings import data_dir
 from tests.support.routed import Client, Routed
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 LINES = "import time\nfor i in range({}):\n    print('line', i, flush=True); time.sleep({})\n"
 PAUSED = """import os, time
@@ -36,7 +39,7 @@ def routed(tmp_path: Path) -> Iterator[Callable[..., Routed]]:
     started: list[Routed] = []
 
     def begin(**env: str) -> Routed:
-        started.append(Routed(tmp_path, **env))
+        started.append(Routed(tmp_path, agents_stay=True, **env))
         return started[-1]
 
     yield begin
@@ -199,7 +202,7 @@ def test_nothing_is_kept_of_a_kernel_that_has_ended(routed: Callable[..., Routed
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     client.finish(client.kernel.execute("print('kept for now')"))
-    kept = kernel_dir(data_dir(kernel.env), "routed") / "outputs"
+    kept = kernel_dir(data_dir(kernel.env), kernel.kernel_id) / "outputs"
     assert kept.stat().st_mode & 0o777 == 0o700
     files = list(kept.iterdir())
     assert any(b"kept for now" in file.read_bytes() for file in files)

@@ -117,7 +117,7 @@ async def test_everybody_sees_the_gpus_and_only_his_own_leases_requests_and_kern
     assert len((await world.call("r", "GET", "kernels"))[1]["kernels"]) == 2
 
 
-async def test_what_stands_for_a_job_is_nobodys_to_name(world: World) -> None:
+async def test_a_jobs_own_names_are_refused_to_users(world: World) -> None:
     wish = {"gpus": 1, "ttl_s": 60, "hosts": ["a"]}
     for token in "br":
         for named in (
@@ -296,7 +296,9 @@ async def test_a_kernels_replica_is_moved_by_its_user_to_a_host_that_is_up(world
 async def test_an_admin_sets_quotas_and_everybody_reads_his_own(world: World) -> None:
     assert (await world.call("a", "PUT", "quotas/alice", {"gpu_quota": 9}))[0] == 403
     assert (await world.call("r", "PUT", "quotas/alice", {"gpu_quota": -1}))[0] == 400
-    body = {"gpu_quota": 1, "gpu_hours_month": 2.5}
+    code, why = await world.call("r", "PUT", "quotas/alice", {"idle_gpus": "below=5"})
+    assert code == 400 and "idle_gpus='below=5' lacks below= or minutes=" in str(why)
+    body = {"gpu_quota": 1, "gpu_hours_month": 2.5, "idle_gpus": "below=5 minutes=15"}
     assert (await world.call("r", "PUT", "quotas/alice", body))[0] == 200
     router, _ = await world.kernel("a", "ka")
     router.say(wire.LeaseWish("more", 1))

@@ -187,7 +187,7 @@ def test_all_addresses_of_a_name_have_the_same_port() -> None:
 BOOKING = {"gpus": 1, "in_s": 0.0, "lasts_s": 3600.0, "users": ["ada"], "group": "class"}
 
 
-def test_what_is_booked_is_kept_for_its_users_also_after_a_restart(tmp_path: Path) -> None:
+def test_booked_gpus_are_kept_for_their_users_also_after_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path / "data") as service:
         service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})
         status, booked = service.call("POST", "bookings", BOOKING)

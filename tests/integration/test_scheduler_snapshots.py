@@ -434,7 +434,7 @@ async def test_many_stops_leave_two_snapshots_and_no_more_events_than_one_run(
     assert len(numbers(path)) <= 13
 
 
-async def test_what_is_not_on_the_disk_is_in_no_snapshot(
+async def test_an_event_that_could_not_be_journalled_is_in_no_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "journal.sqlite"

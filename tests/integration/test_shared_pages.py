@@ -70,7 +70,7 @@ def test_a_large_array_is_mapped_and_is_what_it_was(here: Path) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(big)), big)
 
 
-def test_what_a_cell_changes_is_its_notebooks_alone_and_is_captured(here: Path) -> None:
+def test_a_change_of_shared_pages_is_its_notebooks_alone_and_is_captured(here: Path) -> None:
     first, second = Notebook("r1", cache=BlobCache(here)), Notebook("r2", cache=BlobCache(here))
     made = first.run(FILL, 1)
     second.take(made)

@@ -157,7 +157,7 @@ def test_a_sweep_is_played_side_by_side_as_one_after_the_other(cells: Path) -> N
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_a_sentence(
+def test_an_impossible_simulation_is_refused_in_a_sentence(
     play: Callable[[Trace], object], told: str, cells: Path
 ) -> None:
     with pytest.raises(SimulationError) as refused:

@@ -66,7 +66,7 @@ def test_resuming_plays_what_is_left_and_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("what", ["trace", "plan", "rows", "mark"])
-def test_what_an_earlier_command_left_is_not_taken_for_what_it_is_not(
+def test_an_earlier_commands_rows_are_not_taken_for_those_of_another_plan(
     what: str,
     trace: Path,
     tmp_path: Path,

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-import move
-import move_cases
-import move_library_cases
-from breadth import each_fifth
+from tests.support import move, move_cases, move_library_cases
+from tests.support.breadth import each_fifth
 
 LOST_BY_FAILOVER = {"live graph"}
 """Notebooks with an object that only the replica that made it can use."""

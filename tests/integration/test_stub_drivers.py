@@ -54,7 +54,7 @@ for step in (mine.lock, mine.checkpoint, mine.restore, mine.unlock):
     assert stubs.calls("cuInit") == ["cuInit"]
 
 
-def test_what_a_checkpoint_takes_off_is_not_on_the_gpu_for_nvml_until_it_is_restored(stubs: Stubs) -> None:
+def test_a_checkpointed_process_is_off_the_gpu_for_nvml_until_it_is_restored(stubs: Stubs) -> None:
     said = stubs.run(
         NVML
         + PROCESS

@@ -35,10 +35,10 @@ job_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,wa
 5,uH,vcv,finetune,5835000000,128,,16,24.0,24.0,CANCELED
 """
 PHILLY_POLLUX = """\
-timestamp,duration,num_gpus,gpu_time,cluster
-2017-10-09 00:00:15,66.0,4,264.0,11cb48
-2017-10-09 00:00:16,0.0,1,0.0,11cb48
-2017-10-09 00:00:05,30.0,1,30.0,6214e9
+timestamp,duration,num_gpus,cluster
+2017-10-09 00:00:15,66.0,4,11cb48
+2017-10-09 00:00:16,0.0,1,11cb48
+2017-10-09 00:00:05,30.0,1,6214e9
 """
 ALIBABA_PODS = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
@@ -166,7 +166,7 @@ BAD = {
     ),
     "philly": (PHILLY_TABLE + "1,0.0,CLOS,1,1.5,2\n", 3, "size is 1.5, which is no whole number"),
     "philly log": ('[{"status": "Pass"}]', 1, "it has no attempts, jobid, submitted_time"),
-    "pollux": (PHILLY_POLLUX + "now,1.0,1,1.0,x\n", 5, "timestamp is 'now', which is no date like"),
+    "pollux": (PHILLY_POLLUX + "now,1.0,1,x\n", 5, "timestamp is 'now', which is no date like"),
     "alibaba": (ALIBABA_PODS + "p9,1,1,1,1000,,LS,Failed,1,x,1\n", 8, "deletion_time is 'x'"),
     "adobe": (ADOBE + "4,1,200\n", 6, "there are 3 columns, where the header has 7"),
     "our own": (OWN_CELLS + "a,-5,1,1,,,\n", 5, "start_s is -5, which is not from 0"),

@@ -30,7 +30,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_comes_during_the_warm_up_is_played_and_not_counted() -> None:
+def test_jobs_of_the_warm_up_are_played_and_not_counted() -> None:
     trace = Trace.of_rows(JOBS)
     whole = simulate(trace, IN_TURN, "1x2", progress=False)
     assert whole.run.warmup is None

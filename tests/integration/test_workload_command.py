@@ -240,7 +240,7 @@ def test_jobs_are_alike_whatever_their_columns_are_called(
         ("--like one.csv", "one.csv: It has too little to be like"),
     ],
 )
-def test_what_is_no_trace_to_be_like_is_told(
+def test_a_file_that_is_no_trace_to_be_like_is_refused_with_the_reason(
     words: str,
     told: str,
     tmp_path: Path,

@@ -178,7 +178,7 @@ async def test_a_node_that_is_drained_gives_its_host_away_and_gets_no_other(
         cluster.ask("PATCH", f"/api/v1/nodes/{lost}", {"spec": {"unschedulable": None}})
 
 
-async def test_what_a_holder_waits_for_is_told_in_the_real_schedulers_words(
+async def test_a_holders_wait_is_explained_in_the_real_schedulers_words(
     cluster: Cluster, opened: tuple[KubernetesLauncher, Heard], kubelets: Kubelets
 ) -> None:
     launcher, heard = opened

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from tests.paper import combined, lazer, load, notebookos, oversubscription, sidecar
+from tests.paper import combined, lazer, load, notebookos, oversubscription, quarter, sidecar
 from tests.paper.pages import PLACE, Kept, pages
 from tests.paper.report import Row, Shown, table
 from tests.paper.traces import NoTrace
@@ -18,6 +18,7 @@ from tests.paper.traces import NoTrace
 SUITES = {
     "load": load.rows,
     "notebookos": notebookos.rows,
+    "quarter": quarter.rows,
     "oversubscription": oversubscription.rows,
     "sidecar": sidecar.rows,
     "lazer": lazer.rows,

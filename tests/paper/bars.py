@@ -10,8 +10,9 @@ from html import escape
 from math import log10
 
 WIDTH = 760
-LEFT, RIGHT, TOP = 190, 70, 46
+LEFT, RIGHT, TOP = 190, 70, 52
 BAR, GAP, APART = 13, 3, 14
+ROW = 30
 COURSE_HEIGHT = 240
 COLOURS = ("#9aa5b1", "#f37726", "#2f7fb8", "#57a773", "#8e5ea2")
 """Published first, in grey; ours after it. They are told apart by eyes that see no red or green, too."""
@@ -32,7 +33,8 @@ def bars(title: str, unit: str, series: Sequence[str], groups: Mapping[str, Sequ
     most = max((value for values in groups.values() for value in values if value is not None), default=1.0)
     scale = (WIDTH - LEFT - RIGHT) / (most or 1.0)
     given = {place for values in groups.values() for place, value in enumerate(values) if value is not None}
-    parts, y = _legend([name if place in given else "" for place, name in enumerate(series)]), TOP
+    shown = [name if place in given else "" for place, name in enumerate(series)]
+    parts, y = _legend(shown, lines=False), TOP
     for name, values in groups.items():
         drawn = [(place, value) for place, value in enumerate(values) if value is not None]
         height = len(drawn) * (BAR + GAP) - GAP
@@ -65,7 +67,7 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
     most = _round(max(max(values) for values in lines.values()))
     across, up = (WIDTH - LEFT / 3 - RIGHT) / longest, COURSE_HEIGHT / most
     left, floor = LEFT / 3, TOP + COURSE_HEIGHT
-    parts = _legend(list(lines), 1)
+    parts = _legend(["", *lines], lines=True)
     for part in range(5):
         value, y = most * part / 4, floor - COURSE_HEIGHT * part / 4
         parts.append(f'<path d="M{left:.0f} {y:.1f}H{WIDTH - RIGHT}" stroke="#d9e2ec" fill="none"/>')
@@ -83,9 +85,53 @@ def courses(title: str, unit: str, step_s: float, lines: Mapping[str, Sequence[f
             f"{'L' if step else 'M'}{left + step * across:.1f} {floor - value * up:.1f}"
             for step, value in enumerate(values)
         )
-        parts.append(f'<path d="{points}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"/>')
+        parts.append(_line(points, place))
     told = "; ".join(f"{name}: at most {short(max(values))} {unit}" for name, values in lines.items())
     return _document(f"{title} ({unit})", told, floor + 28, parts)
+
+
+def _line(points: str, place: int) -> str:
+    dashes = f' stroke-dasharray="{DASHES[place]}"' if DASHES[place] else ""
+    return f'<path d="{points}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"{dashes}/>'
+
+
+def spans(title: str, unit: str, step_s: float, most: float, rows: Mapping[str, Sequence[float]]) -> str:
+    """Return when each row has how much, up to `most`: the height of a bar says it, and a number inside."""
+    longest = max(len(values) for values in rows.values())
+    across = (WIDTH - LEFT - RIGHT) / longest
+    parts, y, told = list[str](), TOP - 8, list[str]()
+    for name, values in rows.items():
+        label = y + ROW / 2 + 4
+        parts.append(f'<text x="{LEFT - 8}" y="{label:.1f}" text-anchor="end">{escape(name)}</text>')
+        colour = COLOURS[1 + list(rows).index(name) % 2]
+        for begins, ends, value in _runs(values):
+            x, height = LEFT + begins * across, ROW * value / most
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y + ROW - height:.1f}" width="{(ends - begins) * across:.1f}" '
+                f'height="{height:.1f}" fill="{colour}"/>'
+            )
+            if (ends - begins) * across > 16:
+                parts.append(
+                    f'<text x="{x + (ends - begins) * across / 2:.1f}" y="{y + ROW - 4}" '
+                    f'text-anchor="middle">{short(value)}</text>'
+                )
+        found = [
+            f"{short(v)} {unit} from {b * step_s:.0f} to {e * step_s:.0f} s" for b, e, v in _runs(values)
+        ]
+        told.append(f"{name}: {', '.join(found)}")
+        parts.append(f'<path d="M{LEFT} {y + ROW}H{WIDTH - RIGHT}" stroke="#9aa5b1" fill="none"/>')
+        y += ROW + GAP + (APART if list(rows).index(name) % 2 else GAP)
+    for at_s in range(0, int(longest * step_s) + 1, 200):
+        x = LEFT + at_s / step_s * across
+        parts.append(f'<text class="s" x="{x:.1f}" y="{y + 8}" text-anchor="middle">{at_s} s</text>')
+    return _document(f"{title} ({unit})", "; ".join(told), y + 20, parts)
+
+
+def _runs(values: Sequence[float]) -> list[tuple[int, int, float]]:
+    """Return from where to where each value above 0 stands."""
+    edges = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+    ends = zip([0, *edges], [*edges, len(values)], strict=True)
+    return [(begins, end, values[begins]) for begins, end in ends if values[begins]]
 
 
 def _round(value: float) -> float:
@@ -103,7 +149,7 @@ def curves(title: str, unit: str, lines: Mapping[str, Sequence[float]], least_sh
     low, high = log10(min(values)), log10(max(values))
     left, floor = LEFT / 3, TOP + COURSE_HEIGHT
     across, up = (WIDTH - left - RIGHT) / ((high - low) or 1.0), COURSE_HEIGHT / (100 - least_share)
-    parts = _legend(list(lines), 1)
+    parts = _legend(["", *lines], lines=True)
     for part in range(5):
         share = least_share + (100 - least_share) * part / 4
         y = floor - (share - least_share) * up
@@ -124,10 +170,7 @@ def curves(title: str, unit: str, lines: Mapping[str, Sequence[float]], least_sh
             if share >= least_share:
                 x = left + (log10(max(value, SHORTEST)) - low) * across
                 points.append(f"{'L' if points else 'M'}{x:.1f} {floor - (share - least_share) * up:.1f}")
-        dashes = f' stroke-dasharray="{DASHES[place]}"' if DASHES[place] else ""
-        parts.append(
-            f'<path d="{"".join(points)}" fill="none" stroke="{COLOURS[place]}" stroke-width="1.8"{dashes}/>'
-        )
+        parts.append(_line("".join(points), place))
     told = "; ".join(
         f"{name}: half up to {short(of[len(of) // 2])} {unit}, all up to {short(of[-1])} {unit}"
         for name, of in lines.items()
@@ -143,15 +186,21 @@ def _ticks(low: float, high: float) -> list[float]:
     return [tick for tick in found if low - 1e-9 <= log10(tick) <= high + 1e-9]
 
 
-def _legend(series: Sequence[str], first: int = 0) -> list[str]:
+def _legend(series: Sequence[str], *, lines: bool) -> list[str]:
+    """Return what is which: a square for bars, a piece of the line with its dashes for lines."""
     parts: list[str] = []
     x = WIDTH / 40
-    for place, name in enumerate(series, first):
+    for place, name in enumerate(series):
         if not name:
             continue  # It has no figures here.
-        parts.append(f'<rect x="{x:.0f}" y="27" width="11" height="11" fill="{COLOURS[place]}"/>')
-        parts.append(f'<text x="{x + 16:.0f}" y="37">{escape(name)}</text>')
-        x += 34 + 6.6 * len(name)
+        parts.append(
+            _line(f"M{x:.0f} 33H{x + 26:.0f}", place)
+            if lines
+            else f'<rect x="{x:.0f}" y="27" width="11" height="11" fill="{COLOURS[place]}"/>'
+        )
+        x += 31 if lines else 16
+        parts.append(f'<text x="{x:.0f}" y="37">{escape(name)}</text>')
+        x += 18 + 6.6 * len(name)
     return parts
 
 

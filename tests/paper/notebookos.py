@@ -70,7 +70,7 @@ def rows(short: bool) -> Iterator[Row | Course]:
         runs, pictures = _runs("adobe_sensei/sensei_june_60sec.csv", JUNE_PLAN, mix)
         yield from _of_june(f"June, {mix_name}", runs)
         if mix is None:
-            yield from _june_courses(pictures)
+            yield from month_courses(pictures, JUNE_PLAN, JUNE_GPUS, JUNE_MONEY)
 
 
 def _runs(
@@ -99,25 +99,25 @@ def _courses(pictures: dict[str, Picture]) -> Iterator[Course]:
         yield Course(PAPER, what, step_s, tuple(values[: int(WINDOW_S / step_s)]))
 
 
-def _june_courses(pictures: dict[str, Picture]) -> Iterator[Course]:
-    """Yield June's GPUs, and what they cost and bring so far: Reservation pays for the GPUs it reserves."""
-    prices = JUNE_PLAN.prices
+def month_courses(pictures: dict[str, Picture], plan: Plan, gpus_of: str, money_of: str) -> Iterator[Course]:
+    """Yield GPUs, and what they cost and bring so far: Reservation pays for the GPUs that it reserves."""
+    prices = plan.prices
     for name, values in (
         ("Reservation", pictures["Reservation"].reserved),
         ("NotebookOS", pictures["NotebookOS"].provisioned),
         ("cells that run", pictures["oracle"].committed),
     ):
-        yield Course(PAPER, f"{JUNE_GPUS}{name}", pictures["oracle"].step_s, tuple(values))
+        yield Course(PAPER, f"{gpus_of}{name}", pictures["oracle"].step_s, tuple(values))
     for name, values in (
         ("Reservation", pictures["Reservation"].reserved),
         ("NotebookOS", pictures["NotebookOS"].provisioned),
     ):
         step_s, revenue = pictures[name].step_s, pictures[name].revenue
-        a_step = prices.host_hour / JUNE_PLAN.gpus_per_host * step_s / 3600.0 / THOUSAND
+        a_step = prices.host_hour / plan.gpus_per_host * step_s / 3600.0 / THOUSAND
         cost = accumulate(gpus * a_step for gpus in values)
-        yield Course(PAPER, f"{JUNE_MONEY}{name}: cost", step_s, tuple(cost))
+        yield Course(PAPER, f"{money_of}{name}: cost", step_s, tuple(cost))
         earned = tuple([money / THOUSAND for money in revenue])
-        yield Course(PAPER, f"{JUNE_MONEY}{name}: revenue", step_s, earned)
+        yield Course(PAPER, f"{money_of}{name}: revenue", step_s, earned)
 
 
 def staying(records: Iterable[Record], until: float) -> Iterator[Record]:

@@ -11,10 +11,12 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests.paper.bars import bars, courses, curves
+from tests.paper import quarter
+from tests.paper.bars import bars, courses, curves, spans
 from tests.paper.load import DUTY, INTERVALS_S, JUNE_NAME, rerun
 from tests.paper.notebookos import JUNE_GPUS, JUNE_MONEY
 from tests.paper.report import Course, Curve, Row, Shown, number
+from tests.paper.sidecar import CASE_NAME
 
 PLACE = Path(__file__).parents[2] / "docs" / "understand" / "papers"
 FIGURES = PLACE / "figures.json"
@@ -161,6 +163,19 @@ def _june_money(kept: Kept) -> str:
     return _course_of(kept, "notebookos", "Cost and revenue so far, June", "thousand $", JUNE_MONEY)
 
 
+def _quarter_load(kept: Kept) -> str:
+    return _course_of(kept, "quarter", "Sessions and cells over 92 days, made", "at a time", quarter.LOAD)
+
+
+def _quarter_gpus(kept: Kept) -> str:
+    return _course_of(kept, "quarter", "GPUs over 92 days, made", "GPUs", quarter.GPUS)
+
+
+def _quarter_money(kept: Kept) -> str:
+    title = "Cost and revenue so far, 92 days, made"
+    return _course_of(kept, "quarter", title, "thousand $", quarter.MONEY)
+
+
 def _course_of(kept: Kept, suite: str, title: str, unit: str, before: str = "") -> str:
     """Draw the courses of a suite whose names begin so; without such a beginning those that have none."""
     found = {
@@ -204,6 +219,12 @@ def _case_study(kept: Kept) -> str:
         for way in ("default", "termination", "SideCar")
     }
     return bars("Two jobs on four GPUs", "s", ("published", "ours"), _beside(kept, "sidecar", subjects))
+
+
+def _case_gpus(kept: Kept) -> str:
+    found = [course for course in kept.courses["sidecar"] if course.what.startswith(CASE_NAME)]
+    rows = {course.what.removeprefix(CASE_NAME): course.values for course in found}
+    return spans("GPUs that two jobs train with", "GPUs", found[0].step_s, 4, rows)
 
 
 def _pending(kept: Kept) -> str:
@@ -262,12 +283,16 @@ PICTURES: dict[str, Callable[[Kept], str]] = {
     "notebookos-gpus": _gpus,
     "notebookos-june-gpus": _june_gpus,
     "notebookos-june-money": _june_money,
+    "quarter-load": _quarter_load,
+    "quarter-gpus": _quarter_gpus,
+    "quarter-money": _quarter_money,
     "load-sessions": _load,
     "load-june": _load_june,
     "load-times": _times,
     "load-duty": _duty,
     "load-saved": _saved,
     "sidecar-case-study": _case_study,
+    "sidecar-case-gpus": _case_gpus,
     "sidecar-pending": _pending,
     "sidecar-less": _less,
     "sidecar-stopped": _stopped,

@@ -11,6 +11,7 @@ import lzma
 from collections.abc import Iterable, Iterator
 from random import Random
 from statistics import fmean
+from typing import Any
 
 from replkernel_scheduler.elastic.protocol import Reshaping
 from replkernel_scheduler.elastic.types import SIDECAR, TERMINATION, JobType, ReshapeCosts, TrainingWanted
@@ -25,6 +26,7 @@ from tests.paper.traces import trace
 PAPER = "SideCar"
 AS_PRINTED = SideCar(gain=float("-inf"))
 """Algorithm 2 as the paper prints it: it grows jobs even at a loss."""
+CASE_NAME, CASE_STEP_S = "case study, GPUs: ", 12.0
 CASE_SEED = 3
 """The default scheduler draws sizes; with this seed 4 and 4, as the published times want it."""
 SEEDS = 10
@@ -53,30 +55,59 @@ def rows(short: bool) -> Iterator[Row | Course]:
         yield from _mixed_rows()
 
 
-def _case_rows() -> Iterator[Row]:
+class Watched(ElasticSimulation):
+    """A run that keeps how many GPUs each job has trained with, from when on."""
+
+    def __init__(self, *run: Any) -> None:
+        super().__init__(*run)
+        self.trains: dict[str, list[tuple[float, int]]] = {job: [(0.0, 0)] for job in self.jobs}
+
+    def _runs(self, story: Trained, now: float) -> None:
+        super()._runs(story, now)
+        self.trains[story.wanted.job].append((now, story.gpus))
+
+    def _pauses(self, what: tuple[Trained, float], now: float) -> None:
+        super()._pauses(what, now)
+        self.trains[what[0].wanted.job].append((now, 0))
+
+    def _trained(self, what: tuple[Trained, int], now: float) -> None:
+        super()._trained(what, now)
+        if not what[0].runs:
+            self.trains[what[0].wanted.job].append((now, 0))
+
+    def courses(self, name: str) -> Iterator[Course]:
+        """Yield the GPUs of each job, at the middle of each step."""
+        for job, trains in self.trains.items():
+            steps = range(int(self.makespan / CASE_STEP_S) + 1)
+            at = [(step + 0.5) * CASE_STEP_S for step in steps]
+            values = [float([gpus for since, gpus in trains if since <= middle][-1]) for middle in at]
+            yield Course(PAPER, f"{CASE_NAME}{name}: job {job}", CASE_STEP_S, tuple(values))
+
+
+def _case_rows() -> Iterator[Row | Course]:
     sizes = "the jobs' sizes and speeds are inferred from these times"
     for name, policy, costs, makespan, start in (
         ("default", NeverReshape(), SIDECAR, 1249, 807),
         ("termination", AS_PRINTED, TERMINATION, 1143, 384),
         ("SideCar", AS_PRINTED, SIDECAR, 845, 290),
     ):
-        simulation = ElasticSimulation(case_study(), (4,), costs, policy, CASE_SEED)
+        simulation = Watched(case_study(), (4,), costs, policy, CASE_SEED)
         second = simulation.run()["2"]
+        yield from simulation.courses(name)
         yield Row(PAPER, f"case study, {name}: makespan", makespan, simulation.makespan, "s", sizes)
         yield Row(PAPER, f"case study, {name}: job 2 trains", start, second.started, "s", sizes)
     for name, costs in (("termination", TERMINATION), ("SideCar", SIDECAR)):
-        simulation = ElasticSimulation(case_study(), (4,), costs, SideCar())
-        simulation.run()
+        again = ElasticSimulation(case_study(), (4,), costs, SideCar())
+        again.run()
         why = "growing only where it gains: on this case study both do better without"
-        yield Row(
-            PAPER, f"case study, {name}, our algorithm 2: makespan", None, simulation.makespan, "s", why
-        )
+        yield Row(PAPER, f"case study, {name}, our algorithm 2: makespan", None, again.makespan, "s", why)
 
 
 def _workload_rows() -> Iterator[Row | Course]:
     types = profiles("v100")
     figures: dict[str, list[tuple[float, float, float]]] = {}
     left: dict[str, list[int]] = {}
+    grown: dict[str, list[int]] = {}
     drawn: dict[str, list[int]] = {}
     ways: dict[str, tuple[Reshaping, ReshapeCosts]] = {
         "default": (NeverReshape(), SIDECAR),
@@ -92,6 +123,7 @@ def _workload_rows() -> Iterator[Row | Course]:
             stopped = sum(story.stopped_s for story in stories) / sum(times)
             figures.setdefault(name, []).append((simulation.makespan, fmean(times), stopped))
             left.setdefault(name, []).append(waiting(stories, jobs[-1].at))
+            grown.setdefault(name, []).append(sum(story.grown for story in stories))
             if not seed:
                 steps = range(int(simulation.makespan / STEP_S) + 1)
                 drawn[name] = [waiting(stories, step * STEP_S) for step in steps]
@@ -108,6 +140,9 @@ def _workload_rows() -> Iterator[Row | Course]:
     for name, pending in (("default", 12), ("termination", 3), ("SideCar", 0)):
         text = f"{JOBS} jobs on 16 GPUs, {name}: jobs that wait when the last one comes (paper: W1)"
         yield Row(PAPER, text, pending, fmean(left[name]), "jobs", why)
+    for name, times_grown in (("termination", 16), ("SideCar", 46)):
+        text = f"{JOBS} jobs on 16 GPUs, {name}: times that a job gets more GPUs (paper: W1)"
+        yield Row(PAPER, text, times_grown, fmean(grown[name]), "times", why)
     longest = max(map(len, drawn.values()))
     for name, counts in drawn.items():
         yield Course(PAPER, name, STEP_S, tuple(map(float, counts + [0] * (longest - len(counts)))))

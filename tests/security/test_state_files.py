@@ -137,7 +137,7 @@ def test_each_hostile_variable_is_left_out_by_name_and_nothing_ran(
     assert not (tmp_path / "it-ran").exists()
 
 
-def test_what_is_no_variable_is_not_taken_at_all(tmp_path: Path) -> None:
+def test_components_that_are_no_variables_are_not_taken_at_all(tmp_path: Path) -> None:
     plain = pickle.EMPTY_TUPLE + pickle.EMPTY_LIST + pickle.EMPTY_DICT + pickle.TUPLE3
     names = {"@modules": (), "c1": ("__builtins__",), "c2": ("_replkernel_out_own",), "c3": ("a.b",)}
     components = {

@@ -1,4 +1,4 @@
-"""On how many examples a property is tried: a quarter while somebody waits, all of them in `make nightly`."""
+"""On how many examples a property is tried: a quarter or less while somebody waits, all in `make nightly`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ WHOLE = os.environ.get("EXAMPLES") == "all"
 LEAST = 10
 
 
-def examples(whole: int) -> int:
-    """Return how many examples are tried, of as many as `make nightly` tries."""
-    return whole if WHOLE else min(whole, max(LEAST, whole // 4))
+def examples(whole: int, share: int = 4) -> int:
+    """Return how many examples are tried, one of `share` of those that `make nightly` tries."""
+    return whole if WHOLE else min(whole, max(LEAST, whole // share))

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from notebook import Notebook
 
 from replkernel.kernel import restorer as subject
 from replkernel.kernel.restorer import Restorer
 from replkernel.records import Delta
+from tests.support.notebook import Notebook
 
 
 def restorer_of(state: Any, namespace: dict[str, Any], fetch: Any = lambda refs: None) -> Restorer:

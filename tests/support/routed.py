@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -104,14 +105,16 @@ class Client:
 
 
 class Routed:
-    """A kernel whose router is the test's own child."""
+    """A kernel whose router is the test's own child; where its module shares agents, they stay."""
 
-    def __init__(self, directory: Path, **env: str) -> None:
+    def __init__(self, directory: Path, *, agents_stay: bool = False, **env: str) -> None:
         self.file = directory / "kernel-routed.json"
         fields: dict[str, Any] = dict.fromkeys(PORTS, 0)
         fields |= {"transport": "tcp", "ip": "127.0.0.1", "key": "k", "signature_scheme": "hmac-sha256"}
         self.file.write_text(json.dumps(fields))
-        self.env = os.environ | {"KERNEL_ID": "routed", "REPLKERNEL_HOST_NAME": "here", **env}
+        self.kernel_id = f"routed-{secrets.token_hex(4)}"
+        self.env = os.environ | {"KERNEL_ID": self.kernel_id, "REPLKERNEL_HOST_NAME": "here", **env}
+        self._agents_stay = agents_stay
         self._clients: list[Client] = []
         self.start()
 
@@ -141,7 +144,7 @@ class Routed:
         return client
 
     def close(self) -> None:
-        """End the kernel, its router and its agents."""
+        """End the kernel, its router and its agents, if these are its own."""
         with contextlib.suppress(Exception):
             self._clients[-1].kernel.shutdown()
             self.router.wait(15)
@@ -150,4 +153,5 @@ class Routed:
                 client.close()
         if self.router.poll() is None:
             self.kill()
-        end_agents(self.env)
+        if not self._agents_stay:
+            end_agents(self.env)

@@ -214,7 +214,7 @@ def test_the_debugger_goes_on_in_the_next_process(desk_beside: tuple[Lab, Browse
     assert browser.do("state", "a")["errors"] == []
 
 
-def test_what_is_ours_speaks_german_where_jupyterlab_does(desk_beside: tuple[Lab, Browser]) -> None:
+def test_our_texts_are_german_where_jupyterlab_is(desk_beside: tuple[Lab, Browser]) -> None:
     lab, browser = desk_beside
     settings("@jupyterlab/translation-extension/plugin", locale="de_DE")
     write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)")

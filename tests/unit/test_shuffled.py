@@ -16,6 +16,6 @@ def test_an_order_is_the_reversed_one_or_a_numbers_own() -> None:
     assert sorted(another("7", MODULES)) == sorted(MODULES)
 
 
-def test_what_is_no_order_is_an_error() -> None:
+def test_an_unknown_order_is_an_error() -> None:
     with pytest.raises(ValueError, match="any"):
         another("any", MODULES)

@@ -2,6 +2,7 @@
 // Pure: no JupyterLab, no DOM, no clock. Law: each is told once, when it has been so for a moment; a restart that a
 // person wanted, a move and hibernation are no losses; what was so before the page looked is no news, but for trouble.
 import type { IAccount, IExecution, IKernel, IReplica } from '../generated/live';
+import { formatMoney } from './facts.js';
 import type { ITranslate } from './line';
 import type { LiveStore } from './live';
 import { isWell } from './replicasInWords.js';
@@ -24,6 +25,8 @@ export const LOSS_CALM_S = 1.5;
 export const LOST = 'ExecutorLost';
 /** The error of a cell that was refused GPUs, by a quota or because no host has so many. */
 const REFUSED = 'GpusDenied';
+/** From this part of a budget on people hear that it will be spent. */
+const SOON = 0.9;
 /** JupyterLab cuts what is longer. */
 const MESSAGE_MAX = 140;
 const NAMED_MAX = 3;
@@ -50,7 +53,7 @@ export class News {
   private readonly _losses = new Map<string, ILoss>();
   private readonly _resuming = new Set<string>();
   private _awayTold = false;
-  private _full: string | null = null;
+  private _full: ReadonlySet<string> = new Set();
   /** Executions that were refused GPUs, by kernel, of which nothing more is to be told. */
   private readonly _refused = new Map<string, ReadonlySet<string>>();
 
@@ -205,11 +208,12 @@ export class News {
   }
 
   private _lookAtQuota(account: IAccount | null, notices: INotice[]): void {
-    const full = account === null ? '' : hoursUsedUp(account, this._trans);
-    if (full !== '' && full !== this._full) {
-      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(full), again: '' });
+    const told =
+      account === null ? [] : [hoursUsedUp(account, this._trans), budgetUsedUp(account, this._trans)];
+    for (const message of told.filter(text => text !== '' && !this._full.has(text))) {
+      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(message), again: '' });
     }
-    this._full = full;
+    this._full = new Set(told);
   }
 }
 
@@ -219,6 +223,21 @@ export function hoursUsedUp(account: IAccount, trans: ITranslate): string {
   return limit !== null && hours >= limit
     ? trans('Your quota of %1 GPU-hours a month is used up: cells that ask for GPUs are refused.', limit)
     : '';
+}
+
+/** Write that the month's budget is spent, or will be before long; empty where neither is. */
+export function budgetUsedUp(account: IAccount, trans: ITranslate): string {
+  const { spent_month: spent, budget_month: budget, currency } = account;
+  if (budget === null || spent === null || spent < SOON * budget) {
+    return '';
+  }
+  const money = formatMoney(budget, currency);
+  return spent < budget
+    ? trans(
+        'Nine tenths of your budget of %1 a month are spent. Once all of it is, cells that ask for GPUs are refused.',
+        money
+      )
+    : trans('Your budget of %1 a month is spent: cells that ask for GPUs are refused.', money);
 }
 
 /** Write what is safe, and what to do about the rest. */

@@ -6,8 +6,6 @@ missing several times in a row, for its leases end with that; what was refused i
 
 from __future__ import annotations
 
-from math import ceil
-
 from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import (
     KERNELS_OF_GPU_MAX,
@@ -19,7 +17,8 @@ from replkernel.leasing.wire import (
 )
 from replkernel.protocol.status import GpuStatus
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
+MIB_PER_GIB = 1024
 MISSED_MAX = 3
 """A GPU that could not be read so many times in a row is not offered any more."""
 REFUSED_S = 60.0
@@ -71,7 +70,7 @@ class Announcement:
     def _offer(self) -> HostOffer:
         return HostOffer(
             gpus=tuple(
-                OfferedGpu(gpu.uuid, model_name(gpu.name), float(ceil(gpu.memory_bytes / GIB)))
+                OfferedGpu(gpu.uuid, model_name(gpu.name), gpu.memory_bytes // MIB / MIB_PER_GIB)
                 for gpu in self._known.values()
             ),
             cpu=self._cpu,

@@ -12,9 +12,12 @@ from typing import Any
 
 from replkernel.agent.core import effects as want
 from replkernel.agent.core import events as fact
-from replkernel.agent.core.effects import Effect, Propose, SaveReplica, SetPace, ToProcess, ToRouter
+from replkernel.agent.core.commit_trouble import CommitTroubles
+from replkernel.agent.core.effects import Effect, Propose, SaveReplica, ToProcess, ToRouter
+from replkernel.agent.core.group_member import GroupMember
+from replkernel.agent.core.group_pace import GroupPace
 from replkernel.agent.core.held_back import HeldBack
-from replkernel.agent.core.outbox import NO_MAJORITY, Outbox
+from replkernel.agent.core.outbox import Outbox
 from replkernel.agent.core.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
 from replkernel.protocol.agent_to_process import (
     ApplyDelta,
@@ -32,7 +35,6 @@ from replkernel.protocol.agent_to_router import (
     CommitTrouble,
     Elected,
     InterruptSent,
-    MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
@@ -42,9 +44,6 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.records import Delta, Fence, HostName, Mark, ReplicaId, Seq, holds_back
 from replkernel.replication.election import ELECTION_LIMIT_S
-
-GROUP_RETRY_S = 3.0
-"""So long after a Raft member could not start it is tried again."""
 
 DORMANT = "its process has ended until a cell runs"
 """Why a standby that nobody needs for now has no process."""
@@ -57,17 +56,6 @@ CAPTURES_MAX = 256
 
 UNAUDITED_TOLD_MAX = 100
 """A router hears of no more variables than this that are left to an audit."""
-
-LEAD_QUIET_S = 0.25
-LEAD_PERIOD_S = 5.0
-"""The leadership goes to the executor's member, whose commits need one round less, once no delta has come for
-so long; no oftener than this."""
-
-TELL_MAJORITY_S = 3.0
-"""A majority that answers again within so long is never told as lost: a busy group elects anew meanwhile."""
-
-RESTING_PACE_S = 3.0
-"""So long after the last execution the Raft group goes back to its cheap pace."""
 
 _Handlers = dict[type, Callable[[Any, float], list[Effect]]]
 
@@ -91,17 +79,10 @@ class Keeper:
     ) -> None:
         self.replica = replica
         self.host = host
-        self.raft_address = raft_address
         self.log_path = log_path
         self.life = ProcessLife()
         self.outbox = Outbox(holds=holds)
-        self.peers: dict[ReplicaId, str] = {}
-        self.secret = ""
-        self.checkpoint = ""
-        self.checkpoint_digest = ""
-        self.generation = 1
-        self.joining = False
-        """Whether the group was there before it, and its log has not told it everything yet."""
+        self.member = GroupMember(replica, raft_address)
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         self._running: tuple[Seq, Fence] | None = None
         self._told = Mark(Seq(0))
@@ -114,19 +95,9 @@ class Keeper:
         self._adopted = 0
         self._unseen = ""
         """Why the process that an earlier agent left ended, when it was not there any more."""
-        self._trouble: tuple[Seq, str] | None = None
-        self._rest_at: float | None = None
-        self._executor: ReplicaId | None = None
-        """The other replica whose delta is the last one logged, while the leadership is due to go there."""
-        self._lead_at: float | None = None
-        self._led_at = float("-inf")
-        self._group_retry_at: float | None = None
-        self._group_why = ""
-        self._broken = ""
+        self._troubles = CommitTroubles()
+        self._pace = GroupPace()
         self._election: tuple[Seq, float] | None = None
-        self._majority = True
-        """As people were told."""
-        self._majority_due: float | None = None
         self._handlers: _Handlers = {**self._of_process(), **self._of_log(), **self._of_others()}
 
     def _of_process(self) -> _Handlers:
@@ -135,11 +106,11 @@ class Keeper:
             fact.ReplicaRequested: self._on_requested,
             fact.GroupNamed: self._on_group,
             fact.GroupOpened: self._on_group_opened,
-            fact.GroupTrouble: self._on_group_trouble,
+            fact.GroupTrouble: self.member.troubled,
             fact.ReplicaRestored: self._on_restored,
             fact.RouterCame: lambda event, now: [
-                *self._say_address(),
-                *self._say_broken(),
+                *self.member.say_address(),
+                *self.member.say_broken(),
                 *self._introduce(),
             ],
             fact.ProcessForked: lambda event, now: self.life.forked(event.birth, event.pid, now),
@@ -175,7 +146,7 @@ class Keeper:
             fact.EntryRefused: self._on_refused,
             fact.ExecutionOverruled: self._on_overruled,
             fact.MemberLogged: self._on_member,
-            fact.MemberGone: self._on_member_gone,
+            fact.MemberGone: lambda event, now: self.member.other_left(event),
             fact.ElectionLogged: self._on_elected,
         }
 
@@ -234,11 +205,10 @@ class Keeper:
         times = (
             self.life.deadline(),
             self.outbox.deadline(),
-            self._rest_at,
-            self._lead_at,
-            self._group_retry_at,
+            self._pace.deadline(),
+            self.member.deadline(),
             self._held_back.due_at,
-            self._majority_due,
+            self._troubles.deadline(),
             None if self._election is None else self._election[1],
         )
         return min([time for time in times if time is not None], default=None)
@@ -256,68 +226,46 @@ class Keeper:
         """Raise AssertionError when a law of the keeper is broken."""
         self.life.check_invariants()
         self.outbox.check_invariants()
-        assert not (self.outbox.open and not self.peers), "the group is open without members"
+        assert not (self.outbox.open and not self.member.peers), "the group is open without members"
         self._held_back.check_invariants()
 
     # -- birth and greeting ----------------------------------------------------------------------------
 
     def _on_requested(self, event: fact.ReplicaRequested, now: float) -> list[Effect]:
-        self.joining = self.joining or (event.joining and not self.peers)
-        prepared = ToRouter(ReplicaPrepared(self.replica, self.raft_address))
+        self.member.requested(joining=event.joining)
+        prepared = ToRouter(ReplicaPrepared(self.replica, self.member.raft_address))
         return [*self.life.begin(now), prepared]
 
     def _on_group(self, event: fact.GroupNamed, now: float) -> list[Effect]:
-        if self.peers:
+        if self.member.peers:
             return []
-        self.peers, self.secret = event.peers, event.secret
-        self.checkpoint, self.checkpoint_digest = event.checkpoint, event.checkpoint_digest
-        early = self.joining and not event.joining
-        self.generation, self.joining = event.generation, event.joining
-        return [SaveReplica(), self._open_group(), *(self._introduce() if early else [])]
-
-    def _open_group(self) -> Effect:
-        return want.OpenGroup(self.peers, self.secret, self.checkpoint, self.checkpoint_digest, self.joining)
+        early = self.member.joining and not event.joining
+        self.member.named(event)
+        return [SaveReplica(), self.member.open(), *(self._introduce() if early else [])]
 
     def _on_group_opened(self, event: fact.GroupOpened, now: float) -> list[Effect]:
-        self._broken = self._group_why = ""
-        return self.outbox.group_opened(self.raft_address, now)
+        self.member.opened()
+        return self.outbox.group_opened(self.member.raft_address, now)
 
     def _on_restored(self, event: fact.ReplicaRestored, now: float) -> list[Effect]:
         life = self.life.adopt(event.alive, now)
         self._adopted = self.life.birth if event.alive else 0
         self._unseen = event.why
-        if not self.peers:
+        if not self.member.peers:
             return life
-        return [self._open_group(), *life]
+        return [self.member.open(), *life]
 
     def restore(self, group: fact.GroupNamed, birth: int, pid: int, *, dormant: bool = False) -> None:
         """Take over what an earlier agent wrote down; `ReplicaRestored` follows."""
-        self.peers, self.secret = group.peers, group.secret
-        self.checkpoint, self.checkpoint_digest = group.checkpoint, group.checkpoint_digest
-        self.generation, self.joining = group.generation, group.joining
+        self.member.named(group)
         self.life.birth, self.life.pid = birth, pid
         self.life.phase = Phase.DORMANT if dormant else self.life.phase
-
-    def _on_group_trouble(self, event: fact.GroupTrouble, now: float) -> list[Effect]:
-        self._group_retry_at = now + GROUP_RETRY_S
-        before, self._group_why = self._group_why, event.why
-        told: list[Effect] = [ToRouter(RouteNotice(event.why, "error"))] if event.why != before else []
-        self._broken = event.why if event.lasting else self._broken
-        return [*told, *self._say_broken()]
-
-    def _say_broken(self) -> list[Effect]:
-        """Tell a router that this replica will never be in its group, so that it has it replaced."""
-        return [ToRouter(MemberBroken(self.replica, self._broken))] if self._broken else []
-
-    def _say_address(self) -> list[Effect]:
-        """Tell a router that the group still waits to be started."""
-        return [] if self.peers else [ToRouter(ReplicaPrepared(self.replica, self.raft_address))]
 
     def _introduce(self) -> list[Effect]:
         hello = self.life.hello
         if self.life.is_dormant:
             return [ToRouter(ReplicaLost(self.replica, DORMANT, returning=True, dormant=True))]
-        if not self.life.is_live or hello is None or self.joining:
+        if not self.life.is_live or hello is None or self.member.joining:
             return []
         applied = max(hello.applied, self._told.seq)
         made: list[Effect] = [
@@ -333,8 +281,8 @@ class Keeper:
                 )
             )
         ]
-        if self._trouble is not None:
-            made.append(ToRouter(CommitTrouble(self.replica, *self._trouble)))
+        if self._troubles.told is not None:
+            made.append(ToRouter(CommitTrouble(self.replica, *self._troubles.told)))
         if self.held.unfaithful:
             made += self._say_unfaithful()
         return made
@@ -400,7 +348,7 @@ class Keeper:
         self._running = (event.seq, event.fence)
         claimed = self.outbox.add_claim(event.seq, event.fence, self.life.birth, now, afresh=event.afresh)
         # A held claim quickens all members together, once it is in the log.
-        return [*([] if self._holds else self._quicken()), *abandoned, *claimed]
+        return [*([] if self._holds else self._pace.quicken()), *abandoned, *claimed]
 
     def _fail_before(self, seq: Seq, now: float) -> list[Effect]:
         """Give up an execution before `seq` that runs as far as is known: its process has gone on."""
@@ -440,11 +388,11 @@ class Keeper:
 
     def _on_claim_logged(self, event: fact.ClaimLogged, now: float) -> list[Effect]:
         if event.replica != self.replica:
-            return self._quicken()
+            return self._pace.quicken()
         settled = self.outbox.claim_settled(event.seq, now)
         if self._running is None and event.seq > self._logged.seq and not self.outbox.holds(event.seq):
             settled += self._take_up_claim(event, now)
-        return [*self._quicken(), *settled]
+        return [*self._pace.quicken(), *settled]
 
     def _take_up_claim(self, event: fact.ClaimLogged, now: float) -> list[Effect]:
         """Answer for an execution that an earlier agent saw start: it still runs, or it died unseen."""
@@ -461,14 +409,13 @@ class Keeper:
 
     def _on_delta_logged(self, event: fact.DeltaLogged, now: float) -> list[Effect]:
         delta = event.delta
-        self._calm_down(now)
+        self._pace.calm_down(now)
         self._logged = max(self._logged, delta.mark)
         self._whole_at = self._whole_at if event.step is None else now
         if delta.replica != self.replica:
-            self._executor = delta.replica
-            self._lead_at = max(now + LEAD_QUIET_S, self._led_at + LEAD_PERIOD_S)
+            self._pace.ran_at(delta.replica, now)
             return self._hand_over(event.step, now)
-        self._executor = self._lead_at = None
+        self._pace.ran_here()
         self._not_running(delta.seq)
         capture_s = self._capture_s.get(delta.seq, 0.0)
         self._capture_s = {seq: took for seq, took in self._capture_s.items() if seq > delta.seq}
@@ -525,7 +472,7 @@ class Keeper:
         return [*made, *self._give_held_back(), *self._to_process(begun), told]
 
     def _on_failure_logged(self, event: fact.FailureLogged, now: float) -> list[Effect]:
-        self._calm_down(now)
+        self._pace.calm_down(now)
         if event.replica != self.replica:
             return []
         self._not_running(event.seq)
@@ -552,52 +499,19 @@ class Keeper:
 
     def _on_member(self, event: fact.MemberLogged, now: float) -> list[Effect]:
         if event.replica != self.replica:
-            if not event.address or self.peers.get(event.replica) == event.address:
-                return []
-            self.peers = {**self.peers, event.replica: event.address}
-            return [SaveReplica()]
+            return self.member.other_joined(event)
         self.outbox.joined()
-        if not self.joining:
-            return []
-        self.joining = False  # Its own joining comes after everything that was before it.
-        return [SaveReplica(), *self._introduce()]
+        return [SaveReplica(), *self._introduce()] if self.member.joined() else []
 
-    def _on_member_gone(self, event: fact.MemberGone, now: float) -> list[Effect]:
-        if event.replica == self.replica or event.replica not in self.peers:
-            return []
-        self.peers = {name: address for name, address in self.peers.items() if name != event.replica}
-        return [SaveReplica()]
-
-    # -- pace, trouble, time ---------------------------------------------------------------------------------
-
-    def _quicken(self) -> list[Effect]:
-        resting, self._rest_at = self._rest_at is None, float("inf")
-        return [SetPace(True)] if resting else []
-
-    def _calm_down(self, now: float) -> None:
-        if self._rest_at is not None:
-            self._rest_at = now + RESTING_PACE_S
-
-    def _lead_elsewhere(self, now: float) -> list[Effect]:
-        """Have the executor's member lead: what it proposes then needs no way to a leader first."""
-        self._lead_at, self._led_at = None, now
-        address = self.peers.get(self._executor, "") if self._executor is not None else ""
-        return [want.LeadElsewhere(address)] if address else []
+    # -- time, trouble ---------------------------------------------------------------------------------------
 
     def _on_time(self, event: fact.TimeCame, now: float) -> list[Effect]:
         made = [*self.life.tick(now), *self.outbox.tick(now)]
         if self._held_back.due_at is not None and self._held_back.due_at <= now:
             made += self._give_held_back()
-        if self._rest_at is not None and self._rest_at <= now:
-            self._rest_at = None
-            made.append(SetPace(False))
-        if self._lead_at is not None and self._lead_at <= now:
-            made += self._lead_elsewhere(now)
-        if self._majority_due is not None and self._majority_due <= now:
-            self._majority, self._majority_due = False, None
-        if self._group_retry_at is not None and self._group_retry_at <= now:
-            self._group_retry_at = None
-            made.append(self._open_group())
+        made += self._pace.tick(self.member.peers, now)
+        self._troubles.tick(now)
+        made += self.member.tick(now)
         if self._election is not None and self._election[1] <= now:
             made.append(ToRouter(Elected(self._election[0], None)))
             self._election = None
@@ -607,23 +521,16 @@ class Keeper:
         return [ToProcess(message)] if self.life.is_live else []
 
     def _on_majority(self, event: fact.MajoritySeen, now: float) -> list[Effect]:
-        if event.seen:
-            self._majority, self._majority_due = True, None
-        elif self._majority and self._majority_due is None:
-            self._majority_due = now + TELL_MAJORITY_S
+        self._troubles.majority_seen(now, seen=event.seen)
         return []
 
     def _report_trouble(self) -> list[Effect]:
         if self.life.phase in (Phase.ENDING, Phase.ENDED):
             return []  # the members of a kernel that ends close one by one: no majority is left to the last
-        trouble = self.outbox.trouble()
-        if trouble is None and not self._majority:
-            trouble = (self.pending()[0], NO_MAJORITY)
-        if trouble == self._trouble:
+        news = self._troubles.news(self.outbox.trouble(), self.pending()[0])
+        if news is None:
             return []
-        before, self._trouble = self._trouble, trouble
-        seq, why = trouble or (before[0] if before else Seq(0), "")
-        return [ToRouter(CommitTrouble(self.replica, seq, why)), *self._to_process(DurabilityTrouble(why))]
+        return [ToRouter(CommitTrouble(self.replica, *news)), *self._to_process(DurabilityTrouble(news[1]))]
 
 
 def _committed(delta: Delta) -> DeltaCommitted:

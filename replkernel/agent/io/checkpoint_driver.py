@@ -121,7 +121,7 @@ class CheckpointDriver:
         return Standing(
             leads=raft is not None and raft.role == "leader",
             quorum=raft is not None and raft.quorum,
-            place=Place(speaker.core.generation, summary.applied),
+            place=Place(speaker.core.member.generation, summary.applied),
             seq=summary.last_seq,
             execution_count=summary.execution_count,
             busy=any(driver.core.running or driver.core.outbox.deltas for driver in self._drivers.values()),
@@ -169,7 +169,7 @@ class CheckpointDriver:
                 digests = digests.union(*(delta.digests() for delta in pending))
             before = self.last.name if self.last is not None else ""
             return write_checkpoint(
-                store, self._shelf, speaker.core.generation, snapshot, digests, said, before
+                store, self._shelf, speaker.core.member.generation, snapshot, digests, said, before
             )
 
         written = await asyncio.to_thread(write)

@@ -133,17 +133,30 @@ class NvmlGpus:
             parts = list(self._parts(handle))
             name = _text(nvml.nvmlDeviceGetName(handle))
             for part in parts or [handle]:
-                memory = nvml.nvmlDeviceGetMemoryInfo(part)
+                memory_bytes, used_bytes = self._memory(part)
                 yield GpuStatus(
                     uuid=_text(nvml.nvmlDeviceGetUUID(part)),
                     name=name,
-                    memory_bytes=int(memory.total),
+                    memory_bytes=memory_bytes,
                     utilisation=None if parts else self._utilisation(handle),
-                    memory_used_bytes=int(memory.used),
+                    memory_used_bytes=used_bytes,
                     processes=self._processes(part),
                 )
         except Exception as error:  # Lost on its bus, or not ours to read.
             self._say(f"GPU {number} cannot be read: {error}")
+
+    def _memory(self, handle: Any) -> tuple[int, int]:
+        """Return the bytes that processes may take of a GPU, and those in use.
+
+        What the driver keeps for itself counts as neither, where it tells: half a GiB of an H100.
+        """
+        nvml = self._nvml
+        try:
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+            return int(memory.total) - int(memory.reserved), int(memory.used)
+        except Exception:  # A driver or binding before that, or a part of a GPU.
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            return int(memory.total), int(memory.used)
 
     def _parts(self, handle: Any) -> Iterator[Any]:
         """Yield the MIG instances of a GPU that is split."""

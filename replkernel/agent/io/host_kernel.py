@@ -217,21 +217,21 @@ class HostKernel:
 
         One that can have no majority any more, because most of the group was lost here, is awaited in vain.
         """
-        size = max((len(driver.core.peers) for driver in self.drivers.values()), default=0)
+        size = max((len(driver.core.member.peers) for driver in self.drivers.values()), default=0)
         if self.lost and 2 * (size - self.lost) <= size:
             return True
-        members = [driver.group.raft_status() for driver in self.drivers.values() if driver.core.peers]
+        members = [driver.group.raft_status() for driver in self.drivers.values() if driver.core.member.peers]
         return all(member is not None and member.current for member in members)
 
     @property
     def generation(self) -> int:
         """Return which of the incarnation's groups the replicas here belong to."""
-        return max((driver.core.generation for driver in self.drivers.values()), default=1)
+        return max((driver.core.member.generation for driver in self.drivers.values()), default=1)
 
     @property
     def whole(self) -> bool:
         """Tell whether all replicas of the kernel are on this host."""
-        return all(set(driver.core.peers) <= set(self.drivers) for driver in self.drivers.values())
+        return all(set(driver.core.member.peers) <= set(self.drivers) for driver in self.drivers.values())
 
     def _executor(self, summaries: Sequence[GroupSummary]) -> ReplicaId | None:
         """Return who was last given an execution: a replica here that runs it yet, or the log's last one."""

@@ -170,7 +170,7 @@ class KeeperDriver:
         self._timer.arm()
 
     def _founds(self) -> bool:
-        return bool(self.core.checkpoint) and not self.core.joining and not self._restored
+        return bool(self.core.member.checkpoint) and not self.core.member.joining and not self._restored
 
     def notify(self, text: str) -> None:
         """Tell the kernel's user a sentence of its process."""
@@ -370,16 +370,16 @@ class KeeperDriver:
             ReplicaRecord(
                 spec=self._around.spec,
                 replica=core.replica,
-                raft_address=core.raft_address,
+                raft_address=core.member.raft_address,
                 process=ProcessRecord(
                     core.life.birth, self.token, core.life.pid, self._started, core.life.is_dormant
                 ),
-                peers=core.peers,
-                secret=core.secret,
-                checkpoint=core.checkpoint,
-                checkpoint_digest=core.checkpoint_digest,
-                generation=core.generation,
-                joining=core.joining,
+                peers=core.member.peers,
+                secret=core.member.secret,
+                checkpoint=core.member.checkpoint,
+                checkpoint_digest=core.member.checkpoint_digest,
+                generation=core.member.generation,
+                joining=core.member.joining,
                 opened=self._opened,
             )
         )

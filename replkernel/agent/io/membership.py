@@ -65,7 +65,7 @@ class Membership:
             member = driver.group.member
             if member is None:
                 continue
-            if driver.core.checkpoint:
+            if driver.core.member.checkpoint:
                 member.compact()
             # The other of a pair that never ran leaves this one without a majority, so that nobody leads.
             if member.status().role == "leader" or is_pair(member, wish.address):
@@ -74,8 +74,8 @@ class Membership:
             self._task = asyncio.get_running_loop().create_task(self._change(*makes, wish))
 
     async def _change(self, driver: KeeperDriver, member: Consensus, wish: ChangeMembers) -> None:
-        leaves = driver.core.peers.get(wish.leaves, "") or wish.leaves_at
-        if driver.core.checkpoint:
+        leaves = driver.core.member.peers.get(wish.leaves, "") or wish.leaves_at
+        if driver.core.member.checkpoint:
             await _appears(driver)
         why = await asyncio.to_thread(change_members, member, wish, leaves)
         log.info("%s for %s of kernel %s: %s", wish.replica, wish.leaves, self._kernel_id, why or "done")
@@ -84,16 +84,16 @@ class Membership:
             return
         # Who leads since a moment ago has by now applied every change before this one.
         core = driver.core
-        after = {name: address for name, address in core.peers.items() if name != wish.leaves}
+        after = {name: address for name, address in core.member.peers.items() if name != wish.leaves}
         self._say(
             MembersChanged(
                 self._kernel_id,
                 wish.replica,
                 {**after, wish.replica: wish.address} if wish.address else after,
-                core.secret,
-                core.checkpoint,
-                core.checkpoint_digest,
-                core.generation,
+                core.member.secret,
+                core.member.checkpoint,
+                core.member.checkpoint_digest,
+                core.member.generation,
             )
         )
 

@@ -16,7 +16,7 @@ from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.contents import DebugContent, SubshellContent, read
 from replkernel.router.core.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
-from replkernel.router.core.parts import Parts, Subshell
+from replkernel.router.core.parts import Parts
 
 WAITING_MAX = 1000
 """How many control messages wait for a first replica at most."""
@@ -75,8 +75,7 @@ class Control:
         if request.header.msg_type == "debug_request":
             self._note_debugger(request.content)
         elif request.header.msg_type == "delete_subshell_request":
-            gone = read(SubshellContent, request.content).subshell_id
-            self._parts.subshells.pop(gone, None)
+            self._parts.subshells.deleted(read(SubshellContent, request.content).subshell_id)
         self._parts.traffic.give(request, target)
         return [ToReplica(target, "control", [*request.identities, *request.frames])]
 
@@ -94,7 +93,7 @@ class Control:
             created = read(SubshellContent, message.content).subshell_id
             if created:
                 widgets = self._parts.comms.any_widgets()
-                self._parts.subshells[created] = Subshell(message.replica, for_widgets=widgets)
+                self._parts.subshells.created(created, message.replica, for_widgets=widgets)
         return [PassToClient("control", [*message.prefix, *message.frames])]
 
     def advance(self, now: float) -> list[Effect]:

@@ -11,6 +11,7 @@ from replkernel.router.core import answers
 from replkernel.router.core.contents import ShutdownContent, read
 from replkernel.router.core.events import ClientRequest, Effect, Exit, Log, Publish, Register, ToAgent
 from replkernel.router.core.fleet import Fleet
+from replkernel.router.core.leases import Leases
 from replkernel.router.core.wire import pack
 
 ENDING_LIMIT_S = 5.0
@@ -18,24 +19,45 @@ ENDING_LIMIT_S = 5.0
 
 
 class Ending:
-    """An end under way, begun by a client's shutdown_request or by a signal (`request` is None)."""
+    """The end of one kernel: once it has begun, nothing else is decided."""
 
-    def __init__(self, fleet: Fleet, request: ClientRequest | None, reason: str, now: float) -> None:
-        self._request = request
-        self._hosts = set(fleet.agents.reachable())
-        self._reason = reason
-        self._kernel_id = fleet.kernel_id
-        self._spec = fleet.spec
+    def __init__(self, fleet: Fleet, leases: Leases) -> None:
+        self._fleet = fleet
+        self._leases = leases
+        self._request: ClientRequest | None = None
+        self._hosts: set[HostName] = set()
         self._over = False
-        self.deadline: float | None = now + ENDING_LIMIT_S
+        self.begun = False
+        self.deadline: float | None = None
 
-    def begin(self) -> list[Effect]:
-        """Tell every host that the kernel ends."""
-        effects: list[Effect] = [] if self._request is None else [answers.busy(self._request)]
-        effects.append(Log(f"the kernel ends: {self._reason}"))
-        end = EndKernel(kernel_id=self._kernel_id, reason=self._reason, spec=self._spec)
+    def begin(self, request: ClientRequest | None, reason: str, now: float) -> list[Effect]:
+        """Tell every host that the kernel ends, as a client's `request` or, without one, a signal wants it.
+
+        Whoever wants it once more has waited long enough.
+        """
+        if self.begun:
+            return self.leave()
+        fleet = self._fleet
+        self.begun, self.deadline, self._request = True, now + ENDING_LIMIT_S, request
+        self._hosts = set(fleet.agents.reachable())
+        effects = self._leases.kernel_rests()
+        effects += [] if request is None else [answers.busy(request)]
+        effects.append(Log(f"the kernel ends: {reason}"))
+        end = EndKernel(kernel_id=fleet.kernel_id, reason=reason, spec=fleet.spec)
         effects += [ToAgent(host, end) for host in sorted(self._hosts)]
         return effects + self._when_over()
+
+    def ended_by(self, host: HostName, now: float) -> list[Effect]:
+        """Take note of a host's end of the kernel; unasked (its agent was stopped), it is the end of it all.
+
+        A host without a replica of ours speaks of a kernel before this one, under the same id.
+        """
+        effects: list[Effect] = []
+        if not self.begun:
+            if not self._fleet.serves(host):
+                return []
+            effects = self.begin(None, f"the agent of host {host} has ended it", now)
+        return effects + self.ended(host)
 
     def ended(self, host: HostName) -> list[Effect]:
         """Take note that a host has stopped everything (or can no longer be asked to)."""

@@ -8,7 +8,6 @@ and a kernel that had replicas gets others only from its checkpoint, once no hos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -20,7 +19,7 @@ from replkernel.protocol.agent_to_router import (
     ReplicaPrepared,
     ReplicaReady,
 )
-from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.router_to_agent import (
     DismissReplica,
     HibernateKernel,
@@ -32,11 +31,11 @@ from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.events import ConnectReplica, DropReplica, Effect, Log, SpeakFor, ToAgent
 from replkernel.router.core.hosts import Hosts
+from replkernel.router.core.replica import Replica
 from replkernel.router.core.revival import Revival
+from replkernel.router.core.unavailable import NO_REPLICA_LIMIT_S, why_unavailable
 from replkernel.router.core.wire import pack, unpack
 
-NO_REPLICA_LIMIT_S = 60.0
-"""How long cells wait for the first replica to become ready before they answer with an error."""
 PEERS_WAIT_S = 15.0
 """How long a Raft group waits for the address of a member whose host does not answer."""
 
@@ -45,31 +44,6 @@ TAKEN_OVER = (
     "its last checkpoint, and what was run here since then is not part of it. Open the notebook there, or "
     "restart the kernel here to begin anew."
 )
-
-
-@dataclass(slots=True)
-class Replica:
-    """One replica as the router sees it."""
-
-    host: HostName
-    address: str = ""
-    ready: bool = False
-    linked: bool = False
-    returning: bool = True
-    applied: int = 0
-    why_lost: str = ""
-    pid: int = 0
-    endpoints: Endpoints | None = None
-    member: bool = False
-    """Whether it belongs to the Raft group that was started."""
-    broken: str = ""
-    """Why its Raft member cannot start any more."""
-    forgotten: bool = False
-    """Whether its host's agent, when last asked, kept others of the group and not this one."""
-    dormant: bool = False
-    """Whether its process has been told to end until it is wanted again."""
-    recalled: bool = False
-    """Whether another process was wanted since then, which is on its way."""
 
 
 def with_status(kernel_info: bytes) -> bytes:
@@ -187,26 +161,8 @@ class Fleet:
             return None
         if self.fault is not None:
             return self.fault
-        troubles = [host.trouble for host in self.hosts.values() if host.trouble is not None]
-        if len(troubles) == len(self.hosts) and troubles:
-            return troubles[0]
-        if not any(replica.returning for replica in self.replicas.values()):
-            return Fault(
-                "NoReplicaReady",
-                f"All replicas of this kernel are gone{self._why()}; "
-                "restart the kernel, which then begins without variables.",
-            )
-        if now - self.empty_since < NO_REPLICA_LIMIT_S:
-            return None
-        if self._revival is not None and self._revival.why:
-            return Fault("StoreError", f"The kernel cannot be brought back: {self._revival.why}")
-        waited = f"No replica of this kernel became ready within {NO_REPLICA_LIMIT_S:.0f} s{self._why()}"
-        return Fault("NoReplicaReady", f"{waited}; run `replkernel status`, then restart the kernel.")
-
-    def _why(self) -> str:
-        lost = [f"{name}: {replica.why_lost}" for name, replica in self.replicas.items() if replica.why_lost]
-        troubles = [host.trouble.evalue for host in self.hosts.values() if host.trouble is not None]
-        return f" ({'; '.join(lost or troubles)})" if lost or troubles else ""
+        why = "" if self._revival is None else self._revival.why
+        return why_unavailable(self.replicas, self.hosts, now - self.empty_since, why)
 
     def put_aside(self, name: ReplicaId, now: float) -> None:
         """Give one replica no cells (empty: all are given some again)."""
@@ -411,11 +367,7 @@ class Fleet:
         self._lived = True
         self._peers_deadline = self._bare_since = self._revival = None
         for replica in self.replicas.values():
-            replica.ready = replica.linked = False
-            replica.broken, replica.forgotten = "", False
-            replica.dormant = replica.recalled = False
-            replica.address, replica.endpoints = "", None
-            replica.returning, replica.member = True, False
+            replica.begin_anew()
         for host in self.hosts.values():
             host.keeps, host.bare = False, host.welcomed
         return effects
@@ -495,7 +447,7 @@ class Fleet:
         replica = self.replicas.get(message.replica)
         if replica is None or not replica.ready:
             return False
-        return (replica.pid, replica.endpoints) != (message.pid, message.endpoints)
+        return not replica.is_linked_to(message)
 
     def became_ready(self, message: ReplicaReady) -> list[Effect]:
         """Open the links to a replica's kernel process, unless it is the process that we are linked to."""
@@ -505,11 +457,9 @@ class Fleet:
         replica.applied = message.applied
         if message.kernel_info:
             self.kernel_info = with_status(message.kernel_info)
-        if replica.linked and (replica.pid, replica.endpoints) == (message.pid, message.endpoints):
+        if replica.linked and replica.is_linked_to(message):
             return []
-        replica.ready, replica.linked, replica.returning, replica.why_lost = True, False, True, ""
-        replica.dormant = False
-        replica.pid, replica.endpoints = message.pid, message.endpoints
+        replica.has_process(message)
         return [ConnectReplica(message.replica, message.endpoints, message.pid)]
 
     def became_linked(self, name: ReplicaId) -> None:
@@ -549,10 +499,7 @@ class Fleet:
         replica = self.replicas.get(message.replica)
         if replica is None:
             return []
-        replica.ready = replica.linked = False
-        replica.returning, replica.dormant = message.returning, message.dormant
-        replica.recalled = replica.recalled and message.returning and not message.dormant
-        replica.why_lost = "" if message.dormant else message.why
+        replica.lost_process(message)
         if not self.ready() and self.empty_since is None:
             self.empty_since = now
         return [Log(f"replica {message.replica} is gone: {message.why}"), DropReplica(message.replica)]

@@ -15,7 +15,7 @@ from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest, told_as
 from replkernel.leasing.wire import LeaseIdle, LeaseOver, MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol.agent_to_router import GpusUsed, LeaseFreed
-from replkernel.records import HostName, ReplicaId
+from replkernel.records import HostName
 from replkernel.router.core import answers, events, gpu_answers
 from replkernel.router.core.events import ClientRequest, Effect, ReplicaMessage
 from replkernel.router.core.leases import Fallen, Leases
@@ -36,12 +36,12 @@ Asker: TypeAlias = ReplicaMessage | ClientRequest
 class Governor:
     """One kernel's dealings with the scheduler, beside its cells'."""
 
-    def __init__(self, parts: Parts, shell: Shell, relocation: Relocation) -> None:
+    def __init__(self, parts: Parts, shell: Shell, relocation: Relocation, usage: Usage) -> None:
         self._parts = parts
         self._shell = shell
         self._relocation = relocation
         self._asked: list[tuple[Asker, GpuQuestion]] = []
-        self._usage = Usage(parts.leases)
+        self._usage = usage
         self._told_idle = ""
         """The cell that was told last that it leaves its GPUs idle."""
 
@@ -103,10 +103,6 @@ class Governor:
                 self._parts.notices.add(text)
         return effects
 
-    def lost(self, replica: ReplicaId) -> None:
-        """Take note that a replica's process is gone."""
-        self._usage.lost(replica)
-
     def _interrupt(self, fallen: Fallen, now: float) -> list[Effect]:
         """End a cell that computes on GPUs which are not its own any more, and say why."""
         running = self._shell.running
@@ -151,10 +147,6 @@ class Governor:
         executor = self._parts.placement.executor
         replica = self._parts.fleet.replicas.get(executor) if executor is not None else None
         return "" if replica is None or not self._parts.succession.last else replica.host
-
-    def ends(self) -> list[Effect]:
-        """Take note of the kernel's end."""
-        return self._leases.kernel_rests()
 
     # -- `%gpu` -----------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ Pure. Law: bounded, and no sentence waits twice.
 
 from __future__ import annotations
 
+from replkernel.router.core.events import Effect, Log
+
 NOTICES_MAX = 20
 
 
@@ -20,6 +22,13 @@ class Notices:
         if text and text not in self._waiting:
             self._waiting.append(text)
             del self._waiting[:-NOTICES_MAX]
+
+    def tell(self, text: str) -> list[Effect]:
+        """Tell the user a sentence, if any: on the terminal now, in the notebook under the next cell."""
+        if not text:
+            return []
+        self.add(text)
+        return [Log(text, "warning")]
 
     def trouble(self, source: str, why: str) -> None:
         """Have a lasting trouble shown once; an empty `why` ends it."""

@@ -15,30 +15,17 @@ from replkernel.router.core.leases import Leases
 from replkernel.router.core.notices import Notices
 from replkernel.router.core.placement import Placement
 from replkernel.router.core.record import AnswerRecord
+from replkernel.router.core.subshells import Subshells
 from replkernel.router.core.succession import Succession
 from replkernel.router.core.traffic import Traffic
-
-
-@dataclass(slots=True)
-class Subshell:
-    """A subshell of `replica`'s process. JupyterLab has one for widgets, which pass it by once it is gone."""
-
-    replica: ReplicaId
-    for_widgets: bool
-    runs_cells: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether somebody misses it who finds it gone."""
-        return self.runs_cells or not self.for_widgets
 
 
 @dataclass(slots=True)
 class Parts:
     """What shell and control have in common.
 
-    `subshells` and `debugged` hold the executor where it is, as open comms do; `own_kernel_info` is what the
-    router says of the kernel while no replica has spoken.
+    `subshells` and `debugged` hold the executor where it is, as open comms do; a cell of `asks_stdin` was the
+    last to ask for input; `own_kernel_info` is what the router says of the kernel until a replica speaks.
     """
 
     fleet: Fleet
@@ -50,8 +37,9 @@ class Parts:
     comms: Comms = field(default_factory=Comms)
     record: AnswerRecord = field(default_factory=AnswerRecord)
     notices: Notices = field(default_factory=Notices)
-    subshells: dict[str, Subshell] = field(default_factory=dict)
+    subshells: Subshells = field(default_factory=Subshells)
     debugged: bool = False
+    asks_stdin: ReplicaId | None = None
     own_kernel_info: bytes = b"{}"
 
     def __post_init__(self) -> None:
@@ -66,20 +54,13 @@ class Parts:
         executor = self.placement.executor
         if executor is None:
             return False
-        return self._subshells_hold() or self.debugged or self.comms.held_by(executor)
-
-    def subshells_end(self, replica: ReplicaId) -> None:
-        """Take note that a process is gone, with its subshells."""
-        self.subshells = {name: one for name, one in self.subshells.items() if one.replica != replica}
-
-    def _subshells_hold(self) -> bool:
-        return any(subshell.holds for subshell in self.subshells.values())
+        return self.subshells.hold or self.debugged or self.comms.held_by(executor)
 
     def ties(self) -> str:
         """Say what of clients' doing holds the executor's process; nothing when it may end."""
         if not self.held():
             return ""
-        if self._subshells_hold() or self.debugged:
+        if self.subshells.hold or self.debugged:
             return "a subshell or the debugger is open here (close it)"
         return "figures or other comms are tied to it (close them)"
 

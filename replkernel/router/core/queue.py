@@ -12,8 +12,10 @@ from typing import Literal
 
 from replkernel.leasing.request import GpuRequest
 from replkernel.records import ReplicaId
+from replkernel.router.core import answers
+from replkernel.router.core.answers import Fault
 from replkernel.router.core.comms import COMM_TYPES
-from replkernel.router.core.events import ClientRequest, Header
+from replkernel.router.core.events import ClientRequest, Effect, Header
 
 QUEUE_MAX = 10_000
 """How many shell messages wait at most; what comes on top is answered with an error."""
@@ -96,8 +98,15 @@ class ShellQueue:
         """Tell whether this execution waits already."""
         return (header.session, header.msg_id) in self._executions
 
-    def add(self, request: ClientRequest, now: float) -> None:
-        """Put a message at the end."""
+    def take_in(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Have a message wait at the end, or refuse it where too many wait."""
+        if self.full:
+            fault = Fault("RuntimeError", f"{QUEUE_MAX} messages wait for this kernel already; interrupt it")
+            return answers.refusal(request, fault)
+        self._add(request, now)
+        return []
+
+    def _add(self, request: ClientRequest, now: float) -> None:
         item = Waiting(request, now)
         self._items[id(item)] = item
         if item.kind == EXECUTE:

@@ -7,15 +7,14 @@ cannot be run or its process dies, by the router; what needs no executor never w
 from __future__ import annotations
 
 import math
-from typing import Literal
 
-from replkernel.errors import CellEffect, ExecutorLost
-from replkernel.leasing.request import GpuRequest
-from replkernel.protocol.envelope import Envelope, envelope_frame
-from replkernel.records import Pin, ReplicaId, Seq
+from replkernel.errors import ExecutorLost
+from replkernel.protocol.envelope import envelope_frame
+from replkernel.records import ReplicaId
 from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.cell_end import CellEnds
+from replkernel.router.core.comm_messages import CommMessages
 from replkernel.router.core.comms import COMM_TYPES
 from replkernel.router.core.contents import (
     ExecuteOptions,
@@ -32,13 +31,11 @@ from replkernel.router.core.events import (
     Effect,
     Given,
     Log,
-    PageGiven,
     PassToClient,
     PassToIopub,
     Publish,
     ReplicaMessage,
     Resumed,
-    TakenBack,
     ToReplica,
     Waited,
 )
@@ -48,16 +45,16 @@ from replkernel.router.core.leased_cells import LeasedCells
 from replkernel.router.core.mid_cell import MidCell
 from replkernel.router.core.parts import Parts
 from replkernel.router.core.questions import Questions
-from replkernel.router.core.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
+from replkernel.router.core.queue import EXECUTE, ShellQueue, Waiting
+from replkernel.router.core.resumed_cells import ResumedCells
 from replkernel.router.core.running import Execution
+from replkernel.router.core.sent_back import SentBack
 from replkernel.router.core.silence import Silence
-from replkernel.router.core.traffic import BUSY, IDLE, INPUT, ends_handling
+from replkernel.router.core.traffic import IDLE, ends_handling
 from replkernel.router.core.wire import made_before
 
 IDLE_WAIT_S = 1.0
 """How long the next cell waits for the idle status of a cell that has replied."""
-RESUMED_LIMIT_S = 60.0
-"""How long the process of an execution that the router before this one had begun may take to be found."""
 UNSEEN_END = "its process ended while the kernel had no router"
 
 
@@ -69,10 +66,11 @@ class Shell:
         self._queue = ShellQueue()
         self._leased = LeasedCells(parts)
         self.mid_cell = MidCell(parts, self._leased)
-        self._held: list[ClientRequest] = []
-        """Comm messages that came behind an execution which has not begun yet, or while nothing may pass."""
         self._ends = CellEnds(parts, self._leased, self._queue)
         self._questions = Questions(parts, self._queue)
+        self._comms = CommMessages(parts, self._queue, self._leased, self._questions, self._ends.counts)
+        self._sent_back = SentBack(parts, self._queue)
+        self._resumed = ResumedCells(parts, self._leased, self._ends)
         self._silence = Silence(parts.fleet, parts.traffic)
         self.interrupts = Interrupts(parts.fleet)
         self._handing_over: dict[ReplicaId, str] = {}
@@ -102,7 +100,16 @@ class Shell:
     @property
     def waits(self) -> bool:
         """Tell whether any message waits."""
-        return len(self._queue) > 0 or bool(self._held)
+        return len(self._queue) > 0 or self._comms.held
+
+    @property
+    def comms_wait(self) -> bool:
+        """Tell whether a comm message waits, or a cell that it is to come behind."""
+        return self._comms.wait(self.running)
+
+    def hold(self, request: ClientRequest) -> list[Effect]:
+        """Keep a comm message until it can pass."""
+        return self._comms.hold(request)
 
     def counted(self, execution_count: int) -> None:
         """Take note of the count that a kernel which was brought back goes on from."""
@@ -116,114 +123,16 @@ class Shell:
         if request.repeated:
             return [Log(f"a repeated {kind} was dropped")]
         if kind in COMM_TYPES:
-            return self._take_comm(request, now)
+            return self._comms.take(request, self.running, now)
         if self.busy:
             target = None
         elif kind == "kernel_info_request":
             return answers.whole(request, self._parts.kernel_info())
         else:
             target = self._parts.succession.designated()
-        return self._enqueue(request, now) if target is None else self._questions.forward(request, target)
-
-    def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
-        """Pass a comm message on, once the execution before it has begun, and somebody has the notebook.
-
-        None overtakes another: those in the queue are older than those that are held.
-        """
-        if self._held:
-            return self.hold(request)
-        target = self._comms_target(request)
-        if self._queue.holds_comms or target is None or self._takes_over(request, target):
-            return self._enqueue(request, now)
-        behind = self._begins_soon and target != self._parts.comms.holder(request.content)
-        if behind or self._parts.lanes.opening(target):
-            return self.hold(request)
-        return self._give_comm(request, target, now)
-
-    @property
-    def comms_wait(self) -> bool:
-        """Tell whether a comm message waits, or a cell that it is to come behind."""
-        return self._begins_soon or bool(self._held) or self._queue.holds_comms
-
-    @property
-    def _begins_soon(self) -> bool:
-        """Whether a cell is about to begin, perhaps elsewhere once pages have nothing more to say."""
-        head = self._queue.head
-        waits = head is not None and head.kind == EXECUTE and self.running is None
-        return waits and not self._leased.awaits_lease(head)
-
-    def _comms_target(self, request: ClientRequest) -> ReplicaId | None:
-        """Return who has the comm that a message is for, or the notebook."""
-        holder = self._parts.comms.holder(request.content)
-        return holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
-
-    def _takes_over(self, request: ClientRequest, target: ReplicaId) -> bool:
-        """Tell whether a comm message comes to a process that has to take the notebook over first."""
-        succession, comms = self._parts.succession, self._parts.comms
-        if target == comms.holder(request.content):
-            return False
-        asks = comms.asks(request.header.msg_type, request.content)
-        return succession.orphaned or (not asks and succession.takes_over(target))
-
-    def _give_comm(
-        self, request: ClientRequest, target: ReplicaId, now: float, envelope: Envelope | None = None
-    ) -> list[Effect]:
-        self._parts.succession.page_spoke(request.header.msg_id, target, now)
-        return self._questions.forward(request, target, envelope)
-
-    def hold(self, request: ClientRequest) -> list[Effect]:
-        """Keep a comm message until it can pass."""
-        if len(self._held) >= QUEUE_MAX:
-            told = Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")
-            return [answers.busy(request), answers.idle(request), told]
-        self._held.append(request)
-        return []
-
-    def _let_comms_pass(self, now: float) -> list[Effect]:
-        held, self._held = self._held, []
-        return [effect for request in held for effect in self._take_comm(request, now)]
-
-    def _pass_comm_on(self, head: Waiting, now: float) -> list[Effect]:
-        """Give a comm message whose turn has come to who has the notebook, or takes it over with that.
-
-        The message is an execution of its own then: what it changes is captured as a cell's changes are.
-        """
-        request, succession = head.request, self._parts.succession
-        target = self._comms_target(request)
-        if target is None:
-            return []
-        if not self._takes_over(request, target):
-            self._queue.drop(head)
-            return self._give_comm(request, target, now)
-        choice = succession.choose(now, held=self._parts.held())
-        if choice.notice:
-            self._parts.notices.add(choice.notice)
-        if choice.replica is None:
-            return [*choice.effects]
-        self._queue.drop(head)
-        envelope, kept = None, list[Effect]()
-        if self._takes_over(request, choice.replica):
-            envelope = succession.allot(
-                now - head.arrived,
-                anyway=True,
-                counted=self._ends.counts.at_least,
-                gpus=self._parts.leases.visible(None),
-                leases=self._parts.leases.scheduler.governed,
-                answered=self._ends.counts.answered_last,
-            )
-            process = self._parts.fleet.process_of(choice.replica)
-            succession.pages.begins_in(choice.replica, process)
-            kept.append(PageGiven(choice.replica, process, envelope.seq, envelope.fence))
-        return [*choice.effects, *kept, *self._give_comm(request, choice.replica, now, envelope)]
-
-    def _pass_comms_on(self, now: float) -> list[Effect]:
-        """Give the comm messages that wait before their turn, which may be hours away."""
-        effects: list[Effect] = []
-        while (item := self._queue.first_comm) is not None:
-            effects += self._pass_comm_on(item, now)
-            if self._queue.first_comm is item:
-                break
-        return effects
+        return (
+            self._queue.take_in(request, now) if target is None else self._questions.forward(request, target)
+        )
 
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header
@@ -234,15 +143,8 @@ class Shell:
         same = running is not None and (running.session, running.msg_id) == (header.session, header.msg_id)
         if same or self._queue.holds_execution(header):
             return [Log(f"execution {header.msg_id} is already under way")]
-        refused = self._enqueue(request, now)
+        refused = self._queue.take_in(request, now)
         return refused or [Accepted(request)]
-
-    def _enqueue(self, request: ClientRequest, now: float) -> list[Effect]:
-        if self._queue.full:
-            fault = Fault("RuntimeError", f"{QUEUE_MAX} messages wait for this kernel already; interrupt it")
-            return answers.refusal(request, fault)
-        self._queue.add(request, now)
-        return []
 
     def ask_again(self, request: ClientRequest, now: float) -> list[Effect]:
         """Have somebody else answer a question that a lost replica left, or the first who comes back."""
@@ -250,14 +152,14 @@ class Shell:
         if standby is not None:
             return self._questions.forward(request, standby)
         self._parts.traffic.declined(request.header.msg_id)
-        return self._enqueue(request, now)
+        return self._queue.take_in(request, now)
 
     # -- moving on ----------------------------------------------------------------------------------
 
     def advance(self, now: float) -> list[Effect]:
         """Send whatever can be sent, in order; answer what can never be."""
         self._let_go(now)
-        effects = self._let_comms_pass(now) if self._held else []
+        effects = self._comms.take_held(self.running, now) if self._comms.held else []
         if self.running is not None and self.running.lost_at is not None:
             effects += self._look_for_process(self.running, now)
         silent_at = self._silence.tells_at(self.running)
@@ -282,33 +184,18 @@ class Shell:
                 break
             head = self._queue.head
         if self._queue.holds_comms and self._leased.awaits_lease(head) and self.running is None:
-            effects += self._pass_comms_on(now)
+            effects += self._comms.pass_all_on(now)
         return effects
 
     def resume(self, told: Resumed, now: float) -> list[Effect]:
         """Go on with an execution of the router before this one, whose reply is still to come."""
-        seen = BUSY | (INPUT if told.shown else 0) | (IDLE if told.idle else 0)
-        self._go_on_from(told.count)
-        self._parts.traffic.resume(told.request, told.replica, seen)
-        if not told.seq:
-            return []
-        self._parts.succession.numbered(told.seq, told.fence)
-        self._parts.succession.pages.begins_in(told.replica, told.process)
-        self.running = Execution(
-            told.request,
-            read(ExecuteOptions, told.request.content),
-            told.replica,
-            Envelope(seq=told.seq, fence=told.fence, needs=Seq(0)),
-            now,
-            process=told.process,
-            lease=told.lease,
-            lost_at=now + RESUMED_LIMIT_S,
-            had=told.had,
-        )
-        if told.lease is None:
-            return []
-        cell, asked = told.request.header.msg_id, self._leased.asked_by(told.request)
-        return self._parts.leases.resumed(told.lease, cell, told.replica, now, asked)
+        execution, effects = self._resumed.under_way(told, now)
+        self.running = self.running if execution is None else execution
+        return effects
+
+    def resume_answered(self, told: Answered, now: float) -> list[Effect]:
+        """Know an execution that the router before this one saw answered, and what it may have changed."""
+        return self._resumed.answered(told, now)
 
     def waited(self, told: Waited, now: float) -> list[Effect]:
         """Let an execution wait on of which clients of the router before this one had seen something."""
@@ -320,27 +207,6 @@ class Shell:
         if process:
             self._handing_over[ReplicaId(replica)] = process
         return self.handle(told.request, now)
-
-    def _go_on_from(self, count: int) -> None:
-        self.counted(count)
-        self._ends.counts.resumed(count)
-
-    def resume_answered(self, told: Answered, now: float) -> list[Effect]:
-        """Know an execution that the router before this one saw answered, and what it may have changed."""
-        self._parts.record.add(told.header, told.content, told.metadata)
-        self._go_on_from(told.count)
-        if told.seq and told.replica is not None:
-            self._parts.succession.numbered(told.seq, told.fence)
-            said = read(ReplyMetadata, told.metadata).replkernel
-            if said.replica and said.ran:
-                self._parts.succession.ran_before(told.replica, told.process, told.seq, now)
-                self._parts.succession.pages.begins_in(told.replica, told.process)
-                self._ends.counts.answered_before(told.count)
-        seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
-        self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
-        if told.lease is None or told.replica is None:
-            return []
-        return self._parts.leases.resumed(told.lease, "", told.replica, now)
 
     def _look_for_process(self, running: Execution, now: float) -> list[Effect]:
         """See whether the process of a resumed execution is still there, or another has its place."""
@@ -376,8 +242,7 @@ class Shell:
             astray = self._leased.astray(request, head.asks) if choice.astray and head.asks else []
             return [*choice.effects, *astray]
         self._queue.drop(head)
-        if self._queue.holds_comms:
-            self._held = [*self._queue.take_comms(), *self._held]  # They need not wait for its end.
+        self._comms.hold_waiting()
         envelope = self._parts.succession.allot(
             now - head.arrived,
             anyway=head.declined,
@@ -428,7 +293,7 @@ class Shell:
             self._queue.drop(head)
             return answers.whole(head.request, self._parts.kernel_info())
         if head.kind in COMM_TYPES:
-            return self._pass_comm_on(head, now)
+            return self._comms.pass_on(head, now)
         target = self._parts.succession.designated()
         if target is None:
             return []
@@ -455,11 +320,14 @@ class Shell:
             self._parts.traffic.reopen(running.request)
             return [Log(f"{message.parent_id} was sent back before, as execution {told.seq}")]
         if told.declined and not running.envelope.anyway:
-            return self._take_declined(running, told.declined)
+            self.running = None
+            return self._sent_back.declined(running, told.declined)
         if told.wants_gpus and running.lease is None:
-            return self._take_back(running, told.wants_gpus)
+            self.running = None
+            return self._sent_back.needs_gpus(running, told.wants_gpus)
         if told.renews:
-            return self._take_renewed(running, now)
+            self.running = None
+            return self._sent_back.renewed(running, now)
         content = self.fallen.renamed(message.parent_id, message.content)
         if content is not None:
             effects[0] = answers.reply(running.request, content, message.frames[4])
@@ -483,50 +351,6 @@ class Shell:
         if outcome.status == "error":
             effects += self._ends.abort_queue(running.options)
         return effects
-
-    def _taken_back(self, running: Execution, *, ends: bool = False) -> TakenBack:
-        msg_id = running.request.header.msg_id
-        return TakenBack(msg_id, self._parts.traffic.was_begun(msg_id), ends)
-
-    def _put_back(
-        self,
-        running: Execution,
-        *,
-        declined: bool = False,
-        asks: GpuRequest | Literal[False] | None = None,
-        renewed: frozenset[ReplicaId] = frozenset(),
-    ) -> None:
-        """Have an execution that no process has begun wait again, at the front; what was seen stays seen."""
-        self.running = None
-        self._parts.succession.pages.not_begun()
-        self._parts.traffic.declined(running.request.header.msg_id)
-        waits_since = running.started_at - running.envelope.queued_s
-        self._queue.put_back(running.request, waits_since, declined=declined, asks=asks, renewed=renewed)
-
-    def _take_declined(self, running: Execution, pins: tuple[Pin, ...]) -> list[Effect]:
-        """Have another replica run an execution: its own found, before it began, that it lacks variables."""
-        self._put_back(running, declined=True)
-        unlimited = self._parts.leases.begins(running.request.header.msg_id, None)
-        self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
-        told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
-        return [*unlimited, self._taken_back(running), told]
-
-    def _take_renewed(self, running: Execution, now: float) -> list[Effect]:
-        """Have another process on the lease's host run an execution: its own ends, for it has other GPUs.
-
-        The lease stays the cell's. Nothing has been run, and all that was run before is durable.
-        """
-        replica = running.replica
-        self._put_back(running, asks=running.asks, renewed=running.renewed | {replica})
-        self._parts.leases.renews(running.request.header.msg_id, now)
-        told = Log(f"execution {running.envelope.seq} waits for another process than {replica}'s, which ends")
-        return [self._taken_back(running, ends=True), told]
-
-    def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
-        """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""
-        self._put_back(running, asks=self._parts.leases.like_before(gpus))
-        told = Log(f"execution {running.envelope.seq} needs {gpus} GPUs, where its state is")
-        return [self._taken_back(running), told]
 
     def passed(self, message: ReplicaMessage) -> Effect:
         """Return what clients see of a message: as it came, unless it tells of an interrupt of ours."""
@@ -560,7 +384,7 @@ class Shell:
             return []
         running.undelivered = True
         seen = self._parts.traffic.seen(running.request.header.msg_id)
-        return [] if seen != running.seen_before else [self._taken_back(running)]
+        return [] if seen != running.seen_before else [self._sent_back.taken_back(running)]
 
     def lost(self, replica: ReplicaId, why: str, dead_since: float, kept: int = 0) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.
@@ -580,27 +404,15 @@ class Shell:
         reached = reached and handing_over != running.process
         msg_id = running.request.header.msg_id
         if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
-            self._put_back(running)
-            unlimited = self._parts.leases.begins(msg_id, None)
-            told = Log(f"execution {running.envelope.seq} did not reach {replica}")
-            back = [] if running.undelivered else [self._taken_back(running)]
-            return [*unlimited, *back, told]
+            return self._sent_back.not_reached(running)
         seen = self._parts.traffic.retire(msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
         given_back = self._parts.leases.over(msg_id, None, dead_since, lost=True)
-        fault = Fault("ExecutorLost", str(ExecutorLost(why, self._effect(running.envelope.seq, kept))))
+        effect = self._parts.succession.left_of(running.envelope.seq, kept)
+        fault = Fault("ExecutorLost", str(ExecutorLost(why, effect)))
         ended = self._ends.end(running.request, running.options, fault, seen)
         return [*given_back, *ended, *self._ends.abort_queue(running.options)]
-
-    def _effect(self, seq: Seq, kept: int) -> CellEffect:
-        """Tell what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
-        if seq <= self._parts.succession.committed:
-            return "kept"
-        if seq <= kept:
-            return "unsettled"
-        succession = self._parts.succession
-        return "behind" if max(kept, succession.committed) < succession.completed else "none"
 
     def interrupt(self, now: float, request: ClientRequest | None = None) -> list[Effect]:
         """Cancel the execution that waits to be started, with those behind it; else interrupt what runs.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from replkernel.errors import CellEffect
 from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected, WentBack
 from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.pages import PageSaved
@@ -296,6 +297,14 @@ class Succession:
         self.pages.lost()
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
+
+    def left_of(self, seq: Seq, kept: int) -> CellEffect:
+        """Return what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
+        if seq <= self.committed:
+            return "kept"
+        if seq <= kept:
+            return "unsettled"
+        return "behind" if max(kept, self.committed) < self.completed else "none"
 
     def designated(self) -> ReplicaId | None:
         """Return the executor for messages that run no cell, designating the first when there is none."""

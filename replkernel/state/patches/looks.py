@@ -18,7 +18,9 @@ from replkernel.state.patches.places import (
     is_dispatcher,
     virtual_subclasses,
 )
-from replkernel.state.python.kinds import as_key, is_a, kind_of
+from replkernel.state.patches.whose import NOTEBOOK, is_notebooks
+from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import Odd, as_key, is_a, kind_of
 
 ENTRIES_MAX = 20_000
 _HELD = (
@@ -32,6 +34,11 @@ _HELD = (
     *PLAIN,
 )
 """Values of these types are kept for the length of a cell, to be what a change is taken back to."""
+
+_HOLD_ANYTHING = frozenset({NOTEBOOK, "functools", "operator", "weakref"})
+"""Modules of callables that may hold what is the user's."""
+
+_DICT, _MRO = type.__dict__["__dict__"], type.__dict__["__mro__"]
 
 Look = dict[Any, tuple[int, Any]]
 """Keys with the ids of their values, and the values that are kept."""
@@ -52,7 +59,19 @@ def look_at(value: Any) -> Look:
 
 
 def _seen(value: Any) -> tuple[int, Any]:
-    return id(value), value if kind_of(value) in _HELD or is_a(value, type) else UNKNOWN
+    kept = kind_of(value) in _HELD or is_a(value, type) or _is_compiled_function(value)
+    return id(value), value if kept else UNKNOWN
+
+
+def _is_compiled_function(value: Any) -> bool:
+    """Tell whether a value is a library's function in another language than Python, as numpy's are."""
+    kind = kind_of(value)
+    if kind is Odd or module_of(kind) in _HOLD_ANYTHING:
+        return False
+    if kind is types.MethodType:
+        return not is_notebooks(value, {})
+    found = (held["__call__"] for held in map(_DICT.__get__, _MRO.__get__(kind)) if "__call__" in held)
+    return type(next(found, None)) is types.WrapperDescriptorType
 
 
 def is_imported(name: Any) -> bool:

@@ -1,6 +1,6 @@
 """``@environ``: what the user changed in ``os.environ`` since the process was born, removals as well.
 
-What belongs to one process or one host (our own variables, Jupyter's, the leased GPUs, the terminal) stays.
+What belongs to one process or one host (our own variables, Jupyter's, the leased GPUs, the session) stays.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path, PosixPath, PurePath
+from typing import Any, cast
 
 from replkernel.records import ComponentId
 from replkernel.state.process.part import OptionsPart, Part
 from replkernel.state.process.plain import decode_plain, encode_plain
 
-OWN_PREFIXES = ("REPLKERNEL_", "JPY_", "JUPYTERHUB_", "PYDEVD_", "__KMP_", "SLURM_", "NVIDIA_", "_PYDEV")
+OWN_PREFIXES = ("REPLKERNEL_", "JPY_", "JUPYTERHUB_", "PYDEVD_", "__KMP_", "SLURM_", "_PYDEV")
 OWN_NAMES = frozenset({
-    "CUDA_VISIBLE_DEVICES", "PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "HOSTNAME", "TERM",
-    "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "XDG_RUNTIME_DIR", "JUPYTER_DATA_DIR",
-    "JUPYTER_RUNTIME_DIR", "MPLBACKEND", "WINDOWID", "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "PYTORCH_NVML_BASED_CUDA_CHECK", "PWD", "OLDPWD",
+    "SHLVL", "_", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "WINDOWID", "XDG_RUNTIME_DIR",
+    "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "MPLBACKEND",
 })  # fmt: skip
 
 
@@ -112,38 +113,44 @@ class WorkingDirectoryPart(Part[str]):
 #
 # Law: an entry that was there at birth is told by its place, so that other hosts keep theirs.
 
+Entry = str | PurePath
+"""What imports look into, and what notebooks add that imports pass over in silence."""
 
-class SysPathPart(Part[list[str]]):
+
+class SysPathPart(Part[list[Entry]]):
     """The import path."""
 
     cid = ComponentId("@sys_path")
 
     def __init__(self) -> None:
         super().__init__()
-        self._birth = _text_entries()
+        self._birth = _entries()
 
-    def look(self) -> list[str]:
-        """Return the path's text entries: the import system passes over all others."""
-        return _text_entries()
+    def look(self) -> list[Entry]:
+        """Return the path's texts and paths; anything else stays behind."""
+        return _entries()
 
-    def pack(self, seen: list[str]) -> bytes:
-        """Write how long the path was at birth, and then each entry: its place at birth, or its text."""
+    def pack(self, seen: list[Entry]) -> bytes:
+        """Write how long the path was at birth, then each entry: place at birth, text, or path in a list."""
         places = {entry: place for place, entry in reversed(list(enumerate(self._birth)))}
-        return encode_plain((len(self._birth), [places.get(entry, entry) for entry in seen]))
+        told = [[str(entry)] if isinstance(entry, PurePath) else places.get(entry, entry) for entry in seen]
+        return encode_plain((len(self._birth), told))
 
     def apply(self, data: bytes) -> None:
         """Rebuild the path from this process's own entries of birth and the told ones."""
         length, told = decode_plain(data)
-        path: list[str] = []
+        path: list[Entry] = []
         for entry in told:
             if isinstance(entry, str):
                 path.append(entry)
+            elif isinstance(entry, list):
+                path.append(Path(*entry))
             elif entry < len(self._birth):
                 path.append(self._birth[entry])
         path.extend(self._birth[length:])
-        if path != _text_entries():
-            sys.path[:] = path
+        if path != _entries():
+            cast("list[Entry]", sys.path)[:] = path
 
 
-def _text_entries() -> list[str]:
-    return [entry for entry in sys.path if type(entry) is str]
+def _entries() -> list[Entry]:
+    return [entry for entry in cast("list[Entry]", sys.path) if type(entry) in (str, PosixPath)]

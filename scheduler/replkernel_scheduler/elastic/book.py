@@ -7,7 +7,8 @@ nobody twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -16,6 +17,8 @@ from replkernel_scheduler.elastic.types import ROUNDING, JobType, ReshapeCosts, 
 
 State: TypeAlias = Literal["starting", "running", "yielding", "adjusting"]
 """yielding: it trains on with what it had until it is stopped to be reshaped."""
+PLACES = 6
+"""Sums of ends that differ by less than a microsecond are the same."""
 
 
 class Score(NamedTuple):
@@ -23,25 +26,22 @@ class Score(NamedTuple):
 
     makespan: float
     completions: float
+    """By how much the sum of all ends changes: that tells choices apart as the sum does."""
     gpus: int
     overhead_s: float
 
 
 class Outlook:
-    """When all jobs are thought to be over, at one moment: choices are compared by it."""
+    """When the last jobs are thought to be over, at one moment: choices are compared by it."""
 
-    __slots__ = ("_first", "_last", "_second", "_sum", "ends", "now")
+    __slots__ = ("_end_of", "_first", "_last", "_second", "now")
 
-    def __init__(self, ends: Mapping[str, float], now: float) -> None:
-        """Keep the latest two ends, so that a choice costs the same however many jobs there are."""
-        self.ends, self.now = ends, now
-        self._last, self._first, self._second, self._sum = "", 0.0, 0.0, 0.0
-        for job, end in ends.items():
-            self._sum += end
-            if end > self._first:
-                self._last, self._first, self._second = job, end, self._first
-            elif end > self._second:
-                self._second = end
+    def __init__(
+        self, last: str, first: float, second: float, end_of: Callable[[str], float], now: float
+    ) -> None:
+        """Keep which job is over last, when it and the one before are, and who tells of any other."""
+        self._last, self._first, self._second = last, first, second
+        self._end_of, self.now = end_of, now
 
     def score(
         self,
@@ -52,13 +52,13 @@ class Outlook:
         overhead_s: float = 0.0,
     ) -> Score:
         """Return how good it is if a job comes that ends at `new`, and `changed` ends at `end`."""
-        makespan, completions = self._first, self._sum
+        makespan, completions = self._first, 0.0
         if changed is not None:
             makespan = max(self._second if changed == self._last else self._first, end)
-            completions += end - self.ends[changed]
+            completions = end - self._end_of(changed)
         if new is not None:
             makespan, completions = max(makespan, new), completions + new
-        return Score(makespan, completions, gpus, overhead_s)
+        return Score(makespan, round(completions, PLACES), gpus, overhead_s)
 
 
 class Training:
@@ -122,6 +122,13 @@ class Book:
         self.giving: set[int] = set()
         """The hosts on which a job trains with more GPUs than its least."""
         self._outlook: Outlook | None = None
+        self._latest: list[tuple[float, str]] = []
+        """The jobs that train, by a time that none of them is thought to end after, but who is late."""
+        self._latest_of: dict[str, float] = {}
+        self._pausing: dict[str, Training] = {}
+        """The jobs that do not, or are to be stopped."""
+        self._changed_at: dict[int, int] = {}
+        """When each host changed, by the number of the change; who changed last stands last."""
         self._donors: dict[int, tuple[float, list[tuple[str, Training]]]] = {}
         """Those of a host at a moment."""
 
@@ -143,19 +150,41 @@ class Book:
         """Have a job's GPUs idle again."""
         training = self.trainings.pop(job)
         del self._on[training.host][job]
+        self._pausing.pop(job, None)
+        self._leaves_order(job)
         self.idle[training.host] += training.gpus
         self.changed(training)
 
     def changed(self, training: Training) -> None:
         """Take note that a job of its host is in another state, or has other GPUs."""
         training.settle()
-        self._outlook, host = None, training.host
+        self._outlook, host, job = None, training.host, training.wanted.job
+        if self.trainings.get(job) is training:
+            self._put_in_order(job, training)
         self._donors.pop(host, None)
-        self.waiting.changed()
+        self._changed_at.pop(host, None)
+        self._changed_at[host] = self.waiting.changed()
         if any(each.gives for each in self._on[host].values()):
             self.giving.add(host)
         else:
             self.giving.discard(host)
+
+    def _put_in_order(self, job: str, training: Training) -> None:
+        """Have a job where its end can be found among the last ones."""
+        self._leaves_order(job)
+        if training.state != "running":
+            self._pausing[job] = training
+            return
+        self._pausing.pop(job, None)
+        last = training.since + (training.left / training.at_once + 1) * training.iteration_s + self._finish_s
+        last += abs(last) * 1e-9  # For rounding.
+        self._latest_of[job] = last
+        insort(self._latest, (last, job))
+
+    def _leaves_order(self, job: str) -> None:
+        last = self._latest_of.pop(job, None)
+        if last is not None:
+            del self._latest[bisect_left(self._latest, (last, job))]
 
     @property
     def has_room(self) -> bool:
@@ -177,11 +206,41 @@ class Book:
         return known[1]
 
     def outlook(self, now: float) -> Outlook:
-        """Return what choices of this moment are compared by."""
-        if self._outlook is None or self._outlook.now != now:
-            ends = {job: self.end(training, now) for job, training in self.trainings.items()}
-            self._outlook = Outlook(ends, now)
+        """Return what choices of this moment are compared by.
+
+        Few are looked at: those that do not train, and of the others the last, until no other can be later.
+        """
+        if self._outlook is not None and self._outlook.now == now:
+            return self._outlook
+        last, first, second = "", 0.0, 0.0
+        trainings, late = self.trainings, now + self._finish_s
+        ends = [(self.end(training, now), job) for job, training in self._pausing.items()]
+        for bound, job in reversed(self._latest):
+            if second >= bound and second >= late:
+                break
+            end = self.end(trainings[job], now)
+            if end > first:
+                last, first, second = job, end, first
+            elif end > second:
+                second = end
+        for end, job in ends:
+            if end > first:
+                last, first, second = job, end, first
+            elif end > second:
+                second = end
+        self._outlook = Outlook(last, first, second, lambda job: self.end(trainings[job], now), now)
         return self._outlook
+
+    def worth_a_look(self, wanted: TrainingWanted) -> Iterable[int]:
+        """Return the hosts that have changed since such a job was tried in vain, in their order."""
+        tried, found = self.waiting.tried(wanted), list[int]()
+        if tried is None:
+            return range(len(self.hosts))
+        for host in reversed(self._changed_at):
+            if self._changed_at[host] <= tried:
+                break
+            found.append(host)
+        return sorted(found)
 
     def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
         """Return what a job is on the GPUs of a host."""

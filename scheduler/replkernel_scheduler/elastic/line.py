@@ -29,7 +29,9 @@ class Line:
         self._lanes: dict[Sizes, list[int]] = {}
         self._wanted: dict[int, TrainingWanted] = {}
         self._leasts: Counter[int] = Counter()
-        self._in_vain: set[Sizes] = set()
+        self._in_vain: dict[Sizes, int] = {}
+        """After which change those with these sizes were tried in vain."""
+        self._changes = 0
         self._numbers = count()
 
     def __len__(self) -> int:
@@ -61,29 +63,39 @@ class Line:
         """Return the fewest GPUs that one of them runs with; 0: nobody waits."""
         return min((least for least, waiting in self._leasts.items() if waiting), default=0)
 
-    def changed(self) -> None:
-        """Take note that there may be room for everybody again."""
-        self._in_vain.clear()
+    def changed(self) -> int:
+        """Take note that there may be room for everybody again; return which change this is."""
+        self._changes += 1
+        return self._changes
 
     def in_vain(self, wanted: TrainingWanted) -> None:
         """Take note that no host has room for such a job, idle or another job's."""
-        self._in_vain.add(wanted.sizes)
+        self._in_vain[self._sizes(wanted)] = self._changes
+
+    def tried(self, wanted: TrainingWanted) -> int | None:
+        """Return after which change such a job was tried in vain last; None: never."""
+        return self._in_vain.get(self._sizes(wanted))
+
+    def _sizes(self, wanted: TrainingWanted) -> Sizes:
+        place = self._place_of.get(wanted.job)
+        return wanted.sizes if place is None else place[1]
 
     def in_order(self) -> Iterator[TrainingWanted]:
         """Yield who waits, but those whose like was tried in vain; they may leave while it goes on."""
         heads = [(lane[0], sizes) for sizes, lane in self._lanes.items()]
         heads.sort(key=lambda head: head[0])
         passed: list[Sizes] = []
-        last = -1
+        last, changes = -1, self._changes
         while True:
-            if passed and not self._in_vain:
+            if changes != self._changes:
+                changes = self._changes
                 for sizes in passed:
                     self._push(heads, sizes, last)
                 passed.clear()
             if not heads:
                 return
             number, sizes = heads[0]
-            if sizes in self._in_vain:
+            if self._in_vain.get(sizes) == changes:
                 passed.append(heappop(heads)[1])
                 continue
             last = number

@@ -113,6 +113,10 @@ class Floor(Book):
             if name not in self.barred and (newcomer is None or _may_give(self.record_of[name], newcomer))
         ]
 
+    def worth_a_look(self, wanted: TrainingWanted) -> Iterable[int]:
+        """Return all places: what is offered there differs from job to job."""
+        return range(len(self.places))
+
     def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
         """Return what a job is anywhere: its speeds are told apart by their number alone."""
         return wanted.type

@@ -18,6 +18,8 @@ class GrowOnly(SideCar):
 
     def launch(self, book: Book, wanted: TrainingWanted, dice: Dice, now: float) -> Launch | None:
         """Return a launch with the fewest GPUs it can run with, on the host with the most idle ones."""
-        gpus = min(wanted.type.iteration_s)
-        host = max(range(len(book.idle)), key=book.idle.__getitem__)
-        return Launch(wanted.job, host, gpus) if book.idle[host] >= gpus else None
+        gpus, most = wanted.type.least, max(book.idle)
+        if most < gpus:
+            book.waiting.in_vain(wanted)
+            return None
+        return Launch(wanted.job, book.idle.index(most), gpus)

@@ -19,10 +19,8 @@ class NeverReshape:
         """Return a launch with as many GPUs as were drawn for the job, once a host has them idle."""
         sizes = [gpus for gpus in sorted(wanted.type.iteration_s) if gpus <= max(book.hosts)]
         drawn = book.drawn.setdefault(wanted.job, int(dice.random() * len(sizes)))
-        host = max(range(len(book.idle)), key=book.idle.__getitem__)
-        if book.idle[host] < sizes[drawn]:
-            return None
-        return Launch(wanted.job, host, sizes[drawn])
+        most = max(book.idle)
+        return None if most < sizes[drawn] else Launch(wanted.job, book.idle.index(most), sizes[drawn])
 
     def grow(self, book: Book, now: float) -> Reshape | None:
         """Return nobody."""

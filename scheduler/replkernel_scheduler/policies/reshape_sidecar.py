@@ -66,8 +66,8 @@ class SideCar:
         job, down_s, least = wanted.job, book.costs.down_s, wanted.type.least
         sizes: dict[int, list[int]] = {}
         known: set[tuple[int, int]] = set()
-        for host, idle in enumerate(book.idle):
-            gives = host in book.giving
+        for host in book.worth_a_look(wanted):
+            idle, gives = book.idle[host], host in book.giving
             if idle < least and not gives:
                 continue
             donors, kind = book.donors(host, now) if gives else (), book.type_on(wanted, host)

@@ -79,19 +79,19 @@ class GaussianProcess:
         if self._solved is None:
             self._solve()
         assert self._solved is not None
-        inputs, low, span, _, weights, centre, spread = self._solved
+        scaled, low, span, _, weights, centre, spread = self._solved
         asked = numpy.empty((POINTS, 5))
         asked[:, 0] = self._grid
         asked[:, 1:] = context
-        asked = (self._logs(asked) - low) / span
-        near = self._kernel(asked, inputs, self._scales[:5])
+        asked[:, 1:3] = numpy.log1p(asked[:, 1:3])
+        near = self._kernel((asked - low) / span / numpy.exp(self._scales[:5]), scaled)
         return near @ weights * spread + centre, near
 
     def _deviation(self, near: Any) -> Any:
         """Return the standard deviation of the expected loss at points so near to the samples."""
         assert self._solved is not None
         factor, spread = self._solved[3], self._solved[6]
-        reduced = self._scipy.linalg.solve_triangular(factor, near.T, lower=True)
+        reduced = self._scipy.linalg.solve_triangular(factor, near.T, lower=True, check_finite=False)
         return self._numpy.sqrt((1.0 - (reduced**2).sum(axis=0)).clip(min=1e-9)) * spread
 
     def _solve(self) -> None:
@@ -107,34 +107,45 @@ class GaussianProcess:
         if len(table) >= FIT_FROM and self._since_fit >= FIT_EVERY:
             self._since_fit = 0
             self._scales = self._fitted(inputs, targets)
-        factor, weights = self._factor(inputs, targets, self._scales)
-        self._solved = (inputs, low, span, factor, weights, centre, spread)
+        diagonal = numpy.eye(len(inputs))
+        factor, weights = self._factor(inputs, targets, self._scales, diagonal)
+        scaled = inputs / numpy.exp(self._scales[:5])
+        self._solved = (scaled, low, span, factor, weights, centre, spread)
 
     def _fitted(self, inputs: Any, targets: Any) -> Any:
         """Return the length scales and the noise with the most likelihood, from the present ones."""
-        numpy = self._numpy
+        numpy, diagonal = self._numpy, self._numpy.eye(len(inputs))
 
         def unlikely(scales: Any) -> float:
-            factor, weights = self._factor(inputs, targets, scales)
-            return float(0.5 * targets @ weights + numpy.log(numpy.diag(factor)).sum())
+            factor, weights = self._factor(inputs, targets, scales, diagonal)
+            return float(0.5 * targets @ weights + numpy.log(factor.diagonal()).sum())
 
         found = self._scipy.optimize.minimize(
             unlikely, self._scales, method="L-BFGS-B", bounds=[SCALES] * 5 + [NOISE], options={"maxiter": 15}
         )
         return found.x
 
-    def _factor(self, inputs: Any, targets: Any, scales: Any) -> tuple[Any, Any]:
+    def _factor(self, inputs: Any, targets: Any, scales: Any, diagonal: Any) -> tuple[Any, Any]:
         numpy, linalg = self._numpy, self._scipy.linalg
-        kernel = self._kernel(inputs, inputs, scales[:5]) + numpy.exp(scales[5]) * numpy.eye(len(inputs))
-        factor = linalg.cholesky(kernel, lower=True)
-        return factor, linalg.cho_solve((factor, True), targets)
+        scaled = inputs / numpy.exp(scales[:5])
+        kernel = self._kernel(scaled, scaled) + numpy.exp(scales[5]) * diagonal
+        factor = linalg.cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
+        return factor, linalg.cho_solve((factor, True), targets, check_finite=False)
 
-    def _kernel(self, left: Any, right: Any, scales: Any) -> Any:
+    def _kernel(self, left: Any, right: Any) -> Any:
+        """Return how near to each other samples are, both over their length scales."""
         numpy = self._numpy
-        left, right = left / numpy.exp(scales), right / numpy.exp(scales)
-        square = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2 * left @ right.T
-        far = numpy.sqrt(5.0 * square.clip(min=0.0))
-        return (1.0 + far + far**2 / 3.0) * numpy.exp(-far)
+        far = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :]
+        far -= 2 * left @ right.T
+        numpy.maximum(far, 0.0, out=far)
+        far *= 5.0
+        numpy.sqrt(far, out=far)
+        near = far**2
+        near /= 3.0
+        near += 1.0 + far
+        numpy.negative(far, out=far)
+        near *= numpy.exp(far, out=far)
+        return near
 
     def _logs(self, table: Any) -> Any:
         """Return inputs with the logarithms of time between arrivals and time that remains."""

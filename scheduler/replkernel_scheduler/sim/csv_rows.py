@@ -6,6 +6,7 @@ Law: lines that begin with # are comments, unless the header itself does. A line
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 
 from replkernel_scheduler.sim.errors import TraceUnreadable
@@ -30,6 +31,9 @@ def header_of(file: TraceFile) -> list[str]:
 
 def _with_ours(file: TraceFile, header: list[str]) -> list[str]:
     """Return the columns with those that the user says are among them; raise TraceUnreadable."""
+    twice = next((name for name, count in Counter(header).items() if name and count > 1), None)
+    if twice is not None:
+        raise TraceUnreadable(f"{file.path} has two columns {twice!r}: rename one of them.")
     for ours, theirs in file.columns:
         for name in _parts(theirs, header):
             if name != NUMBER and name not in header:

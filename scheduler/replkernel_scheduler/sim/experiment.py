@@ -124,7 +124,9 @@ def _without_runs(source: Source, files: Sequence[TraceFile], spool: Spool, plan
     """Return what is known before anything is played; raise SimulationError if there is nothing to play."""
     if not len(spool):
         traces = ", ".join(map(str, source.paths))
-        raise SimulationError(f"{traces}: there is nothing in it that has work.")
+        cut = source.window.from_s or source.window.until_s is not None
+        where = "in the part that --from and --until name" if cut else "in it"
+        raise SimulationError(f"{traces}: there is nothing {where} that has work.")
     longest = max(0.0, spool.last - spool.first)
     if plan.warmup_s and plan.warmup_s >= longest:
         raise SimulationError(

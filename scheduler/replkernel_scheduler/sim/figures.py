@@ -71,9 +71,10 @@ class Figures:
         self.fragments: Fragments | None = None
         """Kept where tasks have their GPUs on hosts of their own, and nobody reserves any."""
 
-    def level(self) -> Level:
-        """Return a level that counts after the warm-up."""
-        return CountedFrom(self.warmup_s, History()) if self.warmup_s else Level(History())
+    def level(self, *, course: bool = True) -> Level:
+        """Return a level that counts after the warm-up; without a `course` only its integral is kept."""
+        history = History() if course else None
+        return CountedFrom(self.warmup_s, history) if self.warmup_s else Level(history)
 
     def host_up(self, name: HostName, shape: Hosts, now: float) -> None:
         """Take note of a host."""

@@ -62,11 +62,11 @@ class Fragments:
     def host_up(self, name: HostName, shape: Hosts, now: float) -> None:
         """Have a host's GPUs be idle."""
         left = self._left[name] = Left(shape.gpus)
-        self._count(left, 1, now)
+        self._count((0, 0), self._known_of(left), now)
 
     def host_down(self, name: HostName, shape: Hosts, now: float) -> None:
         """Have none of them be there."""
-        self._count(self._left.pop(name), -1, now)
+        self._count(self._known_of(self._left.pop(name)), (0, 0), now)
 
     def take(self, task: Task, now: float) -> None:
         """Have a task's GPUs not be idle."""
@@ -79,7 +79,7 @@ class Fragments:
     def _change(self, task: Task, sign: int, now: float) -> None:
         if task.host is None or task.lease is None or (left := self._left.get(task.host)) is None:
             return
-        self._count(left, -1, now)
+        before = self._known_of(left)
         if task.milli:
             card = task.lease.gpus[0]
             if card not in left.parts:
@@ -91,16 +91,19 @@ class Fragments:
                 left.whole += 1
         else:
             left.whole -= sign * len(task.lease.gpus)
-        self._count(left, 1, now)
+        self._count(before, self._known_of(left), now)
 
-    def _count(self, left: Left, sign: int, now: float) -> None:
+    def _count(self, before: tuple[int, int], after: tuple[int, int], now: float) -> None:
+        self._idle.add(after[0] - before[0], now)
+        self._useless.add(after[1] - before[1], now)
+
+    def _known_of(self, left: Left) -> tuple[int, int]:
         parts = tuple(sorted(left.parts.values())) if left.parts else ()
         key = (left.whole, parts)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._of(left.whole, parts)
-        self._idle.add(sign * found[0], now)
-        self._useless.add(sign * found[1], now)
+        return found
 
     def _of(self, whole: int, parts: tuple[int, ...]) -> tuple[int, int]:
         """Return what is idle on a host, and the sum over all tasks of what is useless to them."""

@@ -24,10 +24,13 @@ class History:
         """Add the area of a value that was held for a while."""
         if until <= since:
             return
-        if until > self.step_s * STEPS_MAX:
+        step_s = self.step_s
+        if until > step_s * STEPS_MAX:
             self.reach(until)
-        step_s, sums = self.step_s, self.sums
-        first, last = int(since / step_s), min(int(until / step_s), STEPS_MAX - 1)
+            step_s = self.step_s
+        sums, first, last = self.sums, int(since / step_s), int(until / step_s)
+        if last == STEPS_MAX:
+            last -= 1
         if first == last:
             sums[first] += value * (until - since)
             return

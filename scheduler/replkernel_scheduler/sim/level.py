@@ -19,13 +19,15 @@ class Level:
 
     def add(self, delta: float, now: float) -> None:
         """Change the value."""
-        self.area += self.value * (now - self._since)
-        if self.history is not None:
-            self.history.hold(self.value, self._since, now)
-        self._since = now
-        self.value = self.value + delta if isinstance(delta, int) else round(self.value + delta, 3)
-        if self.value > self.peak:
-            self.peak = self.value
+        value, since = self.value, self._since
+        if now != since:
+            self.area += value * (now - since)
+            if self.history is not None:
+                self.history.hold(value, since, now)
+            self._since = now
+        self.value = value = value + delta if isinstance(delta, int) else round(value + delta, 3)
+        if value > self.peak:
+            self.peak = value
 
     def until(self, now: float) -> float:
         """Return the value-seconds until `now`."""

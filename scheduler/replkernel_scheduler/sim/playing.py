@@ -5,8 +5,10 @@ Law: it chooses the driver by the kind of way, and nothing else.
 
 from __future__ import annotations
 
+import gc
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from replkernel_scheduler.policies.installed import names
 from replkernel_scheduler.sim import elastic_way, pool_way, summary
@@ -29,6 +31,8 @@ from replkernel_scheduler.sim.summary import AnyWay, RunSummary
 from replkernel_scheduler.sim.way import ORACLE, RECORDED, FixedWay, fixed_way_named, way_named
 
 EVENT_MAX = 400
+COLLECT_EVERY = (50_000, 20, 100)
+"""How rarely garbage is looked for during a run: there is next to none, and a look sees all that is kept."""
 
 
 def any_way_named(text: str) -> AnyWay:
@@ -86,7 +90,8 @@ def play(
     else:
         simulation = Simulation(spool, spool.first, way, plan, sizes=spool.sizes, rows=rows, watch=watch)
     try:
-        figures = simulation.run()
+        with _rare_collections():
+            figures = simulation.run()
     except SimulationError:
         raise
     except Exception as error:
@@ -96,6 +101,16 @@ def play(
     if pictured is not None:
         pictured(picture_of(figures, simulation.now, way, plan))
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECT_EVERY)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _fault(name: str, event: object, now: float, error: Exception) -> str:

@@ -133,7 +133,8 @@ class Simulation(Driver):
             figures.draws = Draws(figures.level())
         if sizes and any(gpus for gpus, _ in sizes) and not way.policies.reserve:
             wanted = sizes if way.parts else whole_ones(sizes)
-            figures.fragments = Fragments(wanted, plan.gpus_per_host, figures.level(), figures.level())
+            idle, useless = figures.level(course=False), figures.level(course=False)
+            figures.fragments = Fragments(wanted, plan.gpus_per_host, idle, useless)
 
     def run(self) -> Figures:
         """Play to the end, and return the figures."""

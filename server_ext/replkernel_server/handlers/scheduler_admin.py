@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from replkernel_scheduler.events import HostDrained, HostUndrained, KernelEnded, QuotaSet
 from replkernel_scheduler.types import HostName, UserName, UserQuota
 
+from replkernel_server.errors import BadRequest, ServiceSettingError
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler, paced
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import KernelEmptied
@@ -24,6 +25,7 @@ from replkernel_server.scheduling.documents import (
     Why,
     check_id,
 )
+from replkernel_server.scheduling.underuse import read_rule, written
 
 HOUR_S = 3600.0
 
@@ -113,6 +115,7 @@ class QuotasHandler(SchedulerHandler):
                     None if user.spent_month is UNSET else round(user.spent_month, 6),
                     currency,
                     user.quota.preemptible is True,
+                    None if user.quota.idle_gpus is UNSET else user.quota.idle_gpus,
                 )
                 for user in view.users
                 if user.user and access.may_see(self.identity, user.user)
@@ -137,10 +140,26 @@ class QuotaHandler(SchedulerHandler):
         body, name = self.body(QuotaBody), UserName(check_id(user, "user's name"))
         budget = UNSET if body.budget_month is None else body.budget_month
         pauses = True if body.preemptible else UNSET
-        quota = UserQuota(body.gpu_quota, body.gpu_hours_month, body.priority, budget, preemptible=pauses)
+        quota = UserQuota(
+            body.gpu_quota,
+            body.gpu_hours_month,
+            body.priority,
+            budget,
+            preemptible=pauses,
+            idle_gpus=self._idle_gpus(body.idle_gpus),
+        )
         self.channel.desk.clients.quota_given(name, quota)
         await self.driver.apply(QuotaSet(name, quota))
         self.answer(200, Empty())
+
+    def _idle_gpus(self, text: str | None) -> str | UnsetType:
+        """Return what is kept of a rule that is stated."""
+        if text is None:
+            return UNSET
+        try:
+            return written(read_rule("idle_gpus", text))
+        except ServiceSettingError as error:
+            raise BadRequest(str(error)) from None
 
 
 class DrainHandler(SchedulerHandler):

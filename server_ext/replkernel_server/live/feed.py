@@ -13,6 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from traitlets import TraitError
+from zmq import ZMQError
+
 from replkernel.client.inquiry import ask_agents
 from replkernel.leasing.standing import Asker, join
 from replkernel.protocol.progress import ProgressAnswer
@@ -40,6 +43,14 @@ FRESH_S = 1.0
 """A snapshot that was gathered for nobody in particular is given to others for so long."""
 GATHER_S_MAX = 3.0
 LOOK_S = 0.02
+
+
+def _activity_of(manager: Any) -> object:
+    """Return when a kernel was last active; None for one whose start failed, whose manager cannot say."""
+    try:
+        return manager.last_activity
+    except (AttributeError, TraitError):
+        return None
 
 
 class Listener(Protocol):
@@ -185,15 +196,25 @@ class Feed:
         for kernel_id in [kernel_id for kernel_id in self._lines if kernel_id not in served]:
             self._lines.pop(kernel_id).close()
         for kernel_id, manager in served.items():
-            line = self._line(kernel_id, manager)
-            if line.silent:
+            try:
+                self._ask_kernel(kernel_id, manager, now)
+            except (
+                ZMQError,
+                OSError,
+            ) as error:  # It goes without; others go on.
                 self._state.kernel_silent(kernel_id)
-            active = self._state.unsettled(kernel_id) or manager.execution_state == "busy"
-            activity = manager.last_activity if hasattr(manager, "last_activity") else None
-            due = active or activity != line.activity or now >= line.asked_at + CALM_S
-            if due and not line.waits:
-                line.activity = activity
-                line.ask(self._state.version_of(kernel_id))
+                log.debug("Kernel %s cannot be asked: %s", kernel_id, error)
+
+    def _ask_kernel(self, kernel_id: str, manager: Any, now: float) -> None:
+        line = self._line(kernel_id, manager)
+        if line.silent:
+            self._state.kernel_silent(kernel_id)
+        active = self._state.unsettled(kernel_id) or manager.execution_state == "busy"
+        activity = _activity_of(manager)
+        due = active or activity != line.activity or now >= line.asked_at + CALM_S
+        if due and not line.waits:
+            line.activity = activity
+            line.ask(self._state.version_of(kernel_id))
 
     def _line(self, kernel_id: str, manager: Any) -> KernelLine:
         line = self._lines.get(kernel_id)

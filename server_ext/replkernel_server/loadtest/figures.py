@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from replkernel_server.loadtest.processes import Machine, Processes, Used
+from replkernel_server.loadtest.processes import Look, Machine, Processes, Used
 from replkernel_server.loadtest.samples import CellSample, StartSample
 
 BUSY_IS_FULL = 0.9
@@ -75,6 +75,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     kernel_rss_mib: Spread | None
     shared: dict[str, Used]
     pss_total_mib: float | None
+    pss_least_mib: float | None
+    """A kernel's, in the mean of the look with the least, of those that had all kernels."""
     machine: MachineFigures
     limit: str
     notes: list[str]
@@ -121,14 +123,19 @@ def starts(samples: Sequence[StartSample]) -> tuple[Spread | None, dict[str, int
     return spread([sample.took_s for sample in samples if not sample.trouble]), dict(failed)
 
 
+def _pss_mib(look: Look) -> float:
+    return sum(used.pss_mib for used in look.kernels.values())
+
+
 def memory(seen: Processes) -> dict[str, object]:
     """Return what kernels used: memory at the look with the most, CPU over all looks."""
     if not seen.looks:
         return {
             "kernel_cpu": None, "kernel_pss_mib": None, "kernel_rss_mib": None, "shared": {},
-            "pss_total_mib": None, "replicas": None,
+            "pss_total_mib": None, "pss_least_mib": None, "replicas": None,
         }  # fmt: skip
-    most = max(seen.looks, key=lambda look: sum(used.pss_mib for used in look.kernels.values()))
+    most = max(seen.looks, key=_pss_mib)
+    whole = max(len(look.kernels) for look in seen.looks)
     used = list(most.kernels.values())
     total = sum(one.pss_mib for one in [*used, *most.shared.values()])
     return {
@@ -137,6 +144,7 @@ def memory(seen: Processes) -> dict[str, object]:
         "kernel_rss_mib": spread([one.rss_mib for one in used]),
         "shared": most.shared,
         "pss_total_mib": total,
+        "pss_least_mib": min(_pss_mib(look) for look in seen.looks if len(look.kernels) == whole) / whole,
         "replicas": max(look.replicas / len(look.kernels) for look in seen.looks),
     }
 

@@ -61,6 +61,10 @@ def _remarks(figures: Figures) -> list[str]:
         )
     if figures.pss_total_mib is not None:
         lines.append(f"all of it together: {figures.pss_total_mib:,.0f} MiB PSS")
+    if figures.pss_least_mib is not None:
+        lines.append(
+            f"at the quietest moment with all kernels: {figures.pss_least_mib:,.0f} MiB PSS a kernel"
+        )
     return [*lines, f"limit: {figures.limit}", *figures.notes]
 
 

@@ -64,6 +64,10 @@ class ClientRegistry:
         self._quotas[who.user] = who.quota
         return QuotaSet(who.user, who.quota)
 
+    def quota_now(self, user: UserName) -> UserQuota | None:
+        """Return the quota that a user has; None: nobody has stated one."""
+        return self._quotas.get(user)
+
     def quota_given(self, user: UserName, quota: UserQuota) -> None:
         """Note a quota that an admin set; one that comes with an identity counts again."""
         self._quotas[user] = quota

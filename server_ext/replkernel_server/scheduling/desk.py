@@ -413,14 +413,14 @@ class Desk:
         self.underuse = Underuse(rule)
         for entry in view.leases:
             if entry.phase == "active":
-                self.underuse.began(entry.lease, now)
+                self.underuse.began(entry.lease, now, self.clients.quota_now(entry.lease.user))
 
     def _watch(self, effects: list[HarvestEffect], now: float) -> None:
         """Have the GPUs looked at that cells have from now on, and no more those of cells that are over."""
         for effect in effects:
             match effect:
                 case LeaseGranted(lease) if self._is_new(effect):
-                    self.underuse.began(lease, now)
+                    self.underuse.began(lease, now, self.clients.quota_now(lease.user))
                 case UsageRecorded(usage):
                     self.underuse.over(usage.lease)
 

@@ -364,6 +364,8 @@ class QuotaBody(msgspec.Struct, forbid_unknown_fields=True):
     """In the money of the prices."""
     preemptible: bool = False
     """Whether all of the user's cells may be paused for shorter ones."""
+    idle_gpus: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    """What holds for cells that leave their GPUs idle: `below=5 minutes=15`, or `off`. Null: as for all."""
 
 
 class QuotaAnswer(msgspec.Struct):
@@ -381,6 +383,7 @@ class QuotaAnswer(msgspec.Struct):
     """With `currency`: where there are prices."""
     currency: str = ""
     preemptible: bool = False
+    idle_gpus: str | None = None
 
 
 class Quotas(msgspec.Struct):

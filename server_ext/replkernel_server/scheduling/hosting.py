@@ -12,6 +12,7 @@ import logging
 import time
 
 import msgspec
+from replkernel_scheduler import core_is_compiled
 from replkernel_scheduler.events import MonthBegan, PricesSet
 from replkernel_scheduler.harvest.types import JobStopAsked
 from replkernel_scheduler.settings import CoreSettings
@@ -85,6 +86,7 @@ class Hosted:
         journal, recovered = await loop.run_in_executor(
             None, open_journal, settings, new_journal, core_settings(launcher)
         )
+        log.info("The scheduler's core is %s.", "compiled" if core_is_compiled() else "Python's own code")
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
         await set_right(hosted.driver)

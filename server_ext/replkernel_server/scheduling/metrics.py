@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
+from replkernel_scheduler import core_is_compiled
 from replkernel_scheduler.effects import (
     LeaseEnded,
     LeaseGranted,
@@ -143,6 +144,8 @@ class _Gauges(Collector):
         yield _gauge(
             "subscription_ratio", "GPUs that kernels subscribe to, for each GPU and replica.", ratio(view)
         )
+        kind = "compiled" if core_is_compiled() else "interpreted"
+        yield _labelled("core_info", "Which code decides; always 1.", ["kind"], {(kind,): 1})
         yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
         yield _gauge("migrations_running", "Replicas that move, or look for a host.", len(view.migrations))
         yield from self._money()
@@ -154,17 +157,21 @@ class _Gauges(Collector):
         charged: dict[tuple[str, ...], float] = {}
         margin: dict[tuple[str, ...], float] = {}
         spent: dict[tuple[str, ...], float] = {}
+        limits: dict[tuple[str, ...], float] = {}
         if money is not UNSET:
             currency = (money.prices.currency,)
             cost[currency], charged[currency] = money.cost, money.charged
             if money.margin is not None:
                 margin[currency] = money.margin
             spent = {(name,): amount for name, amount in money.groups}
+            for user in self.view.users:
+                limits.update({(name,): limit for name, limit in user.quota.group_budgets or ()})
         label = ["currency"]
         yield _labelled("hosts_cost", "What hosts have cost since there are prices.", label, cost)
         yield _labelled("users_charged", "What users were charged for that time.", label, charged)
         yield _labelled("margin_ratio", "What is left of that after the hosts' cost.", label, margin)
         yield _labelled("group_spent_month", "Spent by a group with a budget, this month.", ["group"], spent)
+        yield _labelled("group_budget_month", "What a group may spend in a month.", ["group"], limits)
 
     def _journal(self) -> Iterator[GaugeMetricFamily]:
         journal = self.journal

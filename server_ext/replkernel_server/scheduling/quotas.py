@@ -3,8 +3,9 @@
 Law: pure; of several groups the best counts, property by property: the most GPUs, the most hours, the highest
 priority; a property that no group states is no limit, and null states that there is none. A budget of the
 group itself counts for all of its members, whatever other groups they are in. `preemptible` lets all cells of
-its members be paused for shorter ones, if one group says so. A property that makes no sense
-is refused by name: it neither lifts a limit nor sets one.
+its members be paused for shorter ones, if one group says so. `idle_gpus` is what holds for members' cells
+that leave their GPUs idle, instead of what holds for all. A property that makes no sense is refused by name:
+it neither lifts a limit nor sets one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from math import inf
 from msgspec import UNSET, UnsetType
 from replkernel_scheduler.types import UserQuota
 
+from replkernel_server.errors import ServiceSettingError
 from replkernel_server.scheduling.identity import IdentityUnknown
+from replkernel_server.scheduling.underuse import EXAMPLE, OFF, Rule, mildest, read_rule, written
 
 PROPERTIES: dict[str, tuple[float, float, bool]] = {
     "gpu_quota": (0, 1_000_000, True),
@@ -43,6 +46,7 @@ def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
         budget_month=max(budget) if budget and inf not in budget else UNSET,
         group_budgets=limits or UNSET,
         preemptible=pauses,
+        idle_gpus=_idle_gpus(groups),
     )
 
 
@@ -60,6 +64,27 @@ def _allows(group: str, found: Mapping[str, object]) -> bool:
     raise IdentityUnknown(
         f"The property preemptible of the Hub's group {group} is {str(value)[:60]!r}: the Hub's "
         "administrator must make it true or false."
+    )
+
+
+def _idle_gpus(groups: Mapping[str, Mapping[str, object]]) -> str | UnsetType:
+    """Return what the groups say of cells that leave their GPUs idle: of several rules, the mildest."""
+    stated = [
+        _rule(group, found["idle_gpus"]) for group, found in sorted(groups.items()) if "idle_gpus" in found
+    ]
+    return written(mildest(stated)) if stated else UNSET
+
+
+def _rule(group: str, value: object) -> Rule | None:
+    """Return the rule that a group states; None: its members' cells may leave GPUs idle."""
+    try:
+        if value is None or (isinstance(value, str) and value.strip()):
+            return None if value is None else read_rule("idle_gpus", value)
+    except ServiceSettingError:
+        pass
+    raise IdentityUnknown(
+        f"The property idle_gpus of the Hub's group {group} is {str(value)[:60]!r}: the Hub's administrator "
+        f"must write it like '{EXAMPLE}', or '{OFF}'."
     )
 
 

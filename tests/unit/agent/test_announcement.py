@@ -8,7 +8,9 @@ from replkernel.protocol.status import GpuStatus
 
 ONE = GpuStatus("GPU-1", "NVIDIA H100 80GB HBM3", 85_520_809_984, utilisation=0.5, memory_used_bytes=2 << 30)
 TWO = GpuStatus("GPU-2", "NVIDIA H100 80GB HBM3", 85_520_809_984)
-OFFERED = (OfferedGpu("GPU-1", "H100", 80.0), OfferedGpu("GPU-2", "H100", 80.0))
+GIB = 81_559 / 1024
+"""What such a card has, to the MiB."""
+OFFERED = (OfferedGpu("GPU-1", "H100", GIB), OfferedGpu("GPU-2", "H100", GIB))
 
 
 def announcement(*gpus: GpuStatus) -> Announcement:

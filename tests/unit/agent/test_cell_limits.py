@@ -51,7 +51,7 @@ def test_a_process_that_holds_more_is_not_killed_for_it(tmp_path: Path) -> None:
     assert written(group)["memory.max"] == "max"
 
 
-def test_what_cannot_be_written_is_said_and_nothing_is_raised(tmp_path: Path) -> None:
+def test_a_cgroup_that_cannot_be_written_is_told_of_and_nothing_is_raised(tmp_path: Path) -> None:
     gone = CellLimits(tmp_path / "gone")
     assert "cannot be used (No such file or directory)" in gone.limit(42, 1.0, 0)
     assert CellLimits(None, "for a reason").limit(42, 1.0, 0) == "for a reason"

@@ -89,6 +89,20 @@ def test_gpus_are_read_with_what_they_do(monkeypatch: pytest.MonkeyPatch) -> Non
     assert driver.starts == 1
 
 
+def test_what_the_driver_keeps_for_itself_is_nobodys_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver("GPU-a")
+    reader = use(driver, monkeypatch)
+    module = sys.modules["pynvml"]
+
+    def memory_info(handle: str, version: int = 1) -> Any:
+        reserved = {"reserved": GIB // 2} if version == 2 else {}
+        return SimpleNamespace(total=80 * GIB, used=3 * GIB, **reserved)
+
+    monkeypatch.setattr(module, "nvmlDeviceGetMemoryInfo", memory_info)
+    monkeypatch.setattr(module, "nvmlMemory_v2", 2, raising=False)
+    assert [(gpu.memory_bytes, gpu.memory_used_bytes) for gpu in reader.read()] == [(79.5 * GIB, 3 * GIB)]
+
+
 def test_a_lost_gpu_is_left_out_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver("GPU-a", "GPU-b", "GPU-c")
     reader = use(driver, monkeypatch)

@@ -240,7 +240,7 @@ def no_room(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_what_is_used_of_the_host_is_told_twice_once_it_is_asked_and_no_more_until_it_changes(
+def test_the_hosts_use_is_told_twice_once_it_is_asked_for_and_then_only_when_it_changes(
     tmp_path: Path,
 ) -> None:
     async def holds(agent: Agent) -> None:

@@ -80,7 +80,7 @@ def test_who_leaves_sooner_than_was_ordered_is_still_followed_by_the_new_shape()
     assert life.hastens(8.0, 22.0) == []
 
 
-def test_what_could_not_begin_for_want_of_a_host_has_stopped_and_without_such_a_host_has_failed() -> None:
+def test_a_start_without_its_other_host_has_stopped_and_any_other_that_fails_has_failed() -> None:
     for nowhere, says in ((Nowhere("h2"), Say("stopped", "why", "h2")), (Nowhere(), Say("failed", "why"))):
         life = Life()
         life.ordered(order(1), 0.0)
@@ -118,7 +118,7 @@ def test_a_stop_takes_back_a_start_that_waits() -> None:
     assert life.time(100.0) == []
 
 
-def test_what_an_earlier_supervisor_has_left_is_asked_to_leave_before_anything_starts() -> None:
+def test_an_earlier_supervisors_processes_are_asked_to_leave_before_anything_starts() -> None:
     life = Life(order(1), 0.0)
     assert life.ordered(order(1), 0.0) == [Say("stopping"), Ask()]
     assert life.ended(None, "", 1.0) == [Start(order(1))]

@@ -54,7 +54,7 @@ def test_a_program_that_has_put_its_environment_away_is_the_job_s(starting: Star
     assert members(place, First(program.pid, start_time(program.pid))) == [program.pid]
 
 
-def test_what_a_process_of_the_job_starts_is_the_job_s_in_whatever_session(starting: Starting) -> None:
+def test_a_jobs_grandchildren_are_the_jobs_in_whatever_session(starting: Starting) -> None:
     program, place = starting(sys.executable, "-c", LEAVES)
     first, second = members(place)
     assert first == program.pid and os.getsid(second) == second

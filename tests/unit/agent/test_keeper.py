@@ -6,7 +6,7 @@ import pytest
 
 from replkernel.agent.core import effects as want
 from replkernel.agent.core import events as fact
-from replkernel.agent.core.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
+from replkernel.agent.core.group_pace import LEAD_PERIOD_S, LEAD_QUIET_S
 from replkernel.agent.core.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
 from replkernel.agent.core.process_life import YOUNG_DEATHS_MAX, Phase
 from replkernel.protocol.agent_to_router import Committed
@@ -506,7 +506,7 @@ def test_the_members_that_the_next_agent_knows_follow_the_log() -> None:
     assert story.tell(fact.MemberLogged(R2, "a:2")) == []
     assert story.tell(fact.MemberGone(R2)) == []
     assert story.tell(fact.MemberLogged(ReplicaId("r4"), "b:4")) == []
-    assert story.keeper.peers == {R1: "a:1", ReplicaId("r3"): "a:3", ReplicaId("r4"): "b:4"}
+    assert story.keeper.member.peers == {R1: "a:1", ReplicaId("r3"): "a:3", ReplicaId("r4"): "b:4"}
 
 
 def test_a_snapshot_brings_the_process_up_to_date() -> None:

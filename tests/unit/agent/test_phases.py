@@ -50,7 +50,7 @@ class Sampled:
         self.phases = Phases(msgspec.json.decode(msgspec.json.encode(self.phases.kept()), type=Kept))
 
 
-def test_what_a_process_computed_while_nobody_looked_is_not_of_the_next_sample() -> None:
+def test_cpu_used_while_nobody_looked_is_not_of_the_next_sample() -> None:
     sampled = Sampled()
     sampled.take(2, one=0.0)
     sampled.take(1, SECONDS_OVER + 1.0, one=1.0)
@@ -71,7 +71,7 @@ def test_phases_follow_each_other_idle_first_and_begin_with_the_second_sample() 
     assert (record.kernel, record.at, record.phases_s) == ("one", 1005.0, [10.0, 10.0, 20.0, 5.0])
 
 
-def test_what_kernels_computed_on_counts_for_a_minute_and_in_whole_cores() -> None:
+def test_cores_of_kernels_count_for_a_minute_and_whole() -> None:
     sampled = Sampled()
     sampled.take(1, one=0.0, two=0.0)
     sampled.take(1, one=3.6, two=0.3)

@@ -77,7 +77,7 @@ def look(path: Path) -> None:
                     file.chunk(chunk)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_written_file_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "a.rkz", entries())
     assert path.stat().st_mode & 0o777 == 0o600
     look(path)

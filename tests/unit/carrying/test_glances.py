@@ -44,7 +44,7 @@ def test_a_value_is_told_in_short(cell: str) -> None:
     assert len(found) <= CHARS_MAX
 
 
-def test_what_cannot_be_told_is_left_to_its_size() -> None:
+def test_a_variable_without_a_glance_is_shown_by_its_size() -> None:
     broken = ComponentRecord(ComponentId("c"), ("x",), Seq(1), Payload(head=b"\x80"), Digest(""), 1)
     known = TableState({broken.cid: broken})
     found = (Difference("x", 1, 2),)

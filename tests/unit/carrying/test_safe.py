@@ -58,7 +58,7 @@ def test_values_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACTIVE)
-def test_what_could_run_does_not_pass(name: str) -> None:
+def test_a_value_that_could_run_code_does_not_pass(name: str) -> None:
     with pytest.raises(NotSafe):
         check_payload(*heads(ACTIVE[name], name))
 
@@ -115,7 +115,7 @@ def test_a_hostile_stream_does_not_pass(what: str) -> None:
         check_payload(HOSTILE[what], [80_000])
 
 
-def test_what_is_left_out_says_so_and_names_the_cell_that_made_it() -> None:
+def test_a_stand_in_names_the_cell_that_made_its_variable() -> None:
     before = ComponentRecord(
         ComponentId("c"), ("gone",), Seq(160), Payload(head=b""), digest_of(b""), 0, cell=9,
         made=(Making("gone", 3),),

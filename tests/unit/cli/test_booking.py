@@ -25,7 +25,7 @@ def test_a_date_with_a_time_is_that_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["25:00", "soon", "10"])
-def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+def test_a_word_that_is_no_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ReplkernelError, match="10:00"):
         seconds_until(text, NOON)
 

@@ -39,7 +39,7 @@ def test_hosts_go_for_each_number_of_gpus() -> None:
         ("--hosts goes with --gpus", ("--cpus", "2", "--hosts", "2")),
     ],
 )
-def test_what_does_not_go_together_is_told(said: str, words: tuple[str, ...]) -> None:
+def test_options_that_do_not_go_together_are_refused_by_name(said: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ReplkernelError, match=said):
         wanted(*words)
 

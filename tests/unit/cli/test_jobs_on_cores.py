@@ -46,7 +46,7 @@ def test_a_job_wants_one_gpu_unless_it_says_otherwise() -> None:
         ("go with --cpus", ("--gpus", "1", "--hours", "2")),
     ],
 )
-def test_what_does_not_go_together_is_told(said: str, words: tuple[str, ...]) -> None:
+def test_options_that_do_not_go_together_are_refused_by_name(said: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ReplkernelError, match=said):
         wanted(*words)
 
@@ -94,7 +94,7 @@ def test_submitting_a_job_on_cores_has_an_agent_here_whatever_hosts_there_are(
     assert started == (["h1"] if starts else [])
 
 
-def test_what_an_agent_measured_is_written_as_a_trace(
+def test_an_agents_samples_are_written_as_a_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))

@@ -120,7 +120,7 @@ def test_many_cells_of_three_clients_are_decided_within_the_limit_of_steps() -> 
     assert linearize([*history, read(400, 401, *names[:-1])]) is None
 
 
-def test_what_an_undo_leaves_is_what_was_before_and_nothing_else() -> None:
+def test_an_undo_leaves_a_state_from_before_and_nothing_else() -> None:
     before = [cell("a1", 0, 1, "a1"), cell("a2", 2, 3, "a1", "a2")]
     undo = Operation("u", "undo", "a", 4, 5, "done", ("a1", "a2"))
     for left in ((), ("a1",), ("a1", "a2")):

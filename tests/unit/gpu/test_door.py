@@ -34,7 +34,7 @@ def test_who_has_a_lease_or_wishes_for_no_gpu_goes_on_and_others_wait(
     assert ruling(asked, leased) == told
 
 
-def test_what_makes_no_sense_is_no_question() -> None:
+def test_a_malformed_line_is_no_question() -> None:
     assert parse("17 hidden -1\n") == Asked(17, True, "-1")
     assert parse("17 seen GPU-a, GPU-b\n") == Asked(17, False, "GPU-a, GPU-b")
     for line in ("", "x hidden -1", "17 other -1", "17 hidden"):

@@ -421,7 +421,7 @@ def test_a_child_that_cannot_be_restored_is_tried_again_and_the_notebooks_proces
     assert process.calls == ["lock", "checkpoint", "restore", "unlock"]
 
 
-def test_what_cannot_be_undone_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_suspend_that_cannot_be_undone_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     child, process = Process("restore"), Process("checkpoint")
     mine = with_child(child, process, monkeypatch)
     assert "; the driver could not bring process 7 (engine)" in mine.off(100, (GPU,))

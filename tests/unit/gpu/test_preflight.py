@@ -68,7 +68,7 @@ def test_threads_are_those_of_the_system() -> None:
         thread.join()
 
 
-def test_what_comes_back_needs_room_on_each_gpu_that_is_told_of() -> None:
+def test_a_resume_needs_room_on_each_gpu_that_is_told_of() -> None:
     assert no_room({}, {}) == ""
     assert no_room({GPU: 10}, {GPU: 10, "GPU-b": 0}) == ""
     assert no_room({GPU: 10}, {}) == ""

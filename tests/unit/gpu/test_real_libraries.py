@@ -21,7 +21,7 @@ NVML_CALLS: dict[str, tuple[Any, ...]] = {
     "nvmlDeviceGetHandleByIndex": (0,),
     "nvmlDeviceGetName": ("handle",),
     "nvmlDeviceGetUUID": ("handle",),
-    "nvmlDeviceGetMemoryInfo": ("handle",),
+    "nvmlDeviceGetMemoryInfo": ("handle", 2),
     "nvmlDeviceGetMigMode": ("handle",),
     "nvmlDeviceGetMaxMigDeviceCount": ("handle",),
     "nvmlDeviceGetMigDeviceHandleByIndex": ("handle", 0),

@@ -53,7 +53,7 @@ def test_later_it_is_changed_and_taken_away_at_once(cuda: Any) -> None:
 
 
 def test_parts_that_come_to_a_card_leave_cuda_its_own_memory_of_what_the_card_really_has(cuda: Any) -> None:
-    total, offered = int(79.1 * GIB), 80 * GIB
+    total = offered = int(79.1 * GIB)
     cuda._initialized = True
     cuda.get_device_properties = lambda index: SimpleNamespace(total_memory=total)
     for parts in (1, 2, 4, 50, 100):
@@ -63,7 +63,7 @@ def test_parts_that_come_to_a_card_leave_cuda_its_own_memory_of_what_the_card_re
         assert parts * (may + (PROCESS_BYTES if parts <= 50 else 0)) <= total
 
 
-def test_what_torch_keeps_for_later_goes_where_it_is_more_than_the_limit(cuda: Any) -> None:
+def test_torchs_spare_memory_goes_where_it_exceeds_the_limit(cuda: Any) -> None:
     cuda._initialized, cuda.kept[0] = True, 20 * GB
     limit = VramLimit()
     limit.set(20 * GB)

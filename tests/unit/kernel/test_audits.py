@@ -461,7 +461,7 @@ def moved(stage: Stage) -> None:
     stage.replica.after_page()
 
 
-def test_what_a_page_has_changed_is_captured_with_the_last_cell(
+def test_a_pages_change_after_a_cell_is_captured_with_that_cell(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audits, "AFTER_PAGE_S", 0.0)
@@ -493,7 +493,7 @@ def test_a_page_that_goes_on_moving_is_looked_at_when_it_rests(stage: Stage) -> 
     assert 0.0 < delay_s <= audits.AFTER_PAGE_S
 
 
-def test_what_a_page_changes_while_a_cell_runs_is_captured_with_that_cell(stage: Stage) -> None:
+def test_a_pages_change_during_a_cell_is_captured_with_that_cell(stage: Stage) -> None:
     stage.run(1)
     execution = stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(1)))
     moved(stage)
@@ -502,7 +502,7 @@ def test_what_a_page_changes_while_a_cell_runs_is_captured_with_that_cell(stage:
     assert [sent.mark for sent in deltas(stage)] == [(1, 0), (2, 0)]
 
 
-def test_what_a_page_changes_in_the_next_process_is_left_to_the_next_cell(stage: Stage) -> None:
+def test_a_pages_change_in_the_next_process_is_left_to_the_next_cell(stage: Stage) -> None:
     stage.run(1)
     stage.replica.delta_arrived(Delta(Seq(2), Fence(2), ReplicaId("r2"), 2))
     stage.state.calls.clear()

@@ -105,7 +105,9 @@ def test_an_interrupt_while_it_stands_still_breaks_the_cell(cell: Cell) -> None:
     [(Kept("the driver cannot"), "the driver cannot"), (Moved(), "")],
     ids=["it cannot leave", "it can"],
 )
-def test_what_cannot_leave_says_why_and_computes_on(cell: Cell, outcome: Outcome, why: str) -> None:
+def test_a_cell_that_cannot_leave_its_gpus_says_why_and_computes_on(
+    cell: Cell, outcome: Outcome, why: str
+) -> None:
     cell.outcome = outcome
     cell.pause.begins()
     cell.told()

@@ -32,7 +32,7 @@ def comm_of(handles: object, target: str = "jupyter.widget") -> SimpleNamespace:
     return SimpleNamespace(target_name=target, _msg_callback=SimpleNamespace(__self__=handles))
 
 
-def test_what_pages_show_like_a_widget_and_is_none_pins() -> None:
+def test_an_object_that_pages_show_like_a_widget_pins() -> None:
     assert carried.ALIVE
     figure = type("Figure", (ipywidgets.IntText,), {"__module__": "plotly.figures"})
     own = type("Own", (figure,), {"__module__": "__main__"})

@@ -72,7 +72,7 @@ def test_below_a_library_that_may_have_storages_in_its_hands_nothing_is_moved(ce
     assert cell.told.wait(30.0), "and is when the library has returned"
 
 
-def test_what_cannot_be_moved_waits_for_the_end_of_the_cell(cell: Cell) -> None:
+def test_gpus_that_cannot_be_left_are_given_back_at_the_cells_end(cell: Cell) -> None:
     cell.outcome = Kept("a thread runs")
     cell.hand_over.begins()
     cell.asked("l1")

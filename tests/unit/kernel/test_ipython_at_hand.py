@@ -17,7 +17,7 @@ def test_a_module_imported_before_there_is_a_shell_finds_a_kernel() -> None:
     assert not hasattr(builtins, "get_ipython")
 
 
-def test_what_ipython_offers_during_a_cell_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ipythons_own_get_ipython_stays_during_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     during_a_cell = object
     monkeypatch.setattr(builtins, "get_ipython", during_a_cell, raising=False)
     with ipython_at_hand():

@@ -94,7 +94,7 @@ def test_another_program_runs_the_file(submitted: list[Submitted]) -> None:
         ("-- no-such-program", "1\n", "There is no program 'no-such-program' here"),
     ],
 )
-def test_what_a_job_cannot_have_is_named_and_nothing_is_submitted(
+def test_a_cell_that_no_job_can_run_is_refused_by_line_and_not_submitted(
     submitted: list[Submitted], tmp_path: Path, line: str, cell: str, told: str
 ) -> None:
     with pytest.raises(UsageError, match=told):

@@ -180,7 +180,7 @@ def test_the_router_hears_once_when_all_that_a_page_changed_is_proposed(kernel: 
     assert kernel.happened == [("stdin", "replkernel_page_saved", said, FROM_ROUTER)]
 
 
-def test_what_a_subshell_has_changed_is_captured_by_the_main_thread(kernel: Kernel) -> None:
+def test_a_subshells_changes_are_captured_by_the_main_thread(kernel: Kernel) -> None:
     handler = PagesKernel._with_all_variables(kernel, kernel.handle)  # type: ignore[arg-type]
     subshell = threading.Thread(target=handler, args=("stream", FROM_ROUTER, MESSAGE))
     subshell.start()
@@ -219,6 +219,6 @@ def test_the_main_shell_takes_what_a_page_says_before_the_notebook_is_here(kerne
     assert not goes_to_main(kernel, "comm_msg", "mine", msg_id="3")
 
 
-def test_what_is_an_execution_is_taken_by_the_main_shell(kernel: Kernel) -> None:
+def test_a_pages_message_that_is_an_execution_goes_to_the_main_shell(kernel: Kernel) -> None:
     envelope = Envelope(Seq(7), Fence(8), needs=Seq(6))
     assert goes_to_main(kernel, "comm_msg", "mine", ROUTER_IDENTITY, envelope_frame(envelope))

@@ -66,7 +66,7 @@ def test_no_code_of_the_users_runs_for_it() -> None:
     assert (found.shape, found.length, found.text) == (None, None, "")
 
 
-def test_what_is_not_the_users_is_not_told_and_what_waits_is() -> None:
+def test_names_that_are_not_the_users_are_left_out_and_waiting_ones_are_told() -> None:
     hidden = {"quit": 1, "mine": 1}
     namespace = {"_": 1, "_i1": "x", "np": np, "quit": 1, "mine": 2, "late": SimpleNamespace()}
     hidden["quit"] = namespace["quit"] = object()  # type: ignore[assignment]

@@ -28,7 +28,7 @@ def test_a_file_is_read_and_wins_over_the_environment(directory: Path) -> None:
     assert env == {"REPLKERNEL_REPLICAS": "1", "REPLKERNEL_HOSTS": "a,b"}
 
 
-def test_what_is_wrong_in_a_file_is_left_for_the_router_to_say(directory: Path) -> None:
+def test_a_faulty_file_is_left_for_the_router_to_name(directory: Path) -> None:
     (directory / "jupyter_replkernel_config.py").write_text("c.ReplkernelProvisioner.replicas = (\n")
     env: dict[str, str] = {}
     take_configured(env)

@@ -85,7 +85,7 @@ def test_a_fault_is_named_with_what_to_do(part: str, seen: Json, said: str) -> N
     assert state == "wrong" and said in text
 
 
-def test_what_may_not_be_read_is_no_fault() -> None:
+def test_an_object_that_may_not_be_read_is_no_fault() -> None:
     found = told(**dict.fromkeys(WELL))
     assert {state for state, _ in found.values()} == {"note"}
 

@@ -75,9 +75,13 @@ def test_who_decides(frame: bytes, code: str, default: GpuRequest | None, asked:
         ("--model='A100 80GB' --vram=12.5GB 2", GpuRequest(2, 12.5, "A100")),
         ("2 # the whole box", GpuRequest(2)),
         ("1 --vram 20GiB", GpuRequest(1, 20.0)),
+        ("1 --vram 20.5", GpuRequest(1, 20.5)),
+        ("0.25 --vram 500M", GpuRequest(1, 500 / 1024, part=0.25)),
+        ("0.25 --vram 1536MiB", GpuRequest(1, 1.5, part=0.25)),
         ("--cpu 4 --memory 32", GpuRequest(1, cpu=4.0, memory_gib=32.0)),
         ("2 --cpu=0.5 --memory=1.5GiB", GpuRequest(2, cpu=0.5, memory_gib=1.5)),
         ("1 --memory 512MiB", GpuRequest(1, memory_gib=0.5)),
+        ("1 --memory 512M", GpuRequest(1, memory_gib=0.5)),
         ("0.5", GpuRequest(1, part=0.5)),
         (".25 --vram 8 --model H100", GpuRequest(1, 8.0, "H100", part=0.25)),
         ("0.3333", GpuRequest(1, part=0.333)),
@@ -293,7 +297,7 @@ def test_a_kernels_request_is_of_one_host(line: str) -> None:
         ("4 --hosts 2 --for 30m", "`--for` is for a cell on one host"),
     ],
 )
-def test_what_several_hosts_cannot_have_is_refused_by_name(line: str, why: str) -> None:
+def test_an_impossible_request_of_several_hosts_is_refused_by_name(line: str, why: str) -> None:
     with pytest.raises(BadGpuRequest) as raised:
         parse_request(line, GPUS_ASKED_MAX)
     assert why in str(raised.value)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from errno import EMFILE
 from typing import Any
 
 import pytest
+import zmq
+from jupyter_client.session import Session
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from replkernel_server.live import feed as driver
 from replkernel_server.live.documents import Changes, Message, Snapshot
 from replkernel_server.live.feed import LISTENERS_MAX, Feed
 from replkernel_server.live.jobs import jobs_of
+from replkernel_server.room import make_room
+from traitlets import TraitError
+from zmq import ZMQError
 
 from replkernel.jobs.answers import EndsIn, JobAnswer, Reshape
 from replkernel.leasing import standing
@@ -132,6 +139,41 @@ async def test_nobody_is_asked_once_nobody_listens(world: World) -> None:
     assert (world.feed.listeners, world.feed._turning, world.feed._lines) == (0, None, {})
     assert world.asked == asked
     await world.feed.close()
+
+
+class BrokenManager:
+    """One whose start failed half-way: the server has no socket for it, and never noted its activity."""
+
+    control_port = 1
+    execution_state = "starting"
+    session = Session(key=b"key")
+
+    @property
+    def last_activity(self) -> object:
+        raise TraitError("expected a datetime, not the NoneType None")
+
+    def connect_control(self) -> object:
+        raise ZMQError(EMFILE)
+
+
+async def test_a_kernel_that_cannot_be_asked_does_not_hide_what_is_new_elsewhere(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.feed, "_served", lambda: {"broken": BrokenManager()})
+    listener = Listener()
+    world.feed.add(listener)
+    await world.turns()
+    world.hosts = ("h1", "h2")
+    await world.turns()
+    last = listener.told[-1]
+    assert isinstance(last, Changes) and [host.name for host in last.hosts] == ["h2"]
+    await world.feed.close()
+
+
+def test_a_server_has_sockets_for_more_than_two_thousand_notebooks() -> None:
+    kernels = AsyncMappingKernelManager()
+    make_room(kernels)
+    assert kernels.context.get(zmq.MAX_SOCKETS) >= 7 * 2_000
 
 
 async def test_a_scheduler_that_refuses_the_token_is_left_alone_until_somebody_else_listens(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replkernel_server.loadtest.figures import memory
 from replkernel_server.loadtest.processes import Look, Processes, Used, told_of
 
 from replkernel.protocol.status import KernelStatus, ReplicaStatus
@@ -35,3 +36,15 @@ def test_replicas_on_other_machines_are_counted_and_not_measured() -> None:
     told = told_of(known, {"k"}, {"here"})
     assert (told.kernels, told.agents) == ({"k": {10, 11}}, {1})
     assert (told.replicas, told.elsewhere) == (2, 1)
+
+
+def test_memory_is_that_of_the_fullest_moment_and_the_least_that_of_all_kernels() -> None:
+    processes = Processes({}, None)
+    processes.looks = [
+        Look(0.0, {"a": Used(1, pss_mib=90.0)}, {}, 3),
+        Look(5.0, {"a": Used(1, pss_mib=90.0), "b": Used(1, pss_mib=100.0)}, {}, 6),
+        Look(9.0, {"a": Used(1, pss_mib=50.0), "b": Used(1, pss_mib=60.0)}, {}, 2),
+    ]
+    found = memory(processes)
+    assert found["pss_total_mib"] == 190.0
+    assert found["pss_least_mib"] == 55.0

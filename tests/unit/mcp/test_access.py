@@ -36,7 +36,7 @@ def test_address_and_token_come_from_the_environment() -> None:
         ({**WITH_TOKEN, KERNELS: "many"}, "", "is not a number from 1"),
     ],
 )
-def test_what_must_not_be_is_refused(env: dict[str, str], url: str, why: str) -> None:
+def test_an_incomplete_or_unsafe_access_is_refused(env: dict[str, str], url: str, why: str) -> None:
     with pytest.raises(NoAccess, match=re.escape(why)) as refused:
         find_access(env, url, "", "replkernel")
     assert "secret" not in str(refused.value)

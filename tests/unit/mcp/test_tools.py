@@ -99,7 +99,7 @@ async def test_a_notebook_is_attached_to_or_started_within_the_bound(played: Pla
         ("go_back", {"how": "elsewhere"}),
     ],
 )
-async def test_what_is_out_of_bounds_is_refused_before_anybody_is_asked(
+async def test_an_argument_out_of_bounds_is_refused_before_anybody_is_asked(
     played: Played, tool: str, given: dict[str, Any]
 ) -> None:
     assert (await call(tool, notebook="n", **given)).is_error

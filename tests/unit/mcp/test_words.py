@@ -35,7 +35,7 @@ def test_every_answer_has_a_status(answer: Answer, status: str, why: str | None)
     assert status not in ("lost", "refused") or told["reason"]
 
 
-def test_what_cannot_come_back_is_named() -> None:
+def test_variables_that_cannot_come_back_are_named() -> None:
     lost = [{"name": "line", "type": "socket.socket"}]
     told = words.document(Answer(409, {"message": "It would be lost.", "reason": "confirm", "lost": lost}))
     assert (told["why"], told["cannot_come_back"]) == ("confirm", lost)
@@ -57,7 +57,7 @@ def test_notebooks_are_found_by_path_and_counted_by_kernel() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a//b", "/etc/x", "a\nb", "a\\b", "x" * 201, "."])
-def test_what_is_no_path_is_no_name(name: str) -> None:
+def test_a_text_that_is_no_path_is_no_name(name: str) -> None:
     assert words.bad_name(name) is not None
 
 

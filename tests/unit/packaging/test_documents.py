@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 README_WORDS_MAX = 1000
 SENTENCE_WORDS_MAX = 30
 PICTURE_BYTES_MAX, FILM_BYTES_MAX = 200_000, 1_500_000
+FILE = re.compile(r"`([\w./-]+\.(?:py|tsx?|c|toml|svg))`")
+TABLE_OF_FILES = re.compile(r"^\| file \|.*\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+INVENTED = re.compile(r"/?[A-Z]+\b|jupyter_\w+_config")
+"""In names of files that stand for what the reader has: `libraries/NAME.py`."""
 PAGES = [path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md")]
 
 
@@ -58,6 +63,43 @@ def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
         assert place.exists(), f"links to {target}"
         if anchor:
             assert anchor in anchors(place.resolve()), f"{link}: no heading has this anchor"
+
+
+@cache
+def files_below(folder: Path) -> set[str]:
+    """Return how the files below a folder can be named: by their path, or the end of it."""
+    found = set()
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in NOT_OURS and not name.startswith(".")]
+        for name in names:
+            parts = Path(place, name).relative_to(folder).parts
+            found |= {"/".join(parts[start:]) for start in range(len(parts))}
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_document_names_are_there(document: Path) -> None:
+    if document.name == "CHANGELOG.md":
+        return  # It tells of files that are gone.
+    text = FENCED.sub("", document.read_text())
+    for name in FILE.findall(text):
+        assert INVENTED.search(name) or name.lstrip("./") in files_below(ROOT), f"there is no {name}"
+
+
+@pytest.mark.parametrize("readme", sorted((ROOT / "replkernel").glob("*/README.md")), ids=str)
+def test_a_folder_has_the_files_of_its_table(readme: Path) -> None:
+    for rows in TABLE_OF_FILES.findall(readme.read_text()):
+        for row in rows.splitlines():
+            for name in FILE.findall(row.split("|")[1]):
+                below = name in files_below(readme.parent) or (readme.parent / name).exists()
+                assert below, f"there is no {name} here"
+
+
+@pytest.mark.parametrize("folder", ["agent", "kernel", "router"])
+def test_every_file_of_a_folder_is_in_its_table(folder: str) -> None:
+    place = ROOT / "replkernel" / folder
+    named = {name.rpartition("/")[2] for name in FILE.findall((place / "README.md").read_text())}
+    assert {path.name for path in place.rglob("*.py")} - {"__init__.py"} <= named
 
 
 def test_the_readme_is_read_in_minutes() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -130,3 +132,15 @@ def test_the_base_install_has_no_package_that_no_module_imports() -> None:
     needs = {re.split(r"[<>=\[]", need)[0].lower() for need in PROJECT["project"]["dependencies"]}
     modules = {MODULES.get(need, need.replace("-", "_")) for need in needs}
     assert modules - imported <= LOOKED_UP
+
+
+def test_a_compiled_wheel_is_built_with_what_pip_installs_for_that_and_from_no_other_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "copy/replkernel_scheduler").mkdir(parents=True)
+    (tmp_path / "pips").mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "copy"), str(tmp_path / "pips")]))
+    apart = runpy.run_path(str(ROOT / "scheduler/compiled.py"))["_apart"]
+    assert apart()["PYTHONPATH"] == str(tmp_path / "pips")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "copy"))
+    assert "PYTHONPATH" not in apart()

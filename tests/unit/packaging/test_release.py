@@ -78,7 +78,7 @@ def test_each_place_has_one_version_and_takes_another() -> None:
         version.renewed("nothing", version.PLACES["CITATION.cff"], "9.8.7")
 
 
-def test_what_was_unreleased_becomes_the_entry_between_the_marks() -> None:
+def test_unreleased_changes_become_the_entry_between_the_marks() -> None:
     old = f"{version.BEGIN}\n\n## 0.1.0\n\n- old\n\n{version.END}\n\n## 0.0.1\n\n- x\n"
     before = f"# C\n\n## Unreleased\n\n- new\n\n{old}"
     once = version.changelog_renewed(before, "0.2.0", "2026-01-02")

@@ -23,7 +23,7 @@ def test_a_message_is_signed_anew_and_else_stays_as_it_is() -> None:
     assert crossed[:2] + crossed[3:] == frames[:2] + frames[3:]
 
 
-def test_what_the_senders_key_does_not_vouch_for_stays_outside() -> None:
+def test_a_message_without_the_senders_signature_stays_outside() -> None:
     frames = message("execute_request", {"code": "1"})
     assert across([*frames[:-2], b"{}", frames[-1]], OUTER, INNER) is None
     assert across(message("execute_request", {}, INNER), OUTER, INNER) is None

@@ -99,7 +99,7 @@ def test_the_newest_images_stay_and_others_are_named() -> None:
     assert outputs[0].text.startswith("[image/png of 600 bytes left out here")
 
 
-def test_what_is_shown_is_told_as_plainly_as_can_be() -> None:
+def test_outputs_are_told_in_their_plainest_form() -> None:
     given_outputs = [
         {"output_type": "execute_result", "data": {"text/html": "<b>1</b>", "text/plain": "1"}},
         {"output_type": "display_data", "data": {"application/vnd.x": {}}},

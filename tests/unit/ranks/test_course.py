@@ -58,7 +58,7 @@ def test_a_cell_is_over_when_all_processes_are() -> None:
     assert played(LEASED, A, B, *ended(0, 2, 3, 1)) == [StopOn(b"a"), StopOn(b"b"), Over()]
 
 
-def test_what_rank_0_gives_back_is_there_before_it_is_over() -> None:
+def test_the_result_of_rank_0_is_there_before_the_cell_is_over() -> None:
     assert played(LEASED, A, B, Gave(b"x"), *ended(3, 1, 2, 0), gives_back=True)[-1] == Over("", b"x")
     assert played(LEASED, A, B, Gave(b"x"), *ended(0, 1, 2, 3), gives_back=True)[-1] == Over("", b"x")
 
@@ -121,7 +121,7 @@ def test_a_launcher_that_does_not_come_is_named() -> None:
     assert isinstance(over, Over) and "from b within 60 s" in over.error
 
 
-def test_what_is_refused_or_interrupted_while_it_waits_is_over_at_once() -> None:
+def test_a_cell_that_is_refused_or_interrupted_while_it_waits_is_over_at_once() -> None:
     assert played(Refused("No two hosts have 8 GPUs each.")) == [Over("No two hosts have 8 GPUs each.")]
     assert played(Waits(2, 0), Interrupted()) == [Over("The cell was interrupted.")]
 
@@ -194,5 +194,5 @@ def test_a_host_whose_processes_are_over_may_go() -> None:
         (Waits(2, 0), "Waiting for GPUs on 2 hosts. One cell on several hosts is before it."),
     ],
 )
-def test_what_it_waits_for_is_told(waits: Waits, text: str) -> None:
+def test_a_waiting_cell_says_what_it_waits_for(waits: Waits, text: str) -> None:
     assert played(waits) == [Tell(text)]

@@ -39,7 +39,7 @@ def sent(source: str, namespace: dict[str, Any] = NOTEBOOK, **hidden: Any) -> di
         ("print(lambda: lr)", {"lr"}),
     ],
 )
-def test_what_is_read_is_sent_also_where_it_is_bound_as_well(source: str, names: set[str]) -> None:
+def test_a_name_that_is_read_is_sent_also_where_it_is_bound_as_well(source: str, names: set[str]) -> None:
     assert set(sent(source)) == names
 
 
@@ -57,7 +57,7 @@ def test_what_is_read_is_sent_also_where_it_is_bound_as_well(source: str, names:
         "print(nobody_has_this)",
     ],
 )
-def test_what_the_cell_makes_before_it_reads_it_is_not_sent(source: str) -> None:
+def test_a_name_that_the_cell_makes_before_it_reads_it_is_not_sent(source: str) -> None:
     assert sent(source) == {}
 
 
@@ -65,7 +65,7 @@ def test_a_variable_that_is_called_as_a_builtin_is_sent() -> None:
     assert sent("print(input, max, min)") == {"input": [2], "max": 3}
 
 
-def test_what_the_shell_has_put_over_a_builtin_is_not_sent() -> None:
+def test_the_shells_own_open_and_exit_are_not_sent() -> None:
     shells = object()
     assert sent("open, exit", {"open": shells, "exit": builtins.exit}, open=shells) == {}
     assert sent("open", {"open": 7}, open=shells) == {"open": 7}
@@ -77,7 +77,7 @@ def test_modules_are_named_and_imported_there() -> None:
     assert (program.names, program.modules) == ({}, {"math": "math"})
 
 
-def test_what_cannot_be_sent_is_named() -> None:
+def test_a_variable_that_cannot_be_sent_is_named() -> None:
     stream = (each for each in [1])
     with pytest.raises(UsageError, match="the cell uses stream, which cannot be sent"):
         sent("print(stream)", {"stream": stream})
@@ -87,7 +87,7 @@ def test_what_cannot_be_sent_is_named() -> None:
 
 
 @pytest.mark.parametrize("source", ["%time f()", "x =", "await f()"])
-def test_what_is_no_plain_python_is_refused(source: str) -> None:
+def test_a_line_that_is_no_plain_python_is_refused(source: str) -> None:
     with pytest.raises(UsageError, match="line 3 of the cell is no plain Python"):
         names_read(f"x = 1\n{source}\n")
 

@@ -72,7 +72,7 @@ def test_a_cell_runs_at_once_and_brings_the_standbys_back() -> None:
     assert world.fleet.ready() == [ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3")]
 
 
-def test_what_a_page_asks_for_itself_leaves_the_standbys_dormant() -> None:
+def test_a_pages_own_requests_leave_the_standbys_dormant() -> None:
     world = _dormant()
     world.request("replkernel_progress_request", {"since": 0}, channel="control")
     world.request("kernel_info_request")

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from router_world import World
 
 from replkernel.protocol.agent_to_router import ReplicaUnfaithful
 from replkernel.protocol.envelope import ENVELOPE_MARK, read_envelope
@@ -20,6 +14,7 @@ from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router.core import events
 from replkernel.router.core.doubts import Doubts
 from replkernel.router.core.placement import Placement
+from tests.support.router_world import World
 
 
 def pin(name: str = "x", holder: str = "r1", seq: int = 1) -> Pin:

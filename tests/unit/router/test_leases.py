@@ -258,7 +258,7 @@ def test_a_lease_whose_state_cannot_leave_its_gpus_is_kept(leases: Leases) -> No
     assert told(leases.freed(kept)) == []
 
 
-def test_what_could_not_leave_is_tried_again_with_each_renewal_and_goes_back_when_it_can(
+def test_a_notebook_that_could_not_leave_its_gpu_tries_again_with_each_renewal(
     leases: Leases,
 ) -> None:
     computes(leases)

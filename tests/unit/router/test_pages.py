@@ -16,7 +16,7 @@ from replkernel.protocol.agent_to_router import (
 from replkernel.protocol.pages import SAVED_TYPE
 from replkernel.protocol.router_to_agent import HibernateKernel, StartReplica
 from replkernel.records import Fence, KernelId, ReplicaId, Seq
-from replkernel.router.core import events, shell
+from replkernel.router.core import comm_messages, events
 from replkernel.router.core.comms import COMMS_MAX, Comms
 from replkernel.router.core.placement import Policy
 from replkernel.router.core.succession import COMMIT_LIMIT_S
@@ -98,7 +98,7 @@ def test_a_page_that_comes_while_a_kernel_rests_learns_of_its_widgets() -> None:
 def test_a_page_hears_that_a_message_is_over_also_where_too_many_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shell, "QUEUE_MAX", 1)
+    monkeypatch.setattr(comm_messages, "QUEUE_MAX", 1)
     world = with_widget()
     ask(world)
     move(world)
@@ -201,7 +201,7 @@ def test_a_message_that_waited_for_a_rest_which_is_called_off_passes() -> None:
 
 
 @pytest.mark.parametrize("last", ["comm_msg", "comm_close"])
-def test_what_a_page_changes_after_a_rest_is_an_execution_and_the_next_rest_waits_for_it(last: str) -> None:
+def test_a_pages_change_after_a_rest_is_an_execution_and_the_next_rest_waits_for_it(last: str) -> None:
     world = with_widget()
     ask(world)
     rested(world, 1)
@@ -329,7 +329,7 @@ def given(world: World, *msg_ids: str) -> list[str]:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_a_page_says_while_a_cell_runs_overtakes_nothing_that_it_said_before(lost: bool) -> None:
+def test_a_pages_message_during_a_cell_overtakes_none_before_it(lost: bool) -> None:
     world = with_widget()
     if lost:
         world.lose("r1")
@@ -351,7 +351,7 @@ def test_what_a_page_says_while_a_cell_runs_overtakes_nothing_that_it_said_befor
     assert given(world, *order) == order
 
 
-def test_what_a_page_says_waits_for_nobody_s_gpus() -> None:
+def test_a_pages_message_waits_for_nobodys_gpus() -> None:
     world = with_widget()
     world.leases.scheduler.open()
     world.feed(events.SchedulerUp())
@@ -408,7 +408,7 @@ def test_a_page_that_never_falls_silent_keeps_no_cell_from_moving(in_subshell: b
 
 
 @pytest.mark.parametrize("kind", ["comm_open", "comm_msg"])
-def test_what_a_page_asks_for_goes_to_no_subshell_of_a_process_that_lacks_the_notebook(kind: str) -> None:
+def test_a_pages_request_goes_to_no_subshell_of_a_process_that_lacks_the_notebook(kind: str) -> None:
     world = with_widget()
     ask(world)
     rested(world, 1)

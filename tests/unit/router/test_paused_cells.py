@@ -102,7 +102,7 @@ def test_a_cell_that_ends_before_it_could_be_paused_leaves_its_gpus_and_nobody_i
     assert "is over" not in str(world.all), "the next cell is told of no state that could not leave"
 
 
-def test_what_cannot_be_paused_is_told_with_its_reason_and_computes_on() -> None:
+def test_a_cell_that_cannot_be_paused_says_why_and_computes_on() -> None:
     world, cell = computes()
     world.scheduler(PAUSE)
     world.feed(events.AgentSaid(HOST, computes_on("the driver cannot")))
@@ -160,7 +160,7 @@ def test_a_process_that_is_paused_twice_wishes_under_another_name() -> None:
     assert [each.request for each in world.told() if isinstance(each, LeaseWish)] == [f"{wish_of(cell)}:p2"]
 
 
-def test_what_the_notebook_asks_for_meanwhile_is_not_what_a_paused_cell_goes_on_with() -> None:
+def test_a_paused_cell_goes_on_with_its_own_request_whatever_the_notebook_asks_for_meanwhile() -> None:
     """It goes on with what it has left, also for the next router."""
     world = governed()
     whole = GpuRequest(1, preemptible=True, expected_s=7200.0)

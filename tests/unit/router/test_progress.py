@@ -99,7 +99,7 @@ def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:
     assert of(world, msg_id)["bind_s"] == 0.25
 
 
-def test_what_the_lease_has_cost_is_told_with_the_reply() -> None:
+def test_the_leases_cost_is_told_with_the_reply() -> None:
     world = World().up()
     msg_id = cell(world)
     said = {"replkernel": {"replica": "r1", "host": "here", "cost": 0.25, "currency": "EUR and more"}}

@@ -8,7 +8,7 @@ from replkernel.records import Fence, HostName, ReplicaId, Seq
 from replkernel.router.core import events
 from replkernel.router.core.events import ClientRequest, Header
 from replkernel.router.core.loss import TAIL_LIMIT_S
-from replkernel.router.core.shell import RESUMED_LIMIT_S
+from replkernel.router.core.resumed_cells import RESUMED_LIMIT_S
 from replkernel.router.core.succession import ELECTION_LIMIT_S
 from replkernel.router.core.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack

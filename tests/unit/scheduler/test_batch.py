@@ -47,7 +47,7 @@ def test_lublins_jobs_are_as_wide_and_long_as_published() -> None:
     assert mean(job.duration_s for job in jobs) < max(job.duration_s for job in jobs) <= 162_755
 
 
-def test_what_cannot_be_made_is_told() -> None:
+def test_an_impossible_batch_is_refused_with_the_reason() -> None:
     with pytest.raises(SimulationError, match="more than"):
         batch(BatchPlan(kind="poisson", hours=1e6, per_hour=1e6), 0)
     with pytest.raises(SimulationError, match=r"1 to 4,096 GPUs"):

@@ -21,11 +21,21 @@ from replkernel_scheduler.events import (
     BookingJoined,
     BookingMade,
     HostDown,
+    LeaseAsked,
     TimeReached,
 )
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.policies.installed import policies
-from replkernel_scheduler.types import Booking, BookingId, HostName, UserName
+from replkernel_scheduler.types import (
+    Booking,
+    BookingId,
+    HostName,
+    KernelId,
+    LeaseRequest,
+    RequestId,
+    Share,
+    UserName,
+)
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -81,7 +91,7 @@ def test_a_cell_that_runs_when_it_begins_is_not_ended_and_what_it_gives_back_is_
     assert cluster.waiting() == ["behind"] and ready(cluster) == 2
 
 
-def test_what_lingers_is_asked_back_when_it_begins_but_not_a_members() -> None:
+def test_lingering_gpus_are_asked_back_when_a_booking_begins_but_not_a_members() -> None:
     cluster = Cluster()
     cluster.host("a", 3)
     cluster.linger(granted(cluster.ask("one", 1, 5000.0, user="bob")))
@@ -151,7 +161,7 @@ def test_a_member_whose_notebook_is_elsewhere_is_moved_to_what_is_booked() -> No
     assert told[-1].position == 0, "its replica is on its way"
 
 
-def test_what_is_set_aside_outlives_a_restart_and_goes_with_its_host() -> None:
+def test_gpus_set_aside_outlive_a_restart_and_go_with_their_host() -> None:
     cluster = Cluster()
     cluster.host("a", 2)
     cluster.host("b", 2)
@@ -166,3 +176,51 @@ def test_what_is_set_aside_outlives_a_restart_and_goes_with_its_host() -> None:
     assert ready(cluster) == 2, "the other host has no more"
     cluster.host("a", 8)
     assert ready(cluster) == 3
+
+
+def part(cluster: Cluster, name: str, user: str) -> list[Effect]:
+    """Ask for half a GPU."""
+    wish = LeaseRequest(
+        RequestId(name), KernelId(f"kernel-{name}"), 1, 5000.0, user=UserName(user), share=Share(500)
+    )
+    return cluster.feed(LeaseAsked(wish))
+
+
+def test_a_card_on_which_members_have_parts_is_one_gpu_of_what_is_booked() -> None:
+    cluster = Cluster()
+    cluster.host("a", 3)
+    book(cluster, 2, 1000.0, 2000.0, "ada")
+    reach(cluster, 1000.0)
+    halves = [granted(part(cluster, name, "ada")) for name in ("one", "two")]
+    assert halves[0].gpus == halves[1].gpus and ready(cluster) == 2
+    granted(cluster.ask("left", 1, 5000.0, user="bob"))
+    assert of(LeaseQueued, cluster.ask("more", 1, 5000.0, user="bob")), "the second one is still set aside"
+
+
+def test_parts_that_linger_are_asked_back_for_what_is_booked_if_that_frees_a_gpu() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    halves = [granted(part(cluster, name, "bob")) for name in ("one", "two", "three")]
+    for lease in halves[:2]:
+        cluster.linger(lease)
+    book(cluster, 2, 1000.0, 2000.0, "ada")
+    asked = of(ReclaimLease, reach(cluster, 1000.0))
+    assert {effect.lease.lease for effect in asked} == {lease.lease for lease in halves[:2]}
+    for lease in halves[:2]:
+        cluster.release(lease)
+    assert ready(cluster) == 1
+
+
+def test_what_a_members_job_has_is_asked_back_for_what_he_has_booked() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    wish = LeaseRequest(RequestId("job"), KernelId("job"), 1, 5000.0, user=UserName("ada"), holder="job")
+    lease = granted(cluster.feed(LeaseAsked(wish)))
+    cluster.linger(lease)
+    book(cluster, 2, 1000.0, 2000.0, "ada")
+    assert [effect.lease.lease for effect in of(ReclaimLease, reach(cluster, 1000.0))] == [lease.lease]
+    assert ready(cluster) == 1
+    cluster.release(lease)
+    assert ready(cluster) == 2
+    more = msgspec.structs.replace(wish, request=RequestId("again"), kernel_id=KernelId("again"))
+    assert not of(LeaseGranted, cluster.feed(LeaseAsked(more))), "jobs take nothing that is set aside"

@@ -43,6 +43,8 @@ def test_a_job_wants_gpus_or_cores_with_memory(fields: dict[str, object]) -> Non
         ("go with `cpus`", {"gpus": [1], "expected_s": 60}),
     ],
 )
-def test_what_of_a_job_does_not_go_together_is_told(said: str, fields: dict[str, object]) -> None:
+def test_a_jobs_fields_that_do_not_go_together_are_refused_by_name(
+    said: str, fields: dict[str, object]
+) -> None:
     with pytest.raises(BadRequest, match=said):
         check_job(job(**fields))

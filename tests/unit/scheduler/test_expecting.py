@@ -41,7 +41,7 @@ def test_a_notebooks_own_durations_count_most() -> None:
     assert sum(draws.left_s(dice) == 10.0 for _ in range(200)) > 190
 
 
-def test_what_has_outlasted_the_short_ones_is_taken_for_a_long_one() -> None:
+def test_a_lease_that_outlasted_the_short_ones_is_taken_for_a_long_one() -> None:
     durations = Durations()
     for leased_s in [10.0] * 20 + [600.0] * 3:
         durations.observe(row("one", leased_s))

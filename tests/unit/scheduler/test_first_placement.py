@@ -141,7 +141,7 @@ def test_a_router_that_waited_long_enough_begins_elsewhere_and_what_comes_later_
 # -- what the service makes of it ---------------------------------------------------------------------
 
 
-def test_what_is_asked_again_is_no_event_and_one_that_begins_anew_ends_first() -> None:
+def test_a_placement_asked_again_is_no_event_and_one_that_begins_anew_ends_first() -> None:
     cluster = limited()
     body = PlacementBody(gpus=3, replicas=1, gpu_model="NVIDIA h100", cpu=2.0, without=["c"])
     asked = placement.spec_of(K, UserName("alice"), body)

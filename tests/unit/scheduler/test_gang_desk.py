@@ -101,7 +101,7 @@ def test_a_cell_that_waits_is_told_so_and_starts_nothing() -> None:
     assert room.starts()["a", "bob"] == 2
 
 
-def test_what_can_never_be_is_refused() -> None:
+def test_a_wish_that_no_hosts_can_meet_is_refused() -> None:
     room = GangRoom()
     cell = room.wishes(wire.GangWish("k", 3, 2, "/work", "e", "s"))
     assert room.told(cell) == [
@@ -334,6 +334,6 @@ def test_the_kernels_router_hears_nothing_of_a_cells_leases() -> None:
     assert room.leased() == 4, "its cell is connected, and says itself when it is over"
 
 
-def test_what_is_named_as_a_gangs_is_nobody_elses() -> None:
+def test_a_gangs_own_names_are_refused_to_kernels() -> None:
     room = GangRoom()
     assert "begins with 'gang.'" in room.closed[room.join("router", "gang.g", ALICE)]

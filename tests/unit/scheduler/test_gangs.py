@@ -97,7 +97,7 @@ def test_a_gang_is_told_of_nothing_before_it_has_all() -> None:
     assert granted(effects) == {"g": ["a", "b"]}
 
 
-def test_what_a_gang_gathers_is_not_given_to_others() -> None:
+def test_gpus_that_a_gang_gathers_are_not_given_to_others() -> None:
     world = World()
     world.cell("c", 1, "b")
     world.gang("g", 4, user="")
@@ -109,7 +109,7 @@ def test_what_a_gang_gathers_is_not_given_to_others() -> None:
     assert "later" in world.cells
 
 
-def test_what_notebooks_have_left_is_asked_back_for_a_gang() -> None:
+def test_lingering_gpus_are_asked_back_for_a_gang() -> None:
     world = World()
     world.cell("c", 2, "b")
     world.over("c", lingers=True)
@@ -126,7 +126,7 @@ def test_what_notebooks_have_left_is_asked_back_for_a_gang() -> None:
         (4, 1, "A cell runs on 2 to 64 hosts with a GPU at least on each, not on 1."),
     ],
 )
-def test_what_no_hosts_could_serve_is_refused_by_name(gpus: int, hosts: int, why: str) -> None:
+def test_a_gang_that_no_hosts_could_serve_is_refused_by_name(gpus: int, hosts: int, why: str) -> None:
     world = World()
     assert over(world.gang("g", gpus, hosts)) == [(why, True)]
     assert world.idle() == 8
@@ -213,7 +213,7 @@ def test_a_host_that_goes_takes_the_whole_gang_with_it() -> None:
     assert [each.lease.host for each in of(GangLeaseEnded, effects)] == ["a"]
 
 
-def test_what_a_gang_still_computes_on_is_nobody_elses_until_it_has_ended() -> None:
+def test_gpus_that_a_gang_still_computes_on_are_nobody_elses_until_it_has_ended() -> None:
     world = World()
     world.gang("g", 4)
     world.cell("next", 4)
@@ -292,7 +292,7 @@ def test_jobs_make_room_for_a_gang() -> None:
     assert granted(world.stopped("j")) == {"g": ["a", "b"]}
 
 
-def test_what_a_gang_used_is_its_users_and_its_kernels() -> None:
+def test_a_gangs_use_is_accounted_to_its_user_and_kernel() -> None:
     world = World()
     world.feed(PricesSet(Prices((("", 1.0),), factor=1.0)))
     world.gang("g", 2)
@@ -367,7 +367,7 @@ class Story(World):
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120, 12), deadline=None)
 @given(story=steps)
 def test_a_gang_has_all_or_nothing_in_any_story(story: list[tuple[float, int, int, int]]) -> None:
     world = Story()

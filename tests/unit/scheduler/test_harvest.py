@@ -97,7 +97,7 @@ def test_everybody_is_served_the_parts_add_up_and_the_core_keeps_its_laws(
         assert (parts.waited_s + parts.ran_s) / task.duration_s >= 1 - 1e-6
 
 
-def test_what_jobs_had_of_notebooks_idle_time_is_told_apart_from_what_was_nobodys() -> None:
+def test_gpu_hours_from_idle_notebooks_are_told_apart_from_nobodys() -> None:
     records: list[Record] = [
         Session("note", 0.0, 3600.0, 2),
         Cell("note", 1800.0, 900.0, 2),

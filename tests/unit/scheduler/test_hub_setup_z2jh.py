@@ -95,7 +95,7 @@ def test_an_administrators_own_variables_stay() -> None:
     assert environment_of(c) == {"A": "1", "B": SECRET, URL: REACHED}
 
 
-def test_what_is_added_before_and_after_counts_too() -> None:
+def test_environment_added_before_and_after_the_setup_counts_too() -> None:
     c = z2jh()
     c.KubeSpawner.environment.setdefault("DASK", "yes")
     set_up(c)
@@ -113,7 +113,7 @@ def test_a_function_is_asked_and_added_to_and_called_again_nothing_changes() -> 
     assert environment_of(c) == {"BASE": "/hub/", URL: REACHED}
 
 
-def test_what_is_only_added_to_a_kind_of_spawner_does_not_lose_ours() -> None:
+def test_environment_added_to_a_kind_of_spawner_does_not_lose_ours() -> None:
     c = Config()
     c.Spawner.environment = {"ALL": "1"}
     c.KubeSpawner.environment.update({"KUBE": "1"})

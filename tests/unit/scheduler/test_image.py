@@ -27,7 +27,7 @@ from replkernel_scheduler.types import (
     ReservationId,
 )
 
-from tests.support.examples import examples
+from tests.support.examples import WHOLE, examples
 from tests.unit.scheduler.stories import Step, World
 from tests.unit.scheduler.test_stories import POLICIES, steps
 
@@ -82,7 +82,7 @@ def test_decisions_are_the_same_however_often_a_core_began_anew_from_an_image(
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_long_stories_too(name: str) -> None:
-    for seed in range(4):
+    for seed in range(4 if WHOLE else 1):
         dice = random.Random(seed)
         first = World(POLICIES[name], 7)
         again = Restarted(POLICIES[name], 3, provisions=True)

@@ -259,7 +259,7 @@ def test_words_that_come_together_tell_no_speed_and_speeds_of_other_shapes_are_r
 
 @pytest.mark.parametrize("number", [nan, inf, -inf])
 @pytest.mark.parametrize("field", ["epoch", "loss"])
-def test_what_is_no_finite_number_is_no_progress(field: str, number: float) -> None:
+def test_progress_that_is_no_finite_number_is_refused(field: str, number: float) -> None:
     said = wire.JobSaid("j", 1, "progress", epoch=1.0, loss=1.0)
     assert wire.decode_from_client(wire.encode(said)) == said
     with pytest.raises(ProtocolMismatch):
@@ -458,7 +458,7 @@ def used(room: JobRoom) -> list[HostUsed]:
     return [event for event in room.fed if isinstance(event, HostUsed)]
 
 
-def test_what_is_used_of_hosts_is_journalled_only_while_there_are_jobs_on_cores() -> None:
+def test_hosts_use_is_journalled_only_while_there_are_jobs_on_cores() -> None:
     room = JobRoom()
     machine(room, "a")
     line = room.line("a")
@@ -563,7 +563,7 @@ def test_after_a_restart_nothing_is_told_of_a_host_until_all_whose_jobs_are_ther
 
 
 @pytest.mark.parametrize("lie", [wire.HostUse(0.0, 1e6, 0.0), wire.HostUse(0.0, 0.0, 1e6)])
-def test_what_one_users_agent_makes_up_ends_nobodys_job_and_hides_no_more_than_his_job(
+def test_a_lying_agent_ends_nobodys_job_and_hides_no_more_than_its_own(
     lie: wire.HostUse,
 ) -> None:
     room = JobRoom()
@@ -845,7 +845,7 @@ def wants_a_gpu_of(room: JobRoom, host: str) -> None:
     room.feed(cast("Event", LeaseAsked(wish)))
 
 
-def test_what_a_cell_wants_of_another_host_is_off_in_time_also_where_the_first_one_does_not_end_it() -> None:
+def test_a_cells_gpu_on_a_jobs_other_host_is_free_in_time_also_where_the_first_does_not_end_it() -> None:
     room, first, other = runs_on_two()
     wants_a_gpu_of(room, "b")
     (stop,) = [said for said in room.heard[first] if isinstance(said, wire.StopJob)]

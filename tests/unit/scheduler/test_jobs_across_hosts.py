@@ -49,7 +49,7 @@ def all_of(world: Beside, kind: type) -> list[object]:
     return [effect for _, _, effects in world.journal for effect in of(kind, effects)]
 
 
-def test_it_starts_with_the_largest_shape_that_all_of_its_hosts_have(world: Beside) -> None:
+def test_a_job_starts_with_the_largest_shape_that_all_of_its_hosts_have(world: Beside) -> None:
     world.cell("c", 2, "b")
     world.submit("train", 2, 4, 8, hosts=2)
     assert each(world) == {"a": 2, "b": 2}
@@ -58,7 +58,7 @@ def test_it_starts_with_the_largest_shape_that_all_of_its_hosts_have(world: Besi
     assert (started.host, [other.host for other in started.others]) == ("a", ["b"])
 
 
-def test_it_holds_nothing_while_one_of_its_hosts_has_too_little(world: Beside) -> None:
+def test_a_job_holds_nothing_while_one_of_its_hosts_has_too_little(world: Beside) -> None:
     world.cell("c", 3, "b")
     world.submit("train", 4, 8, hosts=2)
     assert world.job("train").held == 0
@@ -83,7 +83,7 @@ def test_all_hosts_get_back_together_what_a_cell_wants_of_one(world: Beside) -> 
     assert world.job("train").held == 4, "and the other host's spare ones are back, too"
 
 
-def test_it_gives_all_back_where_one_host_has_too_little_left_and_comes_back(world: Beside) -> None:
+def test_a_job_gives_all_back_where_one_host_has_too_little_left_and_comes_back(world: Beside) -> None:
     world.submit("train", 4, 8, hosts=2, samples=LONG)
     world.runs("train")
     world.cell("c", 3, "b")
@@ -93,7 +93,7 @@ def test_it_gives_all_back_where_one_host_has_too_little_left_and_comes_back(wor
     assert each(world) == {"a": 4, "b": 4}
 
 
-def test_it_grows_into_what_is_idle_on_each_of_its_hosts(world: Beside) -> None:
+def test_a_job_grows_into_gpus_that_are_idle_on_each_of_its_hosts(world: Beside) -> None:
     world.cell("c", 2, "a")
     world.cell("d", 2, "b")
     world.submit("train", 4, 8, hosts=2, samples=LONG)
@@ -116,7 +116,7 @@ def test_one_that_is_nearly_done_is_not_started_again_to_grow(world: Beside) -> 
 
 
 @pytest.mark.parametrize("rests", [("nb",), ("nb", "busy")])
-def test_what_rests_is_asked_back_where_all_hosts_can_be_had_by_that_and_not_in_vain(
+def test_lingering_gpus_are_asked_back_where_a_job_gets_all_its_hosts_by_that(
     world: Beside, rests: tuple[str, ...]
 ) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
@@ -188,7 +188,7 @@ def test_where_the_first_hosts_agent_is_given_up_the_others_end_before_it_goes_o
     assert each(world) == {"b": 4, "c": 4}
 
 
-def test_what_nobody_can_end_has_longer_and_a_first_host_that_comes_back_ends_it_at_once(
+def test_a_job_that_nobody_can_end_has_longer_and_ends_at_once_when_its_first_host_is_back(
     world: Beside,
 ) -> None:
     ann, hosts = UserName("ann"), (HostName("a"), HostName("b"))
@@ -225,7 +225,7 @@ def test_a_service_that_is_killed_knows_of_the_lost_first_host(world: Beside) ->
     assert (world.job("train").state, world.job("train").held) == ("waiting", 0)
 
 
-def test_it_runs_only_where_its_owner_has_agents_and_nobody_waits_for_hosts_that_are_not_there(
+def test_a_job_runs_only_where_its_owner_has_agents_and_blocks_nobody_while_it_has_none(
     world: Beside,
 ) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
@@ -264,7 +264,7 @@ def test_others_grow_while_one_waits_in_vain_or_for_long(world: Beside, shape: i
     ("hosts", "shapes", "why"),
     [(1, (2,), "2 to 64"), (65, (65,), "number from 1 to 64"), (2, (2, 3), "multiples of 2")],
 )
-def test_what_cannot_be_split_is_refused(
+def test_gpus_that_hosts_cannot_share_equally_are_refused(
     world: Beside, hosts: int, shapes: tuple[int, ...], why: str
 ) -> None:
     spec = JobSpec(job=TRAIN, type=type_of_shapes("train", shapes), hosts=hosts)

@@ -161,7 +161,7 @@ def test_the_higher_priority_goes_first(world: Beside) -> None:
     assert (world.job("high").state, world.job("low").state) == ("starting", "waiting")
 
 
-def test_what_is_said_of_an_older_attempt_changes_nothing(world: Beside) -> None:
+def test_news_of_an_older_attempt_changes_nothing(world: Beside) -> None:
     world.submit("train", 1, 2, 4)
     world.runs("train")
     world.cell("c", 4)
@@ -277,7 +277,7 @@ def test_neither_rows_of_accounts_nor_grants_of_jobs_reach_those_who_serve_cells
     ("job", "speeds"),
     [("train", {4: 1.0}), ("other", {}), ("other", {0: 1.0}), ("other", {65: 1.0}), ("other", {1: 0.0})],
 )
-def test_what_cannot_be_a_job_is_refused(world: Beside, job: str, speeds: dict[int, float]) -> None:
+def test_an_impossible_job_is_refused(world: Beside, job: str, speeds: dict[int, float]) -> None:
     world.submit("train", 4)
     (refused,) = world.feed(JobSubmitted(JobSpec(job=JobName(job), type=JobType("x", 1, speeds))))
     assert isinstance(refused, JobRefused)
@@ -366,7 +366,7 @@ def test_jobs_that_are_over_are_remembered_with_how_they_ended(world: Beside) ->
     assert (past.why, past.said, past.ran_on) == ("failed", "it ended with exit code 3", "a")
 
 
-def test_what_a_notebook_left_two_minutes_ago_is_asked_back_for_a_job_that_waits(world: Beside) -> None:
+def test_gpus_that_linger_for_two_minutes_are_asked_back_for_a_waiting_job(world: Beside) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
     world.cell("busy", 2)
     world.cell("rests", 1)
@@ -566,7 +566,7 @@ def test_of_too_many_past_jobs_in_all_those_of_who_has_the_most_go() -> None:
     assert len(kept) == IN_ALL_MAX and kept[0] == "10" and kept[-1] == "new-19"
 
 
-def test_what_jobs_had_of_idle_gpus_is_their_owners_also_once_they_are_forgotten(world: Beside) -> None:
+def test_a_forgotten_jobs_gpu_hours_stay_with_its_owner(world: Beside) -> None:
     world.submit("first", 2)
     world.runs("first")
     world.until(world.now + 1800.0)
@@ -729,7 +729,7 @@ def test_a_job_whose_lease_cannot_be_parted_is_not_stopped_to_make_room(
     assert (world.job("old").held, world.job("new").state) == (4, "waiting")
 
 
-def test_what_a_job_leaves_for_another_is_a_cells_if_one_comes_meanwhile(world: Beside) -> None:
+def test_gpus_that_a_job_leaves_for_another_go_to_a_cell_that_comes_meanwhile(world: Beside) -> None:
     world.submit("old", 1, 2, 4, samples=LONG)
     world.runs("old")
     world.submit("new", 1, 2, samples=LONG)
@@ -763,7 +763,7 @@ def test_a_job_that_makes_room_goes_on_with_all_where_nobody_waits_for_it_any_mo
     assert len(start.gpus) == 4
 
 
-def test_what_notebooks_have_left_is_asked_back_before_a_job_makes_room(world: Beside) -> None:
+def test_lingering_gpus_are_asked_back_before_a_job_makes_room(world: Beside) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
     world.cell("rests", 2)
     world.submit("old", 1, 2, samples=LONG)

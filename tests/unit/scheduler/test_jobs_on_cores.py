@@ -131,7 +131,7 @@ def test_a_core_takes_as_many_jobs_as_its_multiplicity_says() -> None:
     assert world.where("j4") == "a"
 
 
-def test_what_notebooks_compute_on_counts_and_what_they_only_keep_does_not() -> None:
+def test_cores_that_notebooks_use_count_and_those_they_only_keep_do_not() -> None:
     world = OnCores(SingleQueue(1))
     world.machine("a", 4, busy=3)
     assert world.wants("j0") == "a"
@@ -216,7 +216,7 @@ def test_a_short_job_passes_a_wide_one_and_a_long_one_does_not() -> None:
     assert world.wants("short", 1, takes_s=500.0) == "a"
 
 
-def test_what_a_job_did_before_it_had_to_leave_counts_for_those_behind_it() -> None:
+def test_saved_work_of_a_job_that_had_to_leave_counts_for_those_behind_it() -> None:
     world = OnCores(SingleQueue(1))
     world.machine("a", 4)
     world.wants("first", 3, takes_s=1000.0)
@@ -232,7 +232,7 @@ def test_what_a_job_did_before_it_had_to_leave_counts_for_those_behind_it() -> N
     assert world.wants("shorter", 1, takes_s=100.0) == "a"
 
 
-def test_what_was_not_saved_has_to_be_done_again() -> None:
+def test_unsaved_work_has_to_be_done_again() -> None:
     world = OnCores(SingleQueue(1))
     world.machine("a", 4)
     world.wants("first", 3, takes_s=1000.0)
@@ -327,7 +327,7 @@ def test_a_job_whose_host_is_gone_starts_elsewhere_and_one_that_is_drained_has_i
     assert world.job("j0").state == "waiting"
 
 
-def test_what_ran_on_a_host_that_is_gone_is_ended_there_before_it_starts_elsewhere() -> None:
+def test_a_job_of_a_lost_host_is_ended_there_before_it_starts_elsewhere() -> None:
     world = OnCores()
     world.machine("a")
     assert (world.wants("j0"), world.wants("saves")) == ("a", "a")
@@ -392,7 +392,7 @@ def test_a_host_on_which_a_job_runs_is_not_scaled_in() -> None:
     assert released and core.hosts_up() == ["a"]
 
 
-def test_it_is_held_goes_on_and_is_accounted_for_the_cores_that_it_had() -> None:
+def test_a_held_job_goes_on_and_is_accounted_for_the_cores_that_it_had() -> None:
     world = OnCores()
     world.machine("a")
     world.wants("j0", 2)
@@ -435,7 +435,7 @@ def test_jobs_on_gpus_and_on_cores_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize(("cores", "memory_gb"), [(0, 1.0), (1025, 1.0), (1, 0.0), (1, 1e6)])
-def test_what_no_host_can_have_is_refused(cores: int, memory_gb: float) -> None:
+def test_cores_that_no_host_can_have_are_refused(cores: int, memory_gb: float) -> None:
     world = OnCores()
     spec = JobSpec(job=JobName("j"), type=type_on_cores("j"), cores=Cores(cores, memory_gb))
     (refused,) = of(JobRefused, world.feed(JobSubmitted(spec)))
@@ -451,7 +451,7 @@ arrivals = st.lists(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(wanted=arrivals, discipline=st.sampled_from([Easy(), Fcfs()]))
-def test_it_starts_them_where_and_when_the_core_does_that_the_simulator_drives(
+def test_jobs_start_where_and_when_the_simulated_core_starts_them(
     wanted: list[tuple[int, int, int, float]], discipline: Discipline
 ) -> None:
     """`wanted`: after how long each comes, its cores, what it is said to take, how much of that it does."""

@@ -82,7 +82,7 @@ def _sessions() -> list[Record]:
     return sorted(records, key=order)
 
 
-def test_what_sessions_are_like_worked_by_hand() -> None:
+def test_the_likeness_of_sessions_is_as_worked_by_hand() -> None:
     like = likeness(_sessions())
     assert isinstance(like, SessionsLike)
     assert like.gpus.shares == (((1, 0, ()), 0.5), ((8, 0, ()), 0.5)) and like.gpus.alike == 1.0
@@ -214,6 +214,8 @@ def test_traits_are_those_of_the_records() -> None:
         ([Cell("a", 0.0, 1.0, 1), Job("b", 5.0, 1.0, 1)], "both cells and jobs"),
     ],
 )
-def test_what_cannot_be_resembled_is_told(records: list[Record], told: str) -> None:
+def test_a_trace_that_nothing_can_resemble_is_refused_with_the_reason(
+    records: list[Record], told: str
+) -> None:
     with pytest.raises(SimulationError, match=told):
         likeness(records)

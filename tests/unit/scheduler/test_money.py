@@ -157,6 +157,9 @@ def test_the_members_of_a_group_share_its_budget() -> None:
     (refused,) = of(LeaseRefused, cluster.ask("three", user="u"))
     assert "group_budget_month of the group class is 8 USD, and its members have spent 11.50" in refused.why
     assert dict(money(cluster).groups) == pytest.approx({"class": 11.5})
+    view = cluster.core.view()
+    text = Metrics(view).write(view, JournalFigures(1, 1), Clients({}, {})).decode()
+    assert 'replkernel_scheduler_group_budget_month{group="class"} 8.0' in text
     cluster.feed(QuotaSet(UserName("u"), UserQuota()))
     granted(cluster.ask("four", user="u"))
 
@@ -236,7 +239,7 @@ def test_gpus_that_an_engine_gives_its_own_jobs_are_no_revenue() -> None:
     assert money(cluster).cost > 9.9
 
 
-def test_what_a_group_has_spent_is_the_same_in_whatever_order_its_members_came() -> None:
+def test_a_groups_spending_is_the_same_in_whatever_order_its_members_came() -> None:
     spent = []
     for order_of in ("uvw", "wvu"):
         cluster = priced(EIGHT_FOR_TEN)

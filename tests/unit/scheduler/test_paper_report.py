@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from tests.paper.bars import bars, courses, curves
+import pytest
+
+from tests.paper.bars import bars, courses, curves, spans
 from tests.paper.load import most
-from tests.paper.pages import PLACE, Kept, filled, pages
+from tests.paper.pages import PICTURES, PLACE, Kept, filled, pages
 from tests.paper.report import Course, Curve, Row, number, table
 
 
@@ -51,7 +53,7 @@ def test_a_mark_chooses_its_rows_and_the_rest_of_a_page_is_left_alone() -> None:
     assert filled(page, Kept({}, {})) == page
 
 
-def test_what_is_kept_is_compared_to_the_digits_that_pages_show() -> None:
+def test_kept_figures_are_compared_to_the_digits_that_pages_show() -> None:
     kept = Kept({"ao": [Row("AO", "a", None, 1234.0, "h"), Row("AO", "b", None, 1.0, "h")]}, {})
     assert kept.differing([Row("AO", "a", None, 1234.4, "h")]) == []
     assert len(kept.differing([Row("AO", "b", None, 1.1, "h"), Row("AO", "c", None, 1.0, "h")])) == 2
@@ -71,6 +73,47 @@ def test_pictures_are_well_formed_and_say_their_figures_in_words() -> None:
     drawn = courses("G", "GPUs", 180.0, {"x": line["values"]})
     ElementTree.fromstring(drawn)
     assert all(f">{tick}</text>" in drawn for tick in (0, 80, 160, 240, 320)), "up to 298: in round numbers"
+
+
+def test_spans_are_as_high_as_they_are_long_apart_in_words_and_on_paper() -> None:
+    drawn = spans("S", "GPUs", 10.0, 4, {"one: job 1": [0.0, 4.0, 4.0, 0.0, 2.0], "one: job 2": [0.0] * 5})
+    ElementTree.fromstring(drawn)
+    assert "one: job 1: 4 GPUs from 10 to 30 s, 2 GPUs from 40 to 50 s; one: job 2: </desc>" in drawn
+    assert 'height="30.0"' in drawn and 'height="15.0"' in drawn
+
+
+SERIES = {
+    "notebookos-gpus": ("Reservation", "NotebookOS", "cells that run"),
+    "notebookos-june-gpus": ("Reservation", "NotebookOS", "cells that run"),
+    "notebookos-june-money": tuple(
+        f"{policy}: {what}" for policy in ("Reservation", "NotebookOS") for what in ("cost", "revenue")
+    ),
+    "quarter-load": ("sessions open", "cells that run"),
+    "quarter-gpus": ("Reservation", "NotebookOS", "cells that run"),
+    "quarter-money": tuple(
+        f"{policy}: {what}" for policy in ("Reservation", "NotebookOS") for what in ("cost", "revenue")
+    ),
+    "load-sessions": ("sessions open", "cells that run"),
+    "load-june": ("sessions open", "cells that run"),
+    "load-times": ("run times", "from a cell to the next", "thinking", "run times, Philly"),
+    "load-duty": ("share of its life that a session computes",),
+    "load-saved": ("ours, June",),
+    "sidecar-case-gpus": tuple(
+        f"{way}: job {job}" for way in ("default", "termination", "SideCar") for job in (1, 2)
+    ),
+    "sidecar-less": ("published, mean of four workloads", "ours, mean of ten seeds"),
+    "sidecar-pending": ("default", "termination", "SideCar"),
+    "sidecar-stopped": ("published, mean of four workloads", "ours, mean of ten seeds"),
+    "oversubscription-slowdowns": ("SQ, M = 1", "SQ, M = 2", "SQ, M = 4", "MQ, R = 2 %"),
+}
+"""What each figure of a paper shows: the lines, bars or rows that must stand in it by name."""
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_a_figure_of_a_paper_has_its_series(name: str) -> None:
+    drawn = PICTURES[name](Kept.read())
+    words = [element.text for element in ElementTree.fromstring(drawn).iter() if element.tag.endswith("text")]
+    assert not set(SERIES[name]) - set(words)
 
 
 def test_most_at_a_time_worked_by_hand() -> None:

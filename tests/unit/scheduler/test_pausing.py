@@ -129,7 +129,7 @@ def test_a_cell_that_has_outlasted_what_was_thought_is_thought_to_take_as_long_a
     assert deferral(asked).request == "short:cell"
 
 
-def test_what_lingers_is_asked_back_before_anybody_is_paused() -> None:
+def test_lingering_gpus_are_asked_back_before_anybody_is_paused() -> None:
     made = cluster(3)
     rests = granted(made.feed(wish("other", 1, 10.0)))
     long_cell(made)
@@ -268,7 +268,7 @@ def test_who_was_away_is_asked_again_for_how_long_a_request_is_deferred() -> Non
     assert deferral(made.feed(Resumed(30.0))).request == request
 
 
-def test_what_a_deferral_would_have_needed_is_kept_for_whoever_learns_from_it() -> None:
+def test_a_deferrals_real_need_is_kept_for_whoever_learns_from_it() -> None:
     made = cluster(1, "long", "short", "other", "third")
     long_cell(made, 1)
     asked = made.feed(wish("short", 1, 60.0))
@@ -345,7 +345,7 @@ def test_nobody_is_paused_where_the_hosts_cores_or_memory_do_not_suffice_even_th
         assert not of(DeferralAsked, made.feed(LeaseAsked(replace(wish("short", 1, 60.0).request, **more))))
 
 
-def test_what_a_paused_cell_has_of_cores_serves_the_shorter_one() -> None:
+def test_a_paused_cells_cores_serve_the_shorter_one() -> None:
     made = Cluster()
     made.host("a", 1, cpu=8.0)
     for name in ("long", "short"):

@@ -184,7 +184,7 @@ def test_a_kernel_goes_on_with_its_own_part(cluster: Cluster) -> None:
     assert [ended.why for ended in of(LeaseEnded, effects)] == ["reused"]
 
 
-def test_what_lies_on_a_whole_gpu_goes_on_as_a_part_only_if_that_may_hold_it(cluster: Cluster) -> None:
+def test_memory_left_on_a_whole_gpu_is_kept_by_a_part_only_if_it_fits(cluster: Cluster) -> None:
     own = granted(cluster.ask("a1", kernel="k"))
     cluster.feed(LeaseLingered(own.lease, own.fence, None, 30.0))
     small = granted(ask(cluster, "a2", kernel="k"))
@@ -241,7 +241,7 @@ def test_a_host_that_offers_its_gpus_anew_keeps_the_parts_on_them(cluster: Clust
     gpus = cluster.core.view().hosts[0].gpus
     assert not of(LeaseEnded, cluster.feed(HostUp(HostName("a"), gpus[:1], 8.0, 64.0)))
     assert card(granted(ask(cluster, "b"))) == card(one)
-    ended = of(LeaseEnded, cluster.feed(HostUp(HostName("a"), (change(gpus[0], memory_gb=80.0),))))
+    ended = of(LeaseEnded, cluster.feed(HostUp(HostName("a"), (change(gpus[0], model="H100"),))))
     assert {end.why for end in ended} == {"gpu gone"}
 
 
@@ -307,7 +307,7 @@ def test_a_kernel_that_looks_for_a_host_has_a_part_back_beside_one_that_computes
         ({"part": 0.5, "holder": "job"}, "leased to cells"),
     ],
 )
-def test_what_cannot_be_is_refused(cluster: Cluster, wish: dict[str, Any], why: str) -> None:
+def test_an_impossible_part_is_refused(cluster: Cluster, wish: dict[str, Any], why: str) -> None:
     (refused,) = of(LeaseRefused, ask(cluster, "a", **wish))
     assert why in refused.why
 

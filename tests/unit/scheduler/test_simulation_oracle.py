@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
@@ -49,6 +50,13 @@ def test_the_oracle_has_the_gpus_in_use_and_the_fewest_hosts_that_have_them() ->
     assert run.cells.delay_s is not None and run.cells.delay_s.max == 0
     assert (run.cells.served, run.cells.immediate, run.cells.reused) == (3, 1.0, 1.0)
     assert run.cluster.makespan_hours == pytest.approx((30 + 3600 + 1800) / 3600)
+
+
+def test_a_run_leaves_the_garbage_collector_as_it_was() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(SimulationError):
+        _play([Session("a", 0.0, 10.0, 1), Cell("a", 0.0, 10.0, 1)], "srtf")
+    assert gc.get_threshold() == before
 
 
 def test_the_oracle_has_no_options() -> None:

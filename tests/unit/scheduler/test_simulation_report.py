@@ -181,7 +181,7 @@ def test_the_last_sums_over_time_are_those_of_the_run(policy: str) -> None:
     assert (picture.cost[-1], picture.revenue[-1]) == pytest.approx((money.cost, money.revenue), rel=1e-3)
 
 
-def test_what_a_trace_looks_like_worked_by_hand() -> None:
+def test_a_traces_picture_is_as_worked_by_hand() -> None:
     # a runs from 0 to 100, its second cell came at 60 and runs from 100 to 150, its third comes at 200.
     records: list[Record] = [
         Session("a", 0.0, 210.0, 1), Cell("a", 0.0, 100.0, 1), Session("b", 50.0, 90.0, 1),
@@ -246,7 +246,7 @@ def test_jobs_have_their_own_distributions() -> None:
     )
 
 
-def test_what_was_swept_is_drawn_against_its_values_with_seeds_as_one_point() -> None:
+def test_a_sweep_is_drawn_against_its_values_with_seeds_as_one_point() -> None:
     pytest.importorskip("matplotlib")
     document, pictures, oracle = _shown(RECORDS, ("notebook", "fcfs-batch,backfill=none"))
     settings = [{"hosts": "2", "seed": "0"}, {"hosts": "2", "seed": "1"}, {"hosts": "4", "seed": "0"}]

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
-from replkernel_scheduler.types import Fence, GpuUuid, HostName, KernelId, Lease, LeaseId, RequestId, Share
+from replkernel_scheduler.types import (
+    Fence,
+    GpuUuid,
+    HostName,
+    KernelId,
+    Lease,
+    LeaseId,
+    RequestId,
+    Share,
+    UserQuota,
+)
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.scheduling.desk_words import Joined, Left
+from replkernel_server.scheduling.identity import IdentityUnknown
+from replkernel_server.scheduling.quotas import quota_of
 from replkernel_server.scheduling.underuse import Idle, Rule, Underuse, read_rule
 
 from replkernel.leasing import wire
@@ -24,9 +37,11 @@ EVERY_S = 2.0
 class Day:
     """One lease, and readings of its GPUs each two seconds."""
 
-    def __init__(self, rule: Rule | None = RULE, lease: Lease = LEASE) -> None:
+    def __init__(
+        self, rule: Rule | None = RULE, lease: Lease = LEASE, quota: UserQuota | None = None
+    ) -> None:
         self.underuse, self.now = Underuse(rule), 0.0
-        self.underuse.began(lease, 0.0)
+        self.underuse.began(lease, 0.0, quota)
 
     def passes(self, seconds: float, *shares: float, read: bool = True, hears: bool = True) -> list[Idle]:
         """Have the GPUs compute these shares for a while; return what is told."""
@@ -65,7 +80,7 @@ def test_one_reading_at_the_bound_begins_the_time_anew(busy: tuple[float, float]
     assert again.ends_in_s == 200.0, "who was interrupted would have been told that long before"
 
 
-def test_what_nobody_has_read_is_no_reason() -> None:
+def test_a_gpu_that_nobody_has_read_is_no_reason() -> None:
     assert Day().passes(5_000.0, 0.0, 0.0, read=False) == [], "so of an agent that does not say it either"
     assert Day().passes(5_000.0, 0.0) == [], "one of two GPUs is not read"
     day = Day()
@@ -181,3 +196,32 @@ def test_cells_that_run_already_are_looked_at_from_now_on() -> None:
         room.wait(2.0)
         room.say(agent, wire.HostBeat((GpuUse(gpu, 0.0, read=True),)))
     assert any(isinstance(message, wire.LeaseIdle) for message in room.heard[router])
+
+
+def test_a_quota_has_a_rule_of_its_own_or_none_at_all() -> None:
+    own = Day(RULE, quota=UserQuota(idle_gpus="below=50 minutes=1"))
+    (told,) = own.passes(100.0, 0.4, 0.4)
+    assert (told.for_s, told.ends_in_s) == (60.0, None)
+    assert Day(RULE, quota=UserQuota(idle_gpus="off")).passes(5_000.0, 0.0, 0.0) == []
+    assert Day(None, quota=UserQuota(idle_gpus="below=50 minutes=1")).passes(100.0, 0.4, 0.4)
+    assert Day(RULE, quota=UserQuota(gpu_quota=1)).passes(5_000.0, 0.0, 0.0)
+
+
+def test_of_several_groups_the_mildest_rule_counts() -> None:
+    groups: dict[str, dict[str, object]] = {
+        "class": {"idle_gpus": "below=10 minutes=5 interrupt=30"},
+        "lab": {"idle_gpus": "below=5 minutes=60 interrupt=10"},
+        "others": {"gpu_quota": 4},
+    }
+    assert quota_of(groups).idle_gpus == "below=5 minutes=60 interrupt=30"
+    assert quota_of({"class": groups["class"]}).idle_gpus == groups["class"]["idle_gpus"]
+    assert quota_of(groups | {"told": {"idle_gpus": "below=50 minutes=1"}}).idle_gpus == "below=5 minutes=60"
+    for free in ("off", None):
+        assert quota_of(groups | {"free": {"idle_gpus": free}}).idle_gpus == "off"
+    assert quota_of({"others": groups["others"]}).idle_gpus is UNSET
+
+
+@pytest.mark.parametrize("value", ["", "below=5", "minutes=-1 below=5", 5, True, ["off"]])
+def test_a_groups_rule_without_sense_is_refused_by_name(value: object) -> None:
+    with pytest.raises(IdentityUnknown, match="idle_gpus of the Hub's group class"):
+        quota_of({"class": {"idle_gpus": value}})

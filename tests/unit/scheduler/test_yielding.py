@@ -97,7 +97,7 @@ def test_nothing_is_asked_back_for_a_job_that_could_not_use_it() -> None:
     assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, gpu_model="A100")) == ["one"]
 
 
-def test_what_cannot_leave_is_not_counted_on_for_a_job_also_after_a_restart() -> None:
+def test_a_stuck_notebook_is_not_counted_on_for_a_job_also_after_a_restart() -> None:
     cluster = Cluster()
     cluster.host("a", 2)
     stuck = lingering(cluster, "stuck", 1, "a")
@@ -111,7 +111,7 @@ def test_what_cannot_leave_is_not_counted_on_for_a_job_also_after_a_restart() ->
     assert asked_for_jobs(cluster, GpusAwaited((A,), 1)) == ["free"]
 
 
-def test_what_a_job_gives_back_to_cells_is_no_other_jobs() -> None:
+def test_gpus_that_a_job_gives_back_for_cells_are_no_other_jobs() -> None:
     cluster = Cluster()
     cluster.host("a", 3)
     jobs = lingering(cluster, "a-jobs", 1, "a")

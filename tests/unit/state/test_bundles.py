@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, changed, pair
-
 from replkernel.state.capture import bundles
+from tests.support.notebook import Notebook, changed, pair
 
 MANY = """
 class Thing:

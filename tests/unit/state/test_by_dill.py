@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import dill
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.state.tombstone import is_tombstone
+from tests.support.notebook import Notebook, pair
 
 DIALECT = "import csv\ndialect = csv.get_dialect('excel')\n"
 REGISTERED = """
@@ -62,13 +57,13 @@ def test_a_type_registered_with_dill_is_copied_as_that_says_and_shared_as_before
     assert one.state.unfaithful == two.state.unfaithful == ()
 
 
-def test_what_fails_in_a_function_registered_with_dill_is_told() -> None:
+def test_an_error_in_a_function_registered_with_dill_is_told() -> None:
     told = refused(Notebook("r1"), DIALECT + BROKEN)
     assert told == ["What was registered with dill for a Dialect failed (ValueError: broken)."]
 
 
 @pytest.mark.parametrize("code", [CAPSULE, "x = iter(vars().items())", DIALECT + "import dill; x = dialect"])
-def test_what_dill_would_make_something_else_of_stays_and_says_so(code: str) -> None:
+def test_a_value_that_dill_would_change_stays_and_says_so(code: str) -> None:
     one, two = pair()
     two.take(one.run(code, 1))
     assert is_tombstone(two["x"])

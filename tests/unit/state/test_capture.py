@@ -4,14 +4,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, changed, pair
-
 from replkernel.records import Seq
+from tests.support.notebook import Notebook, changed, pair
 
 
 def cids(delta: object) -> dict[str, tuple[str, ...]]:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
+from tests.support.notebook import Notebook, pair
 
 JOBS = (
     "async def job(n, *rest, sink, **more):\n  sink.append((n, rest, more))\n  return n * 2\n"

@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.errors import StateLostError
 from replkernel.state.python.sqlite3 import adapters
 from replkernel.state.python.sqlite3.watch import install
+from tests.support.notebook import Notebook, pair
 
 MADE = (
     "import sqlite3\nc = sqlite3.connect(':memory:'); c.execute('create table t (a)')\n"

@@ -6,15 +6,11 @@ Law: after each cell, as many have run on all replicas together as in a process 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook
+from tests.support.notebook import Notebook
 
 SETUP = """
 import collections, functools, gc, types, weakref, colorsys

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.state.python.dict_iterators import readable
+from tests.support.notebook import Notebook, pair
 
 CASES = (
     ("d = dict(a=1, b=2, c=3); it = iter(d); next(it)", "d['b'] = 5"),

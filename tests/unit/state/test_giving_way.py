@@ -3,10 +3,8 @@ everything has been looked at the replica is as the original."""
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,14 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, changed, pair
-
 from replkernel.records import Delta, Fence, Seq
 from replkernel.state.capture import hashing, survey, survey_order
 from replkernel.state.capture.budget import EVERYTHING, Terms
 from tests.support.examples import examples
+from tests.support.notebook import Notebook, changed, pair
 
 ITEMS = 11_000
 SETUP = f"""

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
 import pytest
-from notebook import Notebook, pair
+
+from tests.support.notebook import Notebook, pair
 
 
 def moved(*cells: str) -> dict[str, Any]:

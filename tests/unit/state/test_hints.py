@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.state import hints
 from replkernel.state.capture.budget import Terms
 from replkernel.state.process.hints import HintsPart
 from replkernel.state.process.plain import encode_plain
+from tests.support.notebook import Notebook, pair
 
 MARK = "import replkernel\ncache = {'big': bytearray(1_000_000)}\nreplkernel.transient(cache)\nx = 1"
 

@@ -5,13 +5,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, moved, pair
+from tests.support.notebook import Notebook, moved, pair
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,10 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
+from tests.support.notebook import Notebook, pair
 
 
 def twice(one: Notebook) -> None:

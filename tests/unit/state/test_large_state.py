@@ -4,16 +4,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import CHUNK_BYTES, Notebook, changed, pair
-
 from replkernel.records import BlobRef
+from tests.support.notebook import CHUNK_BYTES, Notebook, changed, pair
 
 np = pytest.importorskip("numpy")
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from tests.support.examples import examples
+from tests.support.notebook import Notebook, pair
 
 KINDS = ("list", "dict", "set", "tuple", "object", "slots", "closure", "bytearray")
 CLASSES = """

@@ -5,17 +5,12 @@ from __future__ import annotations
 import calendar
 import random
 import secrets
-import sys
 import zlib
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, moved, pair
-
 from replkernel.errors import StateLostError
+from tests.support.notebook import Notebook, moved, pair
 
 NUMPY = "import numpy as np\n"
 RPDS = "import rpds\n"

@@ -168,7 +168,7 @@ def test_a_fault_in_reducers_is_told_for_the_objects_of_their_library_alone(
     assert two["b"].x == 1
 
 
-def test_what_a_record_refuses_is_told_in_its_words(acme: Any) -> None:
+def test_a_records_refusal_is_told_in_its_words(acme: Any) -> None:
     acme.install("acme_replkernel:LIBRARY")
     one, _ = pair()
     delta = one.run("import tables_of_acme as t\na = t.Table(None)", 1)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import gc
 import re
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import pair
-
 from tests.support.examples import examples
+from tests.support.notebook import pair
 
 
 def test_a_scanner_goes_on_with_the_functions_of_the_notebook() -> None:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import moved, pair
 
 from replkernel.state import hooks
 from replkernel.state.patches.looks import look_at
@@ -27,6 +22,7 @@ from replkernel.state.python.kinds import (
     lineage,
     of_key,
 )
+from tests.support.notebook import moved, pair
 
 RAISING = (
     "class Meta(type):\n"

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import moved, pair
-
 from replkernel.state.python.method_entries import _readable
+from tests.support.notebook import moved, pair
 
 KEPT = (
     "import functools, weakref\n"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import collections.abc
 import copyreg
+import gc
+import random
 import sys
 import textwrap
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 from replkernel.state.patches.book import UNKNOWN, Book
@@ -195,6 +199,31 @@ def test_another_process_puts_changes_in_and_takes_them_back(library: types.Modu
         book.restore(root)
     assert (library.helper, library.limit, library.options) == (helper, 10, {"a": 1})
     assert len(book) == 0
+
+
+@pytest.mark.parametrize("name", ["bound", "compiled", "wrapper"])
+def test_a_function_that_is_none_of_pythons_is_given_back_when_another_replica_did(
+    notebook: Notebook, library: types.ModuleType, name: str
+) -> None:
+    """As numpy's are: `np.random.rand` is a method, `np.exp` a ufunc."""
+    vars(library).update(bound=random.Random(0).choice, compiled=numpy.exp, wrapper=str.__add__)
+    first = getattr(library, name)
+    notebook.run(f"lib.{name} = lambda *given: 'mine'")
+    notebook.book.restore(f"library a_library:{name}")
+    assert getattr(library, name) is first
+
+
+def test_a_method_of_the_notebook_in_a_library_is_not_kept(
+    notebook: Notebook, library: types.ModuleType
+) -> None:
+    notebook.namespace["lib"].hook = None
+    notebook.run("class Mine:\n    def hook(self): ...\nmine = Mine(); vars(lib)['hook'] = mine.hook")
+    gone = weakref.ref(notebook.namespace["mine"])
+    notebook.book.clear()
+    vars(library)["hook"] = notebook.namespace.pop("mine").hook
+    notebook.run("lib.hook = None")
+    gc.collect()
+    assert gone() is None
 
 
 def test_another_list_that_holds_the_same_is_a_change(library: types.ModuleType) -> None:

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
-from pathlib import Path
 from typing import Any
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 import numpy as np
 import pytest
-from notebook import Notebook
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from replkernel.state.capture import bundles
 from tests.support.examples import examples
+from tests.support.notebook import Notebook
 
 SETUP = """
 import numpy as np

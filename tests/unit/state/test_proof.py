@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.errors import StateLostError
 from replkernel.records import Fence, Seq
 from replkernel.state.hooks import registered
 from replkernel.state.patches import own_modules
 from replkernel.state.restore import loading
 from replkernel.state.tombstone import is_tombstone
+from tests.support.notebook import Notebook, pair
 
 DROPS = """
 class Drops:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.records import ComponentId
@@ -19,6 +14,7 @@ from replkernel.state.patches.book import book
 from replkernel.state.patches.places import ITEM, Absent, Place
 from replkernel.state.restore import rebuild as rebuilding
 from replkernel.state.tombstone import is_tombstone
+from tests.support.notebook import Notebook, pair
 
 
 def test_a_missing_blob_costs_its_component_and_no_other() -> None:

@@ -59,7 +59,7 @@ def test_nothing_but_the_contents_of_bytes_is_ever_left_out(
 
 
 @pytest.mark.parametrize("pattern", [NAN, b"\x8a\x06", pickle.FROZENSET])
-def test_what_an_array_holds_by_chance_is_not_found(pattern: bytes) -> None:
+def test_an_arrays_own_bytes_are_not_found(pattern: bytes) -> None:
     stream, memo = _dumped(("array", pattern * LONG_BYTES, (3, 4)))
     assert may_have(stream)
     assert not may_have(without_long_bytes(stream, memo))

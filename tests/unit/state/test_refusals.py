@@ -8,13 +8,8 @@ import asyncio
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.state.capture import reducer_table
@@ -22,6 +17,7 @@ from replkernel.state.hooks import registered
 from replkernel.state.libraries import index
 from replkernel.state.library import Library
 from replkernel.state.python.asyncio.handles import waits
+from tests.support.notebook import Notebook, pair
 
 CALLBACK = "import ctypes\nCB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)\n"
 NODE = "import ctypes\nclass Node(ctypes.Structure):\n    _fields_ = [('v', ctypes.c_int), ('link', ctypes.POINTER(ctypes.c_int))]\n"

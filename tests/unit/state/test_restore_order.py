@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import changed
-from order import OrderedNotebook, any_amount, three
-
 from replkernel.records import ComponentId, Fence, Seq
 from replkernel.state.capture.budget import Terms
 from tests.support.examples import examples
+from tests.support.notebook import changed
+from tests.support.order import OrderedNotebook, any_amount, three
 
 SETUP = """
 class Box:

@@ -3,20 +3,14 @@ it would have missed is found by the next one."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.kernel.time_travel import brings_values_only
 from replkernel.records import ComponentId, Delta
 from replkernel.state.capture import fingerprint, survey_order
 from replkernel.state.capture.budget import EVERYTHING
+from tests.support.notebook import Notebook, pair
 
 SETTLED = EVERYTHING._replace(settled=True)
 LARGE = "import numpy as np\nlarge = np.zeros(4_000_000)\nsmall = [0]\n"
@@ -46,7 +40,7 @@ def test_large_variables_are_as_they_were_and_stay(hashed: list[int]) -> None:
     assert hashed == [32_000_000]
 
 
-def test_what_changed_all_the_same_is_found_by_the_next_capture() -> None:
+def test_an_unexpected_change_is_found_by_the_next_capture() -> None:
     one, two = pair()
     two.take(one.run(LARGE, 1), one.run("large[5] = 1.0", 2, SETTLED))
     assert two.namespace["large"][5] == 0
@@ -93,7 +87,7 @@ def test_plain_values_bring_nothing_else(code: str) -> None:
         "x = list(range(30_000))",
     ],
 )
-def test_what_may_run_code_is_told_from_values(code: str) -> None:
+def test_a_delta_that_may_run_code_does_not_bring_values_only(code: str) -> None:
     assert not brings_values_only(way(code))
 
 
@@ -104,6 +98,6 @@ def test_a_place_in_a_library_is_no_plain_variable() -> None:
 
 
 @pytest.mark.parametrize("cid", ["class:1", "@modules", "library json:dumps"])
-def test_what_is_taken_away_counts_as_well(cid: str) -> None:
+def test_a_dropped_class_or_module_counts_as_well(cid: str) -> None:
     assert not brings_values_only(replace(way("x = 1"), dropped=(ComponentId(cid),)))
     assert brings_values_only(replace(way("x = 1"), dropped=(ComponentId("y"), ComponentId("z~2"))))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.state.format.shared_values import is_interned, tells
+from tests.support.notebook import Notebook, pair
 
 
 def _moved(*cells: str) -> tuple[Notebook, dict[str, Any]]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import moved
+from tests.support.notebook import moved
 
 HOOKED = (
     "from abc import ABC\nfrom typing import Protocol, runtime_checkable\n"

@@ -7,17 +7,13 @@ from __future__ import annotations
 import operator
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.errors import StateLostError
 from replkernel.state.tombstone import is_tombstone, lost
+from tests.support.notebook import Notebook, pair
 
 GENERATOR = "def gen():\n    yield 1\n    yield 2\ng=gen(); next(g)\n"
 

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, changed
-
 from replkernel.records import Delta, Fence, Seq
+from tests.support.notebook import Notebook, changed
 
 BIG = "big = bytearray(300_000)"
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import gc
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import pair
-
 from replkernel.errors import StateLostError
+from tests.support.notebook import pair
 
 WATCHED = "import weakref\nlog = []\nclass A: pass\ndef said(r): log.append('gone')\na = A()\n"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +11,9 @@ import pytest
 from comm.base_comm import BaseComm
 from ipywidgets.widgets import widget as widgets
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
-
-from notebook import Notebook, pair
-
 from replkernel.state.libraries import ipywidgets as carried
 from replkernel.state.patches.book import book
+from tests.support.notebook import Notebook, pair
 
 SLIDER = (
     "import ipywidgets as w\nlog = []; slider = w.IntSlider(3)\n"

@@ -19,7 +19,7 @@ from replkernel_scheduler.sim.errors import TraceUnreadable
 from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 
-POLLUX = frozenset({"timestamp", "duration", "num_gpus", "gpu_time"})
+POLLUX = frozenset({"timestamp", "duration", "num_gpus"})
 TABLE = frozenset({"job id", "arrival time (sec)", "size", "duration (sec)"})
 ENTRY = frozenset({"jobid", "attempts", "submitted_time"})
 ENTRY_MAX = 16 * 1024 * 1024

@@ -7,18 +7,6 @@ from __future__ import annotations
 from tests.e2e.state.sequence import sequence
 
 sequence(
-    "symbols made by one call, and an equal one made on another replica",
-    """
-import sympy as sp
-x, y = sp.symbols('x y', positive=True); t = sp.Dummy('t'); e = sp.sin(x) ** 2 + sp.cos(x) ** 2 + t
-""",
-    "M = sp.Matrix([[x, 1], [1, y]]); alias = M; fast = sp.lambdify((x, y), M.det())",
-    "M[0, 0] = x ** 2; s = sp.simplify(e)",
-    "ser = sp.series(sp.exp(x), x, 0, 4); x2 = sp.Symbol('x', positive=True); print(x2 == x, fast(2, 3), s - t)",
-    "print(M, alias is M, ser, sp.sqrt(x2 ** 2), e.free_symbols == {x, t}, x2 - x, sp.Dummy('t') == t, sp.Symbol('x') == x)",
-    needs="sympy",
-)
-sequence(
     "sklearn pipelines",
     """
 import numpy as np, warnings; warnings.simplefilter('ignore')
@@ -42,6 +30,18 @@ pipe = Pipeline([('cut', Cut()), ('ct', ColumnTransformer([('s', StandardScaler(
     "print(rng.rand(), type(c['cut']).__name__, isinstance(pipe[0], Cut))",
     "print(type(c['cut']).__name__, isinstance(pipe[0], Cut), sgd.coef_.round(3), rng.get_state()[2])",
     needs=("sklearn",),
+)
+sequence(
+    "symbols made by one call, and an equal one made on another replica",
+    """
+import sympy as sp
+x, y = sp.symbols('x y', positive=True); t = sp.Dummy('t'); e = sp.sin(x) ** 2 + sp.cos(x) ** 2 + t
+""",
+    "M = sp.Matrix([[x, 1], [1, y]]); alias = M; fast = sp.lambdify((x, y), M.det())",
+    "M[0, 0] = x ** 2; s = sp.simplify(e)",
+    "ser = sp.series(sp.exp(x), x, 0, 4); x2 = sp.Symbol('x', positive=True); print(x2 == x, fast(2, 3), s - t)",
+    "print(M, alias is M, ser, sp.sqrt(x2 ** 2), e.free_symbols == {x, t}, x2 - x, sp.Dummy('t') == t, sp.Symbol('x') == x)",
+    needs="sympy",
 )
 sequence(
     "sklearn models",

@@ -101,7 +101,7 @@ def test_one_extension_that_fails_to_unload_keeps_no_other_loaded(
     assert part.dump() == told()
 
 
-def test_what_an_extension_leaves_in_the_namespace_is_not_there_by_its_unloading_here(
+def test_unloading_an_extension_here_leaves_the_names_that_it_pushed_elsewhere(
     extension: types.ModuleType,
 ) -> None:
     shell = Shell()

@@ -11,7 +11,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -19,10 +18,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "support"))
-
-from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.state.libraries.matplotlib import open_figures as pyplot
@@ -40,6 +35,7 @@ from replkernel.state.process.signals import SignalsPart
 from replkernel.state.process.warnings import WarningsPart
 from replkernel.state.python.logging import places as loggers
 from replkernel.state.python.logging.config import LoggingPart
+from tests.support.notebook import Notebook, pair
 
 
 @pytest.fixture(autouse=True)
@@ -309,7 +305,7 @@ def test_a_backend_that_draws_into_the_page_travels_under_its_name(name: str) ->
         plots.switch_backend(before)
 
 
-def test_what_shows_figures_at_a_cells_end_stays_beside_a_backend_that_draws_into_the_page(
+def test_inline_figures_stay_beside_a_backend_that_draws_into_the_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`switch_backend` leaves what `%matplotlib inline` has set up, other than `%matplotlib notebook`."""

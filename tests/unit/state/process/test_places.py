@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,21 @@ def test_variables_of_one_process_or_host_stay_behind(name: str) -> None:
     assert here.dump() is None
 
 
+@pytest.mark.parametrize("name", ["COLUMNS", "TERM", "NVIDIA_TF32_OVERRIDE"])
+def test_variables_with_which_a_notebook_sets_up_libraries_travel(name: str) -> None:
+    here, there = EnvironPart(), EnvironPart()
+    before = os.environ.get(name)
+    os.environ[name] = "changed"
+    data = here.dump()
+    if before is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = before
+    assert data is not None
+    there.load(data)
+    assert os.environ[name] == "changed"
+
+
 def test_a_loaded_environment_is_dumped_again_byte_for_byte() -> None:
     here, there = EnvironPart(), EnvironPart()
     os.environ["B_KEY"] = "1"
@@ -101,6 +117,18 @@ def test_import_path_entries_of_birth_stay_each_hosts_own() -> None:
     assert data is not None
     there.load(data)
     assert sys.path == ["/shared/src", "/host-b/lib", "/host-b/site", "data", "/host-b/extra"]
+
+
+def test_a_path_object_that_a_notebook_adds_to_the_import_path_stays_one() -> None:
+    sys.path[:] = ["/lib"]
+    here, there = SysPathPart(), SysPathPart()
+    sys.path.append(Path("/shared/src"))  # type: ignore[arg-type]
+    data = here.dump()
+    sys.path[:] = ["/lib"]
+    assert data is not None
+    there.load(data)
+    assert sys.path == ["/lib", Path("/shared/src")]
+    assert there.dump() == data
 
 
 def test_limits_of_the_interpreter_are_followed() -> None:
