@@ -136,9 +136,9 @@ class NearTransport(TCPTransport):  # type: ignore[misc]
             connection.disconnect()
             return
         before = self._connections.get(node)
-        self._connections[node] = connection
         if before is not None:
-            before.disconnect()
+            before.disconnect()  # While it is the peer's: what was on its way there starts anew on this one.
+        self._connections[node] = connection
         connection.tell(partial(self._onMessageReceived, node), partial(self._near_lost, connection))
         self._onNodeConnected(node)
 

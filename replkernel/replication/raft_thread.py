@@ -198,11 +198,9 @@ class RaftThread:
             os.close(self._wake_write)
 
     def _turn(self) -> None:
-        planned = min(self._due.values(), default=None)
         now = time.monotonic()
+        planned = now if self._handed else min(self._due.values(), default=None)
         wait_ms = None if planned is None else max(0.0, planned - now) * 1000
-        if self._handed:
-            wait_ms = 0.0
         events = self._poll.poll(wait_ms)
         self._awake_at = max(now, planned or now)
         self._check_stall()
