@@ -15,13 +15,13 @@ from replkernel.loaders import loader
 from replkernel.state.tombstone import Loss
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 GRAPH_NODES_MAX = 500
 """No more nodes of an autograd graph are asked whether it was freed."""
 
 
-def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
+def lost_graph(pickler: UnitContext, tensor: Any) -> tuple[Any, ...] | None:
     """Return the loss of a graph that is still of use; None for one that `backward` has freed."""
     if is_lost(tensor.grad_fn):
         return _lost_before(pickler, tensor.grad_fn.loss)
@@ -44,7 +44,7 @@ def name_of(node: Any) -> tuple[str, str]:
     return type(node).__module__, type(node).__name__
 
 
-def _lost_before(pickler: CapturePickler, loss: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+def _lost_before(pickler: UnitContext, loss: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     """Return the loss of a graph that did not travel to this replica: it stays with whoever has it."""
     if loss is not None:
         pickler.touched = True

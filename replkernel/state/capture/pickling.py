@@ -26,6 +26,7 @@ from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.capture.rechecks import Addresses, StandIns, find, without_long_bytes
 from replkernel.state.capture.reducers import CannotTravel
 from replkernel.state.capture.unasked import reduction, unasked
+from replkernel.state.capture.unit_notes import UnitNotes
 from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
 from replkernel.state.format.shared_values import Value, memo_with
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
@@ -129,7 +130,7 @@ class CapturePickler(pickle.Pickler):
         self.links: list[Any] = []
         self.unlinked: set[int] = set()
         self.codes: list[types.CodeType | None] = []
-        self.extras: dict[Any, Any] = {}
+        self.notes = UnitNotes()
         self.covers: list[tuple[int, int, Any]] = []
         self.dumped_by_hooks: dict[int, tuple[int, ...]] = {}
         self.gpus = 0
@@ -213,7 +214,7 @@ class CapturePickler(pickle.Pickler):
             run_deep(lambda: self.dump(value))
         else:
             self.dump(value)
-        for ask in self.extras.get(reducers.AT_THE_END, {}).values():
+        for ask in self.notes.at_the_end.values():
             ask(self)
         return self._finish(tuple(roots), single, mode, value)
 

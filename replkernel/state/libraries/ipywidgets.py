@@ -24,7 +24,7 @@ from replkernel.state.python import finalizers, instances
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 ALIVE = "_instances"
 """The name under which ipywidgets keeps all widgets that are not closed, by the ids of their comms."""
@@ -40,7 +40,7 @@ _rebuilt: dict[str, None] = {}
 """The ids of the comms of widgets that were rebuilt here, and of which no page has been told."""
 
 
-def reduce_widget(pickler: CapturePickler, value: Any) -> Any:
+def reduce_widget(pickler: UnitContext, value: Any) -> Any:
     """Reduce a widget to its traits, its observers and the id of its comm; one without a comm is closed."""
     finalizers.meet(type(value))
     if pickler.careful:

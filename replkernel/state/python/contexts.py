@@ -22,10 +22,10 @@ from replkernel.state.python.instances import fill_slots, held_in, slots_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_variable(pickler: CapturePickler, variable: contextvars.ContextVar[Any]) -> Any:
+def reduce_variable(pickler: UnitContext, variable: contextvars.ContextVar[Any]) -> Any:
     """Reduce a context variable with its default and its value in the context of cells."""
     context = contextvars.copy_context()
     default: tuple[Any, ...] = ()
@@ -92,7 +92,7 @@ def _here() -> int:
     return int(_words(token)[_CONTEXT])
 
 
-def reduce_token(pickler: CapturePickler, token: contextvars.Token[Any]) -> Any:
+def reduce_token(pickler: UnitContext, token: contextvars.Token[Any]) -> Any:
     """Reduce a token of the context of cells."""
     if not _readable() or pickler.deep or _words(token)[_CONTEXT] != _here():
         raise CannotTravel("It belongs to another context than that of the cells.")
@@ -132,7 +132,7 @@ def _exchange(token: Any, place: int, *value: Any) -> None:
         _decrease(ctypes.c_void_p(before))
 
 
-def reduce_local(pickler: CapturePickler, local: Any) -> Any:
+def reduce_local(pickler: UnitContext, local: Any) -> Any:
     """Reduce thread-local data to what the main thread has in it."""
     if pickler.deep:
         raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")

@@ -18,13 +18,13 @@ from replkernel.state.python.class_registry import qualname_of
 from replkernel.state.python.kinds import key_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
 
-def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
+def reduce_enum_member(pickler: UnitContext, member: enum.Enum) -> Any:
     """Reduce an Enum's member: by value, except inside the definition of its own class."""
     cls = type(member)
     if pickler.world.classes.id_of(cls) not in pickler.own_classes:

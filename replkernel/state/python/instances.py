@@ -27,7 +27,7 @@ from replkernel.state.python.weakrefs import REGISTRY, finalizers_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -164,7 +164,7 @@ def attributes_of(instance: Any) -> dict[str, Any]:
 
 
 def _plain(cls: type, dict_of: Any) -> Reducer:
-    def reduce_plain(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_plain(pickler: UnitContext, value: Any) -> Any:
         reduction = make_plain, (cls,), dict_of(value), None, None, fill_plain
         return with_calls(value, reduction) if REGISTRY and getweakrefcount(value) else reduction
 
@@ -188,7 +188,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
         return None
     dict_of = getter.__get__
 
-    def reduce_shared(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_shared(pickler: UnitContext, value: Any) -> Any:
         held = dict_of(value)
         if id(held) in pickler.root_dicts:
             return make_plain, (cls,), held, None, None, fill_plain
@@ -231,7 +231,7 @@ def fill_and_call(instance: Any, given: tuple[Any, ...]) -> None:
 def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> Reducer:
     value_of, contents_of = VALUES.get(base), _CONTENTS.get(base)
 
-    def reduce_full(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_full(pickler: UnitContext, value: Any) -> Any:
         arguments = () if value_of is None else value_of(value)
         if base is deque:
             arguments = (_MAXLEN.__get__(value),)

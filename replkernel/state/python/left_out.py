@@ -20,7 +20,7 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.kinds import is_a, key_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
@@ -60,7 +60,7 @@ def _says_how(mro: tuple[type, ...]) -> type:
     return next(base for base in mro if any(name in _DICT.__get__(base) for name in _HOOKS))
 
 
-def reduce_with_attributes(pickler: CapturePickler, value: Any) -> Any:
+def reduce_with_attributes(pickler: UnitContext, value: Any) -> Any:
     """Reduce an instance as its type does, with the attributes that this leaves out."""
     told = _by_new(value, value.__reduce_ex__(PROTOCOL))
     reduced = pickler.checked(value, told) if pickler.careful else told
@@ -145,7 +145,7 @@ def _fill_rest(instance: Any, rest: Rest) -> None:
     instances.fill_slots(instance, slots)
 
 
-def reduce_random(pickler: CapturePickler, source: random.Random) -> Any:
+def reduce_random(pickler: UnitContext, source: random.Random) -> Any:
     """Reduce a source of random numbers of the notebook's class, whose ``__init__`` may want anything."""
     rest = dict(instances.attributes_of(source)), _in_slots(source)
     return make_random, (type(source),), (_RANDOM.getstate(source), rest), None, None, fill_random

@@ -18,29 +18,28 @@ from replkernel.state.python.methods import mangled
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 Entry = tuple[str, tuple[str, ...]]
 """The name under which classes have a function, which is its own, and the ids of these classes."""
 
-_ENTRIES = "entries of classes"
 _DICT = type.__dict__["__dict__"]
 _CLOSURE_AT = 72
 _WORD_BYTES = 8
 
 
-def entry_of(pickler: CapturePickler, function: types.FunctionType) -> tuple[Entry, ...]:
+def entry_of(pickler: UnitContext, function: types.FunctionType) -> tuple[Entry, ...]:
     """Return where a class of this unit has a function, as an argument of `make_function`."""
     if not pickler.own_classes:
         return ()
-    entries = pickler.extras.get(_ENTRIES)
+    entries = pickler.notes.entries
     if entries is None:
-        entries = pickler.extras[_ENTRIES] = _entries(pickler)
+        entries = pickler.notes.entries = _entries(pickler)
     found = entries.get(id(function))
     return () if found is None else (found,)
 
 
-def _entries(pickler: CapturePickler) -> dict[int, Entry]:
+def _entries(pickler: UnitContext) -> dict[int, Entry]:
     """Return where the classes of a unit have functions; texts are those that the unit has already."""
     found: dict[int, Entry] = {}
     for id_ in sorted(pickler.own_classes):

@@ -15,12 +15,12 @@ from replkernel.state.python.kinds import derives
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _MRO = type.__dict__["__mro__"]
 
 
-def _is_library(pickler: CapturePickler, variable: Any) -> bool:
+def _is_library(pickler: UnitContext, variable: Any) -> bool:
     module = getattr(variable, "__module__", None)
     return module != pickler.world.seeds.main_name and find_global(module, variable.__name__) is variable
 
@@ -38,7 +38,7 @@ def take_notes(kind: Any, notes: dict[str, Any]) -> None:
         setattr(kind, name, value)
 
 
-def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
+def reduce_typevar(pickler: UnitContext, variable: Any) -> Any:
     """Reduce a TypeVar."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -58,7 +58,7 @@ def make_typevar(
     return made
 
 
-def reduce_paramspec(pickler: CapturePickler, variable: Any) -> Any:
+def reduce_paramspec(pickler: UnitContext, variable: Any) -> Any:
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -73,7 +73,7 @@ def make_paramspec(cls: Any, name: str, module: str) -> Any:
     return made
 
 
-def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
+def reduce_alias(pickler: UnitContext, alias: Any) -> Any:
     """Reduce what a generic class of the notebook gives for types."""
     _, arguments = alias.__reduce__()
     origin = arguments[0]

@@ -19,7 +19,7 @@ from replkernel.state.python.instances import HOOKS
 from replkernel.state.python.reduced_by_class import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 _STATE = 2
@@ -44,7 +44,7 @@ def plan(cls: type) -> Reducer | None:
 
 
 def _unasked(past_its_methods: Reducer) -> Reducer:
-    def reduce_unasked(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_unasked(pickler: UnitContext, value: Any) -> Any:
         whole = past_its_methods(pickler, value)
         own_way = isinstance(whole, tuple) and _rebuilt.is_as_noted(value, lambda: _held(whole[_STATE]))
         if not own_way and can_be_copied(pickler, whole[_STATE]):

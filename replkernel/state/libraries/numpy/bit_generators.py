@@ -16,7 +16,7 @@ from replkernel.state.capture.sentinels import plan_for_library
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 _library: Any = np.random
@@ -24,7 +24,7 @@ _own_generator = _library.get_bit_generator
 _MRO = type.__dict__["__mro__"]
 
 
-def reduce_bit_generator(pickler: CapturePickler, generator: Any) -> Any:
+def reduce_bit_generator(pickler: UnitContext, generator: Any) -> Any:
     """Reduce a bit generator: by reference where numpy's own functions draw from it."""
     if generator is _own_generator():
         pickler.unlinked.add(id(generator))
@@ -34,7 +34,7 @@ def reduce_bit_generator(pickler: CapturePickler, generator: Any) -> Any:
     return plan_for_library(type(generator))(pickler, generator)
 
 
-def reduce_source(pickler: CapturePickler, source: Any) -> Any:
+def reduce_source(pickler: UnitContext, source: Any) -> Any:
     """Reduce a generator, or a `RandomState`."""
     if instances.is_notebooks(type(source)):
         return _reduce_child(source, _base_of(type(source)).__reduce__(source)[1])

@@ -16,16 +16,16 @@ from replkernel.state.libraries.numpy.bare_arrays import flat_bytes
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
+def reduce_buffer(pickler: UnitContext, buffer: Any) -> Any:
     """Reduce a buffer to a place in what owns its memory, else to its bytes."""
     pickler.module_needed("pyarrow")
     if not buffer.is_cpu or not buffer.size:
         return NotImplemented
     low, high = buffer.address, buffer.address + buffer.size
-    if low not in pickler.extras.get("apart", ()):
+    if low not in pickler.notes.apart:
         pickler.touched = True
         pickler.ranges.append((low, high))
         found = covered(pickler, low, high)
@@ -35,7 +35,7 @@ def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
         lent = lender(pickler, low, high) if found is None and buffer.is_mutable else None
         if lent is not None and type(lent[1]) is not bytes:
             return over_bytes, (lent[1], low - lent[0], buffer.size)
-    first = pickler.extras.setdefault(("arrow", low, high), buffer)
+    first = pickler.notes.arrow_buffers.setdefault((low, high), buffer)
     if first is not buffer:
         return itself, (first,)
     return make_buffer, (pickler.emit(memoryview(buffer), (low, high - low)), buffer.is_mutable)

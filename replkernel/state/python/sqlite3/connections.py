@@ -33,7 +33,7 @@ from replkernel.state.python.sqlite3.opening import (
 from replkernel.state.python.sqlite3.watch import BASE, Connection, Notes, notes_of, quiet
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _BASE: Any = BASE
 _KEPT_IN_MEMORY = ("memory", "off")
@@ -44,7 +44,7 @@ _SHARED_MARKS = ("mode=memory", "cache=shared", "vfs=")
 _BINDS_SLOTS = "Its class keeps attributes in slots, which cannot be read past the class."
 
 
-def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
+def reduce_connection(pickler: UnitContext, connection: Any) -> Any:
     """Reduce a connection."""
     pickler.touched = True
     notes = notes_of(connection)

@@ -23,7 +23,7 @@ from replkernel.state.python.sqlite3.connections import reduce_connection
 from replkernel.state.tombstone import is_tombstone
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _CURSOR: Any = sqlite3.Cursor
 _CONNECTION: Any = _sqlite3.Connection
@@ -93,7 +93,7 @@ def _describe(cursor: Any, names: tuple[str, ...] | None, lastrowid: int | None,
 # -- cursors ---------------------------------------------------------------------------------------------
 
 
-def reduce_cursor(pickler: CapturePickler, cursor: Any) -> Any:
+def reduce_cursor(pickler: UnitContext, cursor: Any) -> Any:
     """Reduce a cursor that has given all its rows."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a cursor is not known.")
@@ -190,7 +190,7 @@ def fill_cursor(cursor: Any, state: tuple[Any, ...]) -> None:
     _CURSOR.row_factory.__set__(cursor, row_factory)
 
 
-def reduce_blob(pickler: CapturePickler, blob: Any) -> Any:
+def reduce_blob(pickler: UnitContext, blob: Any) -> Any:
     """Reduce a blob that was read or written piece by piece, and is closed."""
     try:
         len(blob)
@@ -216,7 +216,7 @@ def closed_blob() -> Any:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def reduce_row(pickler: CapturePickler, row: Any) -> Any:
+def reduce_row(pickler: UnitContext, row: Any) -> Any:
     """Reduce a row that knows its columns' names."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a row is not known.")
