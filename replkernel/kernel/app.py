@@ -75,7 +75,7 @@ JUPYTERS_THREADS = (
 class ReplicaSession(Session):
     """A session that all replicas of a kernel speak under; the ids of its messages are this process's."""
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._mark = os.urandom(4).hex()
 
@@ -105,7 +105,7 @@ class ReplicaApp(IPKernelApp):
         spec = self.birth.spec
         return ReplicaSession(parent=self, session=message_session(spec.kernel_id, spec.incarnation))
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._far_endpoints: dict[str, str] = {}
 
@@ -122,7 +122,7 @@ class ReplicaApp(IPKernelApp):
         self.session.key = spec.key.encode()
         self.session.signature_scheme = spec.signature_scheme
 
-    def write_connection_file(self, **kwargs: Any) -> None:
+    def write_connection_file(self, **kwargs: object) -> None:
         """Write nothing: the router's connection file is not ours."""
 
     def init_poller(self) -> None:
@@ -149,7 +149,7 @@ class ReplicaApp(IPKernelApp):
             self._far_listener.guard()
         atexit.register(self.cleanup_ipc_files)
 
-    def _bind_socket(self, s: Any, port: int) -> int:
+    def _bind_socket(self, s: object, port: int) -> int:
         """Bind a channel for this machine, and for others where there are some."""
         number: int = super()._bind_socket(s, port)
         if self._far_listener is not None:
@@ -168,7 +168,7 @@ class ReplicaApp(IPKernelApp):
             self._direct.close()
         super().close()
 
-    def init_control(self, context: Any) -> None:
+    def init_control(self, context: object) -> None:
         """Bind the control channel, and watch whether a router is connected to it."""
         super().init_control(context)
         self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
@@ -210,7 +210,7 @@ class ReplicaApp(IPKernelApp):
         else:
             self.argv, self.extra_args = [], []
 
-    def initialize(self, argv: Any = None) -> None:
+    def initialize(self, argv: object = None) -> None:
         """Initialize as stock does, then join the kernel to its replicas."""
         super().initialize(argv)
         self._join()

@@ -42,11 +42,11 @@ class ReducerContext(Protocol):
         """Have that module imported before the object is rebuilt."""
         ...
 
-    def probe(self, obj: Any) -> None:
+    def probe(self, obj: object) -> None:
         """Raise `CannotTravel` where an object cannot be dumped whole."""
         ...
 
-    def emit(self, view: Any, key: tuple[int, int] | None) -> bytes | int:
+    def emit(self, view: object, key: tuple[int, int] | None) -> bytes | int:
         """Have a buffer of bytes travel beside the payload, where it is large; return what the loader gets.
 
         `key` is the buffer's address and length where nobody writes to it without the capture's knowing.
@@ -105,18 +105,18 @@ class UnitContext(ReducerContext, Protocol):
         """The book in which its losses are entered."""
         ...
 
-    def checked(self, obj: Any, reduced: Any) -> str | tuple[Any, ...]:
+    def checked(self, obj: object, reduced: object) -> str | tuple[Any, ...]:
         """Return a reduction that will load; raise `CannotTravel` for one that would not."""
         ...
 
-    def leads_back(self, obj: Any, state: Any) -> bool:
+    def leads_back(self, obj: object, state: object) -> bool:
         """Tell whether what the dump of a user's returned for an object holds that object."""
         ...
 
-    def bury(self, obj: Any, reason: str) -> str | tuple[Any, ...]:
+    def bury(self, obj: object, reason: str) -> str | tuple[Any, ...]:
         """Return the reduction of a tombstone for an object, and note the loss."""
         ...
 
-    def note_loss(self, obj: Any, reason: str, type_name: str) -> Loss:
+    def note_loss(self, obj: object, reason: str, type_name: str) -> Loss:
         """Note that a part of an object is lost, which itself travels."""
         ...

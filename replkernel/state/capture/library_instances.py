@@ -75,7 +75,7 @@ def _is_copy(told: Any, held: Any) -> bool:
     return _is_array(told) and _have_same_bytes(told, held)
 
 
-def _is(one: Any, other: Any) -> bool:
+def _is(one: object, other: object) -> bool:
     return one is other
 
 
@@ -83,7 +83,7 @@ def _are(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
     return one[0] is other[0] and one[1] is other[1]
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray
 

@@ -53,7 +53,7 @@ def lender(pickler: UnitContext, low: int, high: int) -> tuple[int, Any] | None:
     return None
 
 
-def _lends(value: Any) -> Any:
+def _lends(value: object) -> Any:
     """Return the object whose bytes a value of a variable looks at, or the value itself."""
     below = value
     while type(below) is np.ndarray and below.base is not None:
@@ -64,7 +64,7 @@ def _lends(value: Any) -> Any:
         return value  # It was released.
 
 
-def lend_foreign(pickler: UnitContext, start: int, end: int, values: Any) -> None:
+def lend_foreign(pickler: UnitContext, start: int, end: int, values: object) -> None:
     """Let others look at the memory of an array that does not own it, until its owner is met."""
     pickler.notes.foreign.append((start, end, values))
 
@@ -74,7 +74,7 @@ def foreign_in(pickler: UnitContext, start: int, end: int) -> bool:
     return any(start <= low and high <= end for low, high, _ in pickler.notes.foreign)
 
 
-def met_later(pickler: UnitContext, start: int, end: int, owner: Any) -> None:
+def met_later(pickler: UnitContext, start: int, end: int, owner: object) -> None:
     """Note an owner; have the unit dumped again when something in its memory was met before it."""
     if any(low <= start and end <= high for low, high, _ in pickler.covers):
         return

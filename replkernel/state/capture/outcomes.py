@@ -22,7 +22,7 @@ class Again(Exception):
 class Endless(Again):
     """What a dump of a user's returned for `value` holds `value`; `whose` says whose dump it is."""
 
-    def __init__(self, value: Any, whose: str) -> None:
+    def __init__(self, value: object, whose: str) -> None:
         super().__init__()
         self.value = value
         self.whose = whose

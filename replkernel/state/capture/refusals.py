@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _refuse(reason: str) -> Reducer:
-    def refuse(pickler: UnitContext, value: Any) -> Any:
+    def refuse(pickler: UnitContext, value: object) -> Any:
         raise CannotTravel(reason)
 
     return refuse
@@ -49,7 +49,7 @@ def as_a_whole(reducer: Reducer, cls: type) -> Reducer:
     """
     meet(cls)
 
-    def reduce_owner(pickler: UnitContext, value: Any) -> Any:
+    def reduce_owner(pickler: UnitContext, value: object) -> Any:
         if pickler.careful:
             pickler.probe(value)
         return reducer(pickler, value)
@@ -73,7 +73,7 @@ def _refuse_executor(pickler: UnitContext, executor: Any) -> Any:
 _ENDED = ("CANCELLED", "CANCELLED_AND_NOTIFIED", "FINISHED")
 
 
-def _refuse_pending(pickler: UnitContext, future: Any) -> Any:
+def _refuse_pending(pickler: UnitContext, future: object) -> Any:
     """Refuse what a worker of this process, or nobody, will end: a copy would be waited for without end."""
     if (instance_dict(future) or {}).get("_state", "FINISHED") not in _ENDED:
         raise CannotTravel("Its result is still being computed by this process.")

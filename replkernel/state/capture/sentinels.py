@@ -47,7 +47,7 @@ def plan_for_library(cls: type, natural: Reducer | None = None) -> Reducer:
     What does not say itself how it pickles is for `natural`, if there is that.
     """
     module = module_of(cls)
-    reduces: Any = (cls.__reduce_ex__, cls.__reduce__)
+    reduces: object = (cls.__reduce_ex__, cls.__reduce__)
     own_reduce = reduces != (object.__reduce_ex__, object.__reduce__)
     own_reduce = own_reduce and entry_of(copyreg.dispatch_table, cls) is None
 
@@ -96,7 +96,7 @@ def method_of_module(pickler: UnitContext, method: Any) -> Any:
     return _by_name(pickler, method)
 
 
-def _by_name(pickler: UnitContext, value: Any) -> Any:
+def _by_name(pickler: UnitContext, value: object) -> Any:
     """Reduce what some library's module holds to its name there; None for any other."""
     global _looked_at_modules
     if _looked_at_modules != len(sys.modules):

@@ -341,7 +341,7 @@ class Survey:
                 done.update(bundle.names)
         return done
 
-    def _look_at(self, name: str, value: Any, before: Known | None) -> None:
+    def _look_at(self, name: str, value: object, before: Known | None) -> None:
         """Dump one variable; a new one that has to give way is remembered as heavy."""
         try:
             self.units.append(self._dump({name: value}, before))

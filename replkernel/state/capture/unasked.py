@@ -32,7 +32,7 @@ def unasked(kind: type, plan: Reducer) -> Reducer:
     if key_of(kind) is not Odd:
         return plan
 
-    def reduce_unasked(pickler: UnitContext, value: Any) -> Any:
+    def reduce_unasked(pickler: UnitContext, value: object) -> Any:
         reduced = plan(pickler, value)
         return reduction(value) if reduced is NotImplemented else reduced
 

@@ -17,7 +17,7 @@ class LostRoot:
 
     __slots__ = ("reason", "value")
 
-    def __init__(self, value: Any, reason: str) -> None:
+    def __init__(self, value: object, reason: str) -> None:
         self.value = value
         self.reason = reason
 
@@ -60,7 +60,7 @@ def reduce_spared(pickler: UnitContext, spared: Spared) -> Any:
     return lost, msgspec.structs.astuple(spared.loss)
 
 
-def reduce_tombstone(pickler: UnitContext, tombstone: Any) -> Any:
+def reduce_tombstone(pickler: UnitContext, tombstone: object) -> Any:
     """Reduce a tombstone to itself: the pin stays with whoever holds the real object."""
     pickler.touched = True
     loss = loss_of(tombstone)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_container(pickler: UnitContext, container: Any) -> Any:
+def reduce_container(pickler: UnitContext, container: object) -> Any:
     """Reduce a container to what it holds and who owns it."""
     pickler.module_needed("bokeh")
     reducer = instances.plan(type(container))

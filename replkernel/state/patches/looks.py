@@ -51,7 +51,7 @@ def look_at(value: Any) -> Look:
     return found
 
 
-def _seen(value: Any) -> tuple[int, Any]:
+def _seen(value: object) -> tuple[int, Any]:
     return id(value), value if kind_of(value) in _HELD or is_a(value, type) else UNKNOWN
 
 

@@ -165,7 +165,7 @@ def must_stay(pickler: UnitContext, cls: type) -> bool:
     return reason_to_stay(cls) is not None
 
 
-def refuse_instance(pickler: UnitContext, value: Any) -> Any:
+def refuse_instance(pickler: UnitContext, value: object) -> Any:
     """Refuse an instance of a class that cannot be made again."""
     raise CannotTravel(reason_to_stay(type(value)) or "")
 
@@ -221,7 +221,7 @@ def make_class(
     name: str,
     bases: tuple[type, ...],
     qualname: str,
-    slots: Any,
+    slots: object,
     struct: Any = None,
 ) -> type:
     """Return the class of that id: this process's, or a new one without attributes (called by payloads)."""
@@ -300,7 +300,7 @@ def _no_subclass_hooks(bases: tuple[type, ...]) -> Iterator[None]:
             type.__setattr__(cls, "__init_subclass__", hook)
 
 
-def _nothing(cls: Any, /, **_options: Any) -> None:
+def _nothing(cls: object, /, **_options: object) -> None:
     """Stand in for a hook."""
 
 
@@ -326,7 +326,7 @@ def fill_class(
     return cls
 
 
-def _set_entry(cls: type, key: str, value: Any) -> None:
+def _set_entry(cls: type, key: str, value: object) -> None:
     """Set an entry of a class's dictionary, past the metaclass where it means something else on a class."""
     if key not in _OF_METACLASS:
         _builtin_metaclass(type(cls)).__setattr__(cls, key, value)

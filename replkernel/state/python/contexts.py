@@ -57,11 +57,11 @@ _decrease: Any = ctypes.pythonapi.Py_DecRef
 _probe: contextvars.ContextVar[int] = contextvars.ContextVar("replkernel_probe")
 
 
-def _words(token: Any) -> Any:
+def _words(token: object) -> Any:
     return (ctypes.c_size_t * _TOKEN_WORDS).from_address(id(token) + _HEAD)
 
 
-def _used(token: Any) -> Any:
+def _used(token: object) -> Any:
     return ctypes.c_int.from_address(id(token) + _HEAD + 8 * _USED)
 
 
@@ -111,7 +111,7 @@ def make_token(variable: Any) -> Any:
 
 
 @loader("contextvars:fill_token")
-def fill_token(token: Any, state: tuple[tuple[Any, ...], bool]) -> None:
+def fill_token(token: object, state: tuple[tuple[Any, ...], bool]) -> None:
     """Give a token the value of before, and the context in which cells run (called by payloads)."""
     old, used = state
     _exchange(token, _OLD, *old)
@@ -121,7 +121,7 @@ def fill_token(token: Any, state: tuple[tuple[Any, ...], bool]) -> None:
     )
 
 
-def _exchange(token: Any, place: int, *value: Any) -> None:
+def _exchange(token: object, place: int, *value: Any) -> None:
     """Have a token refer to another object at a place in its memory, or to none."""
     words = _words(token)
     before = words[place]
@@ -143,7 +143,7 @@ def reduce_local(pickler: UnitContext, local: Any) -> Any:
     return make_local, (type(local), arguments, keywords), state, None, None, fill_local
 
 
-def _made_with(local: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _made_with(local: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of thread-local data, with which each further thread calls its `__init__`."""
     held = gc.get_referents(local)
     last = max(at for at, value in enumerate(held) if value is type(local))

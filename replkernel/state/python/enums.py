@@ -61,7 +61,7 @@ _TOLD_BY_ITS_TYPE: Any = frozenset(
 
 @loader("enum:make_member")
 def make_member(
-    cls: Any, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
+    cls: object, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
 ) -> Any:
     """Return the member that a class which is changed in place has already, or a bare one (by payloads).
 
@@ -79,7 +79,7 @@ def make_member(
 
 
 @loader("enum:fill_member")
-def fill_member(member: Any, state: Any) -> None:
+def fill_member(member: Any, state: object) -> None:
     """Give a member its attributes, and what it has in slots of a class below (called by payloads)."""
     attributes, slots = state if type(state) is tuple else (state, {})
     held = member.__dict__

@@ -210,7 +210,7 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
 
 
 @loader("exceptions:fill_by_reduce")
-def fill_by_reduce(error: Any, extra: tuple[Any, ...]) -> None:
+def fill_by_reduce(error: object, extra: tuple[Any, ...]) -> None:
     """Give an exception what its class said, and note what came of it (called by payloads)."""
     fill(error, extra)
     built_in: Any = _built_in(type(error))

@@ -73,7 +73,7 @@ def present(entry: Entry, scope: dict[str, Any]) -> types.FunctionType | None:
     return None
 
 
-def renew(function: types.FunctionType, code: types.CodeType, name: str, closure: Any) -> bool:
+def renew(function: types.FunctionType, code: types.CodeType, name: str, closure: object) -> bool:
     """Give a function that is here its code and cells; False when that cannot be done."""
     if function.__closure__ is not closure:
         if not _readable():
@@ -84,7 +84,7 @@ def renew(function: types.FunctionType, code: types.CodeType, name: str, closure
     return True
 
 
-def _word(function: Any) -> Any:
+def _word(function: object) -> Any:
     return ctypes.c_size_t.from_address(id(function) + _CLOSURE_AT)
 
 
@@ -103,7 +103,7 @@ def _readable() -> bool:
     return bool(_word(inner).value == id(inner.__closure__) and not _word(_word).value)
 
 
-def _exchange(function: types.FunctionType, closure: Any) -> None:
+def _exchange(function: types.FunctionType, closure: object) -> None:
     """Have a function refer to other cells, or to none."""
     before = _word(function).value
     if closure is not None:

@@ -32,7 +32,7 @@ def _entry(owner: type, name: str) -> Any:
 def reduce_method(pickler: UnitContext, method: types.MethodType) -> Any:
     """Reduce a bound method: by the name under which its class has the function, else with the function."""
     function: Any = method.__func__
-    owner: Any = method.__self__
+    owner: object = method.__self__
     if (named := method_of_module(pickler, method)) is not None:
         return named
     name = getattr(function, "__name__", None) if is_a(function, types.FunctionType) else None
@@ -63,13 +63,13 @@ def _elsewhere(pickler: UnitContext, cls: type) -> bool:
 
 
 @loader("methods:bind")
-def bind(owner: Any, cls: type, name: str) -> Any:
+def bind(owner: object, cls: type, name: str) -> Any:
     """Return a class's function bound to an instance (called by payloads)."""
     return types.MethodType(_entry(cls, name), owner)
 
 
 @loader("methods:bind_own")
-def bind_own(owner: Any, name: str) -> Any:
+def bind_own(owner: object, name: str) -> Any:
     """Return the function of an instance's own class bound to it (called by payloads)."""
     return types.MethodType(_entry(type(owner), name), owner)
 
@@ -134,7 +134,9 @@ def reduce_super(pickler: UnitContext, bound: super) -> Any:
 
 
 @loader("methods:make_property")
-def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, name: str | None = None) -> Any:
+def make_property(
+    cls: Any, fget: Any, fset: object, fdel: object, doc: str | None, name: str | None = None
+) -> Any:
     """Return a property (called by payloads)."""
     kind: Any = property
     made = cls.__new__(cls)

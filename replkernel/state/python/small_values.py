@@ -32,7 +32,7 @@ def reduce_newtype(pickler: UnitContext, kind: Any) -> Any:
 
 
 @loader("small_values:make_newtype")
-def make_newtype(name: str, base: Any, module: str) -> Any:
+def make_newtype(name: str, base: object, module: str) -> Any:
     """Return a NewType (called by payloads)."""
     new_type: Any = typing.NewType
     made = new_type(name, base)

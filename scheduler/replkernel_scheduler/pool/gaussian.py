@@ -110,11 +110,11 @@ class GaussianProcess:
         factor, weights = self._factor(inputs, targets, self._scales)
         self._solved = (inputs, low, span, factor, weights, centre, spread)
 
-    def _fitted(self, inputs: Any, targets: Any) -> Any:
+    def _fitted(self, inputs: object, targets: Any) -> Any:
         """Return the length scales and the noise with the most likelihood, from the present ones."""
         numpy = self._numpy
 
-        def unlikely(scales: Any) -> float:
+        def unlikely(scales: object) -> float:
             factor, weights = self._factor(inputs, targets, scales)
             return float(0.5 * targets @ weights + numpy.log(numpy.diag(factor)).sum())
 
@@ -123,13 +123,13 @@ class GaussianProcess:
         )
         return found.x
 
-    def _factor(self, inputs: Any, targets: Any, scales: Any) -> tuple[Any, Any]:
+    def _factor(self, inputs: Any, targets: object, scales: Any) -> tuple[Any, Any]:
         numpy, linalg = self._numpy, self._scipy.linalg
         kernel = self._kernel(inputs, inputs, scales[:5]) + numpy.exp(scales[5]) * numpy.eye(len(inputs))
         factor = linalg.cholesky(kernel, lower=True)
         return factor, linalg.cho_solve((factor, True), targets)
 
-    def _kernel(self, left: Any, right: Any, scales: Any) -> Any:
+    def _kernel(self, left: Any, right: Any, scales: object) -> Any:
         numpy = self._numpy
         left, right = left / numpy.exp(scales), right / numpy.exp(scales)
         square = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2 * left @ right.T

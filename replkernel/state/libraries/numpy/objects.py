@@ -42,14 +42,14 @@ def reduce_row(pickler: UnitContext, row: Any) -> Any:
     return take_row, (base, tuple(index))
 
 
-def _row_address(row: Any) -> int:
+def _row_address(row: object) -> int:
     from replkernel.state.python.views import address_of
 
     return address_of(row)
 
 
 @loader("numpy:take_row")
-def take_row(base: Any, index: Any) -> Any:
+def take_row(base: Any, index: object) -> Any:
     """Return an element of a structured array (called by payloads)."""
     return base[index]
 
@@ -134,7 +134,7 @@ def fill_archive(archive: Any, state: dict[str, Any]) -> None:
     vars(archive).update(state)
 
 
-def reduce_fields(pickler: UnitContext, fields: Any) -> Any:
+def reduce_fields(pickler: UnitContext, fields: object) -> Any:
     """Reduce the `f` of an archive, which answers for the archive in everything."""
     try:
         archive = object.__getattribute__(fields, "_obj").__repr__.__self__

@@ -42,7 +42,7 @@ def reduce_buffer(pickler: UnitContext, buffer: Any) -> Any:
 
 
 @loader("pyarrow:over_array")
-def over_array(owner: Any, offset: int, size: int) -> Any:
+def over_array(owner: object, offset: int, size: int) -> Any:
     """Return a buffer in an array's memory (called by payloads)."""
     return pyarrow.py_buffer(flat_bytes(owner)[offset : offset + size])
 
@@ -54,7 +54,7 @@ def over_bytes(owner: Any, offset: int, size: int) -> Any:
 
 
 @loader("pyarrow:itself")
-def itself(buffer: Any) -> Any:
+def itself(buffer: object) -> Any:
     """Return a buffer (called by payloads)."""
     return buffer
 
