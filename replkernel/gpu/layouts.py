@@ -39,7 +39,7 @@ def is_plain(tensor: Any) -> bool:
     return not unusual and not wraps(tensor)
 
 
-def wraps(tensor: Any) -> bool:
+def wraps(tensor: object) -> bool:
     """Tell whether a tensor's data are in other tensors that it holds, as `__torch_dispatch__` allows."""
     cls = type(tensor)
     return key_of(cls) not in (torch.Tensor, torch.nn.Parameter) and any(
@@ -49,7 +49,7 @@ def wraps(tensor: Any) -> bool:
     )
 
 
-def reduce_unusual(pickler: UnitContext, tensor: Any, state: Any, fill: Any) -> Any:
+def reduce_unusual(pickler: UnitContext, tensor: Any, state: object, fill: object) -> Any:
     """Reduce a tensor of another layout; `state` is what `fill` gives back to it."""
     if tensor.grad_fn is not None:
         raise CannotTravel("A tensor of this layout cannot be copied together with its graph.")

@@ -56,7 +56,7 @@ class Storage:
         return int(self.storage.data_ptr())
 
 
-def storage_node(pickler: UnitContext, tensor: Any) -> Any:
+def storage_node(pickler: UnitContext, tensor: object) -> Any:
     """Return what stands for a tensor's storage: the array that owns its memory, or a node of its own."""
     storage = storage_of(tensor)
     start, size = storage.data_ptr(), storage.nbytes()
@@ -90,7 +90,7 @@ class Shared:
 
     __slots__ = ("offset", "owner", "size", "start")
 
-    def __init__(self, owner: Any, start: int, offset: int, size: int) -> None:
+    def __init__(self, owner: object, start: int, offset: int, size: int) -> None:
         self.owner = owner
         self.start = start
         self.offset = offset
@@ -107,7 +107,7 @@ def reduce_shared(pickler: UnitContext, shared: Shared) -> Any:
 
 
 @loader("torch:make_shared")
-def make_shared(owner: Any, offset: int, size: int) -> Any:
+def make_shared(owner: object, offset: int, size: int) -> Any:
     """Return the storage of a tensor over an array's memory (called by payloads)."""
     if isinstance(owner, torch.UntypedStorage):
         owner = torch.empty(0, dtype=torch.uint8, device="cpu").set_(owner).numpy()
@@ -115,7 +115,7 @@ def make_shared(owner: Any, offset: int, size: int) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of bytes, which may not be written
             return torch.frombuffer(owner, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
-    flat: Any = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
+    flat: object = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a file that may only be read
         return torch.from_numpy(flat).untyped_storage()
@@ -236,7 +236,7 @@ def reduce_untyped(pickler: UnitContext, storage: Any) -> Any:
 
 
 @loader("torch:storage_itself")
-def storage_itself(storage: Any) -> Any:
+def storage_itself(storage: object) -> Any:
     """Return a storage (called by payloads)."""
     return storage
 

@@ -24,7 +24,7 @@ _NO_STATE = (None, None, None, None)
 _set_versions: Any = torch._C._autograd._unsafe_set_version_counter
 
 
-def reduce_tensor(pickler: UnitContext, tensor: Any) -> Any:
+def reduce_tensor(pickler: UnitContext, tensor: object) -> Any:
     """Reduce a tensor, past the modes of the notebook's and the watch over what is off the GPU."""
     pickler.module_needed("torch")
     with torch._C.DisableTorchFunction():
@@ -103,7 +103,14 @@ def make_view(
 
 @loader("torch:make_inference")
 def make_inference(
-    cls: Any, storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool
+    cls: Any,
+    storage: object,
+    dtype: object,
+    offset: int,
+    shape: object,
+    stride: object,
+    conj: bool,
+    neg: bool,
 ) -> Any:
     """Return a tensor that was made in inference mode (called by payloads)."""
     with torch.inference_mode():
@@ -167,7 +174,7 @@ def _reduce_uninitialized(pickler: UnitContext, tensor: Any) -> Any:
 
 
 @loader("torch:make_uninitialized")
-def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: Any) -> Any:
+def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: object) -> Any:
     """Return a parameter or buffer without a shape (called by payloads)."""
     return cls(requires_grad=requires_grad, device=device, dtype=dtype)
 

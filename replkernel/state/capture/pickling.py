@@ -198,7 +198,7 @@ class CapturePickler(pickle.Pickler):
             self._renew_but_covers()
         self.careful, self.deep = mode.careful, mode.deep
         single = not own_classes and len(roots) == 1
-        value: Any
+        value: object
         if single:
             (value,) = roots.values()
             if type(value) is dict and "__spec__" in value:
@@ -319,7 +319,7 @@ class CapturePickler(pickle.Pickler):
 
     # -- nodes --------------------------------------------------------------------------------------
 
-    def reducer_override(self, obj: Any, /) -> Reduced:
+    def reducer_override(self, obj: object, /) -> Reduced:
         """Reduce one object; called by the C pickler for all but builtin containers and atoms."""
         self.touched = True
         kind = type(obj)
@@ -342,7 +342,7 @@ class CapturePickler(pickle.Pickler):
         except Exception as error:
             return self._by_dill(obj) or self.bury(obj, reducers.in_words(error, type(obj)))
 
-    def _by_dill(self, obj: Any) -> Reduced | None:
+    def _by_dill(self, obj: object) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
         try:
             found = by_dill.reduction_registered(obj)
@@ -362,14 +362,14 @@ class CapturePickler(pickle.Pickler):
             self._planned.append(kind)
         return plan
 
-    def _reduce(self, obj: Any) -> Reduced:
+    def _reduce(self, obj: object) -> Reduced:
         """Do what the C pickler does for an object without a reducer, so that its errors are met here."""
         if kind_of(obj) in _BY_NAME:
             return NotImplemented
         reduced = reduction(obj)
         return reduced if reduced is NotImplemented else self.checked(obj, reduced)
 
-    def checked(self, obj: Any, reduced: Any) -> Reduced:
+    def checked(self, obj: object, reduced: object) -> Reduced:
         """Return a reduction that will load; raise CannotTravel for one that would not."""
         if isinstance(reduced, str):
             _check_global(obj, reduced)
@@ -382,7 +382,7 @@ class CapturePickler(pickle.Pickler):
             self.probe(reduced[1])
         return reduced
 
-    def probe(self, obj: Any) -> None:
+    def probe(self, obj: object) -> None:
         """Raise CannotTravel when an object cannot be dumped whole."""
         prober = CapturePickler(self.world, gate=self.gate)
         prober.endless = self.endless
@@ -398,7 +398,7 @@ class CapturePickler(pickle.Pickler):
         finally:
             prober.release()
 
-    def leads_back(self, obj: Any, state: Any) -> bool:
+    def leads_back(self, obj: object, state: object) -> bool:
         """Tell whether what the dump of a user's returned for an object holds that object."""
         prober = CapturePickler(self.world, gate=self.gate)
         prober.dumped_by_hooks[id(obj)] = (id(obj),) * reducers.ASKED_MAX
@@ -416,7 +416,7 @@ class CapturePickler(pickle.Pickler):
             prober.release()
         return False
 
-    def bury(self, obj: Any, reason: str) -> Reduced:
+    def bury(self, obj: object, reason: str) -> Reduced:
         """Return the reduction of a tombstone for `obj`, and note the loss."""
         self.touched = True
         loss = self.book.note(obj, reason)
@@ -439,7 +439,7 @@ class CapturePickler(pickle.Pickler):
             self._book = LossBook(self.world, self.roots, classes, self.earlier)
         return self._book
 
-    def note_loss(self, obj: Any, reason: str, type_name: str) -> Loss:
+    def note_loss(self, obj: object, reason: str, type_name: str) -> Loss:
         """Note that a part of `obj` is lost, which itself travels."""
         self.touched = True
         return self.book.note(obj, reason, type_name)
@@ -495,7 +495,7 @@ class AskedPickler(CapturePickler):
 
     stand_ins = StandIns()
 
-    def persistent_id(self, obj: Any, /) -> Any:
+    def persistent_id(self, obj: object, /) -> Any:
         """Return what stands for a value; None for most."""
         return self.stand_ins.of(obj)
 
@@ -532,9 +532,9 @@ def _announced(before: bytes, size: int) -> bool:
     return False
 
 
-def _check_global(obj: Any, name: str) -> None:
+def _check_global(obj: object, name: str) -> None:
     """Raise CannotTravel unless `obj` is found under `name` in the module it says."""
-    found: Any = None
+    found: object = None
     module = pickle.whichmodule(obj, name)  # type: ignore[attr-defined]
     try:
         __import__(module)

@@ -73,7 +73,7 @@ def find_global(module_name: object, qualname: str) -> Any:
     if module is None or _is_made(module) or is_stray(module) or is_loaded_by_notebook(module):
         return None
     first, _, rest = qualname.partition(".")
-    found: Any = vars(module).get(first)
+    found: object = vars(module).get(first)
     while rest and isinstance(found, type):
         step, _, rest = rest.partition(".")
         for base in _CLASS_MRO.__get__(found):
@@ -169,7 +169,7 @@ def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> Any:
     known = pickler.notes.module_dicts
     if id(scope) in known:
         return known[id(scope)]
-    stand_in: Any = scope
+    stand_in: object = scope
     if module is not None and vars(module) is scope and importable(module) is not None:
         stand_in = ModuleDict(str(name))
     elif (made := module_of_dict(scope)) is not None:

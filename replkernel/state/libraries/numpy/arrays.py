@@ -181,7 +181,7 @@ def _note_range(pickler: UnitContext, start: int, size: int) -> None:
         pickler.ranges.append((start, start + size))
 
 
-def _state(values: Any) -> tuple[Any, ...]:
+def _state(values: object) -> tuple[Any, ...]:
     """Return what a subclass's instance has beside its elements, as the rest of a reduce tuple."""
     attributes, slots = attributes_of(values), in_slots(values)
     if slots:
@@ -257,7 +257,7 @@ class Memory:
 
     __slots__ = ("data", "keep", "size")
 
-    def __init__(self, data: bytes | int, keep: Any, size: int) -> None:
+    def __init__(self, data: bytes | int, keep: object, size: int) -> None:
         self.data = data
         self.keep = keep
         self.size = size
@@ -294,7 +294,7 @@ def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_writ
 
 @loader("numpy:make_view")
 def make_view(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+    owner: Any, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
@@ -307,7 +307,7 @@ def make_view(
 
 @loader("numpy:make_over_buffer")
 def make_over_buffer(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+    owner: Any, offset: int, shape: Any, strides: object, dtype: Any, may_write: bool, cls: object
 ) -> Any:
     """Return an array over a bytes-like object, whose size it holds (called by payloads)."""
     plain = np.dtype(dtype)
@@ -337,7 +337,7 @@ def reduce_subclass(pickler: UnitContext, values: Any) -> Any:
     return reduce_array(pickler, values)
 
 
-def _is_masked(values: Any) -> bool:
+def _is_masked(values: object) -> bool:
     """Tell whether it is a masked array, which shares its data and its mask with others."""
     return isinstance(values, np.ma.MaskedArray) and values is not np.ma.masked
 

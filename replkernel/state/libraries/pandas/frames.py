@@ -43,12 +43,12 @@ def reduce_block(pickler: UnitContext, block: Any) -> Any:
 
 
 @loader("pandas:make_block")
-def make_block(values: Any, place: Any, ndim: int, refs: Any) -> Any:
+def make_block(values: object, place: object, ndim: int, refs: object) -> Any:
     """Return a block (called by payloads)."""
     return block_module.new_block(values, internals.BlockPlacement(place), ndim=ndim, refs=refs)
 
 
-def reduce_refs(pickler: UnitContext, refs: Any) -> Any:
+def reduce_refs(pickler: UnitContext, refs: object) -> Any:
     """Reduce a count of sharers: a new one, which the rebuilt blocks enter themselves."""
     return internals.BlockValuesRefs, ()
 
@@ -102,7 +102,7 @@ _UNHELD = _holders([object()])[0]
 """So many references has what its container alone holds."""
 
 
-def _is_held(container: Any) -> bool:
+def _is_held(container: object) -> bool:
     return any(count > _UNHELD for count in _holders(container))
 
 
@@ -135,12 +135,12 @@ def fill_index(index: Any, told: dict[str, Any]) -> None:
 
 
 @loader("pandas:make_index")
-def make_index(data: Any, name: Any) -> Any:
+def make_index(data: object, name: object) -> Any:
     """Return an index of objects over the array itself: pandas' own way takes a view (called by payloads)."""
     return pd.Index._simple_new(data, name)
 
 
-def _set_apart(pickler: UnitContext, alone: dict[int, object], piece: Any) -> None:
+def _set_apart(pickler: UnitContext, alone: dict[int, object], piece: object) -> None:
     if isinstance(piece, np.ndarray):
         alone[id(piece)] = piece
         pickler.unlinked.add(id(piece))

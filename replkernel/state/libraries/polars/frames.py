@@ -58,7 +58,7 @@ def fill_plan(plan: Any, state: tuple[bytes, list[tuple[str, Any]]]) -> None:
     plan.__setstate__(told)
 
 
-def _holds_function(part: Any) -> bool:
+def _holds_function(part: object) -> bool:
     if isinstance(part, (bytes, bytearray)):
         return any(mark in part for mark in _PYTHON_MARKS)
     if isinstance(part, (tuple, list)):
@@ -163,14 +163,14 @@ def named() -> Iterator[None]:
         pickle.dumps = dumps
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     name = _names.get(id(function))
     if name is not None:
         return name
     name = _MARK + secrets.token_hex(12)
     key = id(function)
 
-    def forget(_: Any) -> None:
+    def forget(_: object) -> None:
         _told.pop(name, None)
         _names.pop(key, None)
 

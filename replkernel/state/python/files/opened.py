@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _WRITING = frozenset("wax+")
 
 
-def _raw(file: Any) -> Any:
+def _raw(file: object) -> Any:
     buffer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     return buffer if isinstance(buffer, io.FileIO) else getattr(buffer, "raw", None)
 
@@ -216,7 +216,7 @@ _BUFFERED = {kind.__name__: kind for kind in (io.BufferedReader, io.BufferedWrit
 _UNTRANSLATED = (None, "", "\n")
 
 
-def memory_below(file: Any) -> io.BytesIO | None:
+def memory_below(file: object) -> io.BytesIO | None:
     """Return the bytes in memory that a file reads or writes itself; None for any other file."""
     below = file.buffer if isinstance(file, io.TextIOWrapper) else getattr(file, "raw", None)
     return below if type(below) is io.BytesIO else None
