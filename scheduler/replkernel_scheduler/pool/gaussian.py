@@ -112,7 +112,7 @@ class GaussianProcess:
         scaled = inputs / numpy.exp(self._scales[:5])
         self._solved = (scaled, low, span, factor, weights, centre, spread)
 
-    def _fitted(self, inputs: object, targets: Any) -> Any:
+    def _fitted(self, inputs: Any, targets: Any) -> Any:
         """Return the length scales and the noise with the most likelihood, from the present ones."""
         numpy, diagonal = self._numpy, self._numpy.eye(len(inputs))
 
