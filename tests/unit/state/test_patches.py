@@ -206,7 +206,7 @@ def test_a_function_that_is_none_of_pythons_is_given_back_when_another_replica_d
     notebook: Notebook, library: types.ModuleType, name: str
 ) -> None:
     """As numpy's are: `np.random.rand` is a method, `np.exp` a ufunc."""
-    library.bound, library.compiled, library.wrapper = random.Random(0).choice, numpy.exp, str.__add__
+    vars(library).update(bound=random.Random(0).choice, compiled=numpy.exp, wrapper=str.__add__)
     first = getattr(library, name)
     notebook.run(f"lib.{name} = lambda *given: 'mine'")
     notebook.book.restore(f"library a_library:{name}")
@@ -220,7 +220,7 @@ def test_a_method_of_the_notebook_in_a_library_is_not_kept(
     notebook.run("class Mine:\n    def hook(self): ...\nmine = Mine(); vars(lib)['hook'] = mine.hook")
     gone = weakref.ref(notebook.namespace["mine"])
     notebook.book.clear()
-    library.hook = notebook.namespace.pop("mine").hook
+    vars(library)["hook"] = notebook.namespace.pop("mine").hook
     notebook.run("lib.hook = None")
     gc.collect()
     assert gone() is None

@@ -62,7 +62,10 @@ def test_variables_with_which_a_notebook_sets_up_libraries_travel(name: str) -> 
     before = os.environ.get(name)
     os.environ[name] = "changed"
     data = here.dump()
-    os.environ.pop(name) if before is None else os.environ.update({name: before})
+    if before is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = before
     assert data is not None
     there.load(data)
     assert os.environ[name] == "changed"
