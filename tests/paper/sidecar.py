@@ -34,6 +34,8 @@ STEP_S = 120.0
 HOSTS = (8, 8)
 MODELS = ("v100", "p100")
 """Those of the hosts, where they differ."""
+MIXED_LESS = {"default": (36.0, 55.0), "termination": (18.0, 36.0)}
+"""What the paper publishes of them: how many percent less SideCar takes, of the makespan and the mean JCT."""
 SHORTEST_S, LONGEST_S = 300.0, 7200.0
 
 
@@ -147,7 +149,7 @@ def _mixed_rows() -> Iterator[Row]:
     for name, each in less.items():
         for place, what in enumerate(("makespan", "mean JCT")):
             text = f"{JOBS} jobs on 8 V100 and 8 P100 (Workload Four): {what} less than {name}"
-            yield Row(PAPER, text, None, fmean(ratio[place] for ratio in each), "%", why)
+            yield Row(PAPER, text, MIXED_LESS[name][place], fmean(ratio[place] for ratio in each), "%", why)
 
 
 def _sizes(kind: JobType | None) -> list[int]:
