@@ -132,7 +132,7 @@ class JobsBase(SchedulerHandler):
 
     def _said(self, job: JobRecord) -> str:
         told = self.desk.told_of.get(job.spec.job)
-        if gone := self._gone(job):
+        if gone := why_gone(job, self.desk.away_until(job), self.driver.clock.now()):
             return gone
         if job.state == "waiting" and not job.on_hold:
             reach = self.desk.reach(job.spec.owner, on_cores=job.cores is not None, across=job.span > 1)
@@ -161,25 +161,6 @@ class JobsBase(SchedulerHandler):
             return "notebooks want its GPUs" if job.leaves is None else "another job needs some of its GPUs"
         return "" if told is None or told.attempt != job.attempt else told.said
 
-    def _gone(self, job: JobRecord) -> str:
-        """Say what becomes of a job whose host, or the agent there, is away; nothing where it is there."""
-        now, away_until = self.driver.clock.now(), self.desk.away_until(job)
-        if job.state == "waiting":
-            return ""
-        if job.gone_at is not None:
-            left_s = max(0.0, job.gone_at - now)
-            return (
-                f"host {job.host} is lost: once its other hosts have ended it, in {left_s:.0f} s at most, "
-                "it goes on elsewhere from its checkpoint"
-            )
-        if away_until is None:
-            return ""
-        left_s = max(0.0, away_until - now)
-        return (
-            f"its agent on host {job.host} is away: if that is not back in {left_s:.0f} s, it goes on "
-            "elsewhere from its checkpoint"
-        )
-
 
 WHY: dict[ChangeWhy, str] = {
     "idle": "GPUs were idle",
@@ -204,6 +185,25 @@ def _ends_in(told: Told, job: JobRecord, now: float) -> list[EndsIn]:
     done = told.done_since(len(job.gpus), now) if job.state == "running" else 0.0
     found = told.ends_in(job.spec.type, job.spec.epochs, done)
     return [EndsIn(gpus, round(seconds, 1)) for gpus, seconds in found.items()]
+
+
+def why_gone(job: JobRecord, away_until: float | None, now: float) -> str:
+    """Say what becomes of a job whose host, or the agent there, is away; nothing where it is there."""
+    if job.state == "waiting":
+        return ""
+    if job.gone_at is not None:
+        left_s = max(0.0, job.gone_at - now)
+        return (
+            f"host {job.host} is lost: once its other hosts have ended it, in {left_s:.0f} s at most, "
+            "it goes on elsewhere from its checkpoint"
+        )
+    if away_until is None:
+        return ""
+    left_s = max(0.0, away_until - now)
+    return (
+        f"its agent on host {job.host} is away: if that is not back in {left_s:.0f} s, it goes on "
+        "elsewhere from its checkpoint"
+    )
 
 
 def _clause(sentence: str) -> str:

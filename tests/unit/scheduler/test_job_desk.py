@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import inf, nan
 from typing import Literal, cast
 
@@ -25,6 +26,7 @@ from replkernel_scheduler.harvest.types import (
     type_on_cores,
 )
 from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
+from replkernel_server.handlers.scheduler_jobs import why_gone
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import Act, Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
@@ -964,12 +966,18 @@ def test_a_job_on_two_hosts_that_both_have_no_agent_goes_on_elsewhere_in_the_end
         room.do(room.desk.handle(Left(line), room.now))
     assert room.desk.jobs is not None
     record = room.beside.desk.jobs.by_name[JobName("j")]
-    assert room.desk.jobs.away_until(record) == room.now + 300.0
+    jobs, told = room.desk.jobs, set[str]()
     for _ in range(310):
+        told.add(re.sub(r"\d+ s", "… s", why_gone(record, jobs.away_until(record), room.now)))
         for client in (*hosts[:2], *agents):
             room.say(client, wire.HostBeat())
         room.wait(2.0)
         if record.attempt == 2:
             break
     assert sorted(record.hosts()) == ["c", "d"]
+    assert told == {
+        "its agent on host a is away: if that is not back in … s, it goes on elsewhere from its checkpoint",
+        "host a is lost: once its other hosts have ended it, in … s at most, "
+        "it goes on elsewhere from its checkpoint",
+    }
     assert [change.why for change in record.changes] == ["idle", "lost", "idle"]
