@@ -975,9 +975,9 @@ def test_a_job_on_two_hosts_that_both_have_no_agent_goes_on_elsewhere_in_the_end
         if record.attempt == 2:
             break
     assert sorted(record.hosts()) == ["c", "d"]
+    elsewhere = "it goes on elsewhere from its checkpoint"
     assert told == {
-        "its agent on host a is away: if that is not back in … s, it goes on elsewhere from its checkpoint",
-        "host a is lost: once its other hosts have ended it, in … s at most, "
-        "it goes on elsewhere from its checkpoint",
+        f"its agent on host a is away: if that is not back in … s, {elsewhere}",
+        f"host a is lost: once its other hosts have ended it, in … s at most, {elsewhere}",
     }
     assert [change.why for change in record.changes] == ["idle", "lost", "idle"]
