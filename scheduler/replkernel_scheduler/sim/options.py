@@ -48,6 +48,7 @@ Policies are the installed sets, each with other policies in the place of its ow
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
   harvest        as notebook; jobs (a second trace) are reshaped into GPUs that idle notebooks leave
+  harvest,jobs=none            the same without the jobs: what do cells wait then?
   easy-batch     jobs as a batch system serves them, EASY backfilling; a job takes what the trace says
   recorded       what really happened (a journal says it)
   oracle         the fewest GPUs at each moment; nobody waits, nothing costs time
