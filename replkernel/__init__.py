@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 
-def export(values: Any, path: str | os.PathLike[str]) -> None:
+def export(values: object, path: str | os.PathLike[str]) -> None:
     """Write a torch module, or a mapping of names to tensors, as a safetensors file."""
     from replkernel.gpu.export import export as write
 
@@ -110,7 +110,7 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     keep(cls, dump, load)
 
 
-def transient(*values: Any, on: bool = True) -> list[str] | None:
+def transient(*values: object, on: bool = True) -> list[str] | None:
     """Leave the variables that hold `values` out of what replicas share: `transient(cache)`.
 
     For what is cheaper to make again than to copy. The mark stays with the variable's name, whatever it is
@@ -128,7 +128,7 @@ def transient(*values: Any, on: bool = True) -> list[str] | None:
     return None
 
 
-def keep(*values: Any, every: float | str | None = "") -> dict[str, str] | None:
+def keep(*values: object, every: float | str | None = "") -> dict[str, str] | None:
     """Make what changes in these variables durable once in so long at most: `keep(model, every="5 min")`.
 
     For large state that every cell changes. In between, the whole notebook is durable as of the last time: a

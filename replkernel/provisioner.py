@@ -240,7 +240,7 @@ class ReplkernelProvisioner(LocalProvisioner):
     _chosen = ""
     """What every cell of a kernel that is restarted gets."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: object) -> None:
         """Take the traits that the kernelspec gives as well as those of the configuration."""
         self._given = frozenset(kwargs)
         super().__init__(**kwargs)

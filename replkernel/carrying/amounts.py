@@ -36,7 +36,7 @@ def _item_bytes(dtype: Any) -> int:
     return int(found[2]) * (4 if found[1] == b"U" else 1)
 
 
-def _count(shape: Any) -> int:
+def _count(shape: object) -> int:
     """Return how many elements a shape has; raises ValueError for what is none."""
     if not isinstance(shape, Node) or shape.kind != "tuple":
         raise ValueError("no shape")

@@ -127,7 +127,7 @@ def _frame_shape(frame: Node) -> tuple[int, ...]:
     return ()
 
 
-def _find(value: Any, key: str) -> Any:
+def _find(value: object, key: str) -> Any:
     """Return what a dictionary within a few tuples has for a key."""
     waiting, looked = [value], 0
     while waiting and looked < DIMENSIONS_MAX:
@@ -144,7 +144,7 @@ def _find(value: Any, key: str) -> Any:
     return None
 
 
-def _length(index: Any) -> int:
+def _length(index: object) -> int:
     """Return how many labels an index of pandas has; -1 where that cannot be told."""
     told = _parts(_parts(index.parts[1])[1]) if isinstance(index, Node) and index.kind == "call" else []
     labels = dict(zip(map(_text, told[::2]), told[1::2], strict=False))
@@ -162,13 +162,13 @@ def _length(index: Any) -> int:
     return next((shape[0] for one in arrays if (shape := outline(one).shape)), -1)
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[Any]:
     if not isinstance(value, Node):
         raise ValueError("no container")
     return value.parts
 
 
-def _global(value: Any) -> tuple[str, str]:
+def _global(value: object) -> tuple[str, str]:
     if isinstance(value, tuple) and value[0] == "g":
         return str(value[1]), str(value[2])
     return "", ""
@@ -179,7 +179,7 @@ def _qualified(module: str, name: str) -> str:
     return shown[:TEXT_MAX] if shown.isprintable() else ""
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return (
         value[1].decode()
         if isinstance(value, tuple) and value[0] == "t" and isinstance(value[1], bytes)
@@ -187,6 +187,6 @@ def _text(value: Any) -> str:
     )
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _shape(value: object) -> tuple[int, ...]:
     parts = _parts(value)[:DIMENSIONS_MAX]
     return tuple(int(part[1]) for part in parts if part[0] == "i")

@@ -48,7 +48,7 @@ def _any(arguments: Sequence[Any]) -> bool:
     return True
 
 
-def _is_dtype(value: Any) -> bool:
+def _is_dtype(value: object) -> bool:
     if isinstance(value, Node):
         return value.kind == "call" and value.parts[0] == ("g", "numpy", "dtype") and not _has_objects(value)
     return isinstance(value, tuple) and value[0] == "t" and bool(_PLAIN_DTYPE.fullmatch(value[1]))
@@ -253,7 +253,7 @@ class _Guard(Reader):
         raise NotSafe("it fills something that is not its own")
 
 
-def _maker(value: Any) -> tuple[str, str] | None:
+def _maker(value: object) -> tuple[str, str] | None:
     """Return what was called to make a value; None for what no call has made."""
     if not isinstance(value, Node) or value.kind not in ("call", "new"):
         return None
@@ -275,7 +275,7 @@ def _plain_attributes(state: Sequence[Any]) -> bool:
     return True
 
 
-def _plain_state(dtype: Node, state: Any) -> bool:
+def _plain_state(dtype: Node, state: object) -> bool:
     """Tell whether a dtype is set to be what its name says: no fields, no offsets, and true flags."""
     if not isinstance(state, Node) or state.kind != "tuple" or len(state.parts) not in (8, 9):
         return False

@@ -48,7 +48,7 @@ def _fetch(flat: Any, part: Sequence[int], room: Any, chunk_bytes: int, side: _S
         return side.mark()
 
 
-def fill(flat: Any, source: Any, piece_bytes: int) -> None:
+def fill(flat: Any, source: object, piece_bytes: int) -> None:
     """Copy bytes of the host into a flat tensor of bytes, which may lie on a device."""
     side, host = _Side(flat.device), torch.frombuffer(source, dtype=torch.uint8)
     if not side.beside:

@@ -39,7 +39,7 @@ class ExportError(ReplkernelError):
     """Something cannot be written as safetensors."""
 
 
-def export(values: Any, path: str | os.PathLike[str]) -> None:
+def export(values: object, path: str | os.PathLike[str]) -> None:
     """Write a module's parameters and buffers, or a mapping of names to tensors, as a safetensors file.
 
     A tensor that is another one (tied weights) is written once; the file's metadata say under which name, as
@@ -63,7 +63,7 @@ def export(values: Any, path: str | os.PathLike[str]) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _tensors_of(values: Any) -> dict[str, Any]:
+def _tensors_of(values: object) -> dict[str, Any]:
     if isinstance(values, torch.nn.Module):
         values = values.state_dict()
     if not isinstance(values, Mapping):

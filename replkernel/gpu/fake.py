@@ -229,7 +229,7 @@ def _of(ref: Any) -> Any:
     return torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
 
 
-def _bytes_of(ref: Any) -> int:
+def _bytes_of(ref: object) -> int:
     storage = _of(ref)
     return 0 if storage is None else int(storage.nbytes())
 
@@ -255,7 +255,7 @@ def index_of(storage: Any) -> int | None:
     return None if known is None or known[0].expired() else known[1]
 
 
-def adopted(tensor: Any, index: int) -> Any:
+def adopted(tensor: object, index: int) -> Any:
     """Return a rebuilt tensor on the device on which it was, or on the nearest that this process has."""
     backend = fake_backend()
     backend.adopt(tensor, index if index < len(_visible()) else 0)
@@ -299,7 +299,7 @@ class _Posing(_Mode):  # type: ignore[misc]
         super().__init__()
         self._index = index
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         tree_map_only(torch.Tensor, lambda tensor: fake_backend().adopt(tensor, self._index), out)
         return out

@@ -81,7 +81,7 @@ def reached() -> None:
 def _guard(module: str) -> None:
     """Stand before a library's door, once."""
     entry_point = ENTRY_POINTS[module]
-    owner: Any = sys.modules.get(entry_point.path[0])
+    owner: object = sys.modules.get(entry_point.path[0])
     for name in entry_point.path[1:]:
         owner = getattr(owner, name, None)
     found = getattr(owner, entry_point.name, None)
@@ -89,7 +89,7 @@ def _guard(module: str) -> None:
         return
 
     @functools.wraps(found)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def guarded(*args: Any, **kwargs: object) -> Any:
         if (not entry_point.argument or (args and args[0] in entry_point.argument)) and entry_point.leads():
             reached()
         return found(*args, **kwargs)

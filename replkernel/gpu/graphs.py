@@ -15,13 +15,13 @@ from replkernel.loaders import loader
 from replkernel.state.tombstone import Loss
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 GRAPH_NODES_MAX = 500
 """No more nodes of an autograd graph are asked whether it was freed."""
 
 
-def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
+def lost_graph(pickler: UnitContext, tensor: Any) -> tuple[Any, ...] | None:
     """Return the loss of a graph that is still of use; None for one that `backward` has freed."""
     if is_lost(tensor.grad_fn):
         return _lost_before(pickler, tensor.grad_fn.loss)
@@ -33,18 +33,18 @@ def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
     return tuple(getattr(loss, name) for name in Loss.__struct_fields__)
 
 
-def is_lost(node: Any) -> bool:
+def is_lost(node: object) -> bool:
     """Tell whether a node stands for a graph that did not travel to this replica."""
     forward = getattr(node, "_forward_cls", None)
     return isinstance(forward, type) and issubclass(forward, LostGraph)
 
 
-def name_of(node: Any) -> tuple[str, str]:
+def name_of(node: object) -> tuple[str, str]:
     """Return the module and the name of a node's class, as a tensor that is printed shows it."""
     return type(node).__module__, type(node).__name__
 
 
-def _lost_before(pickler: CapturePickler, loss: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+def _lost_before(pickler: UnitContext, loss: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     """Return the loss of a graph that did not travel to this replica: it stays with whoever has it."""
     if loss is not None:
         pickler.touched = True
@@ -68,7 +68,7 @@ def _freed(node: Any) -> bool:
     return False
 
 
-def _is_gone(node: Any, name: str) -> bool:
+def _is_gone(node: object, name: str) -> bool:
     """Tell whether one saved tensor was freed; one that was None from the start is there."""
     try:
         saved = getattr(node, name)
@@ -86,13 +86,13 @@ class LostGraph(torch.autograd.Function):
     """The end of a graph that did not travel."""
 
     @staticmethod
-    def forward(ctx: Any, start: Any, make: Callable[[], Any], loss: Any) -> Any:
+    def forward(ctx: Any, start: object, make: Callable[[], Any], loss: object) -> Any:
         """Return the values, which are no view of the graph's new start: they may be changed in place."""
         ctx.loss = loss
         return make()
 
     @staticmethod
-    def backward(ctx: Any, *_gradients: Any) -> Any:
+    def backward(ctx: Any, *_gradients: object) -> Any:
         """Raise what became of the graph."""
         if ctx.loss is None:
             raise RuntimeError(
@@ -117,11 +117,11 @@ def make_result(
     storage: Any,
     dtype: Any,
     offset: int,
-    shape: Any,
-    stride: Any,
+    shape: object,
+    stride: object,
     conj: bool,
     neg: bool,
-    loss: Any,
+    loss: object,
     name: tuple[str, str],
 ) -> Any:
     """Return a tensor whose graph was left behind (called by payloads)."""

@@ -129,7 +129,7 @@ def in_use(parking: Parking) -> None:
     _in_use[:] = [parking]
 
 
-def parked_of(storage: Any) -> Parked | None:
+def parked_of(storage: object) -> Parked | None:
     """Return what is on the host of a storage that is empty because it was parked."""
     return _in_use[0].of(storage) if _in_use else None
 
@@ -177,7 +177,7 @@ def locked_bytes(storage: Any) -> bytes | None:
     return _locked[0].small.get(storage._cdata) if _locked else None
 
 
-def is_off(storage: Any) -> bool:
+def is_off(storage: object) -> bool:
     """Tell whether a storage's bytes are not where torch looks for them."""
     return is_locked(storage) or parked_of(storage) is not None
 

@@ -21,7 +21,7 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.kinds import derives, key_of, kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -39,7 +39,7 @@ def is_plain(tensor: Any) -> bool:
     return not unusual and not wraps(tensor)
 
 
-def wraps(tensor: Any) -> bool:
+def wraps(tensor: object) -> bool:
     """Tell whether a tensor's data are in other tensors that it holds, as `__torch_dispatch__` allows."""
     cls = type(tensor)
     return key_of(cls) not in (torch.Tensor, torch.nn.Parameter) and any(
@@ -49,7 +49,7 @@ def wraps(tensor: Any) -> bool:
     )
 
 
-def reduce_unusual(pickler: CapturePickler, tensor: Any, state: Any, fill: Any) -> Any:
+def reduce_unusual(pickler: UnitContext, tensor: Any, state: object, fill: object) -> Any:
     """Reduce a tensor of another layout; `state` is what `fill` gives back to it."""
     if tensor.grad_fn is not None:
         raise CannotTravel("A tensor of this layout cannot be copied together with its graph.")
@@ -153,7 +153,7 @@ def make_quantized(
     return made.set_(storage, offset, shape, stride)
 
 
-def _reduce_wrapper(pickler: CapturePickler, tensor: Any, rest: Any) -> Any:
+def _reduce_wrapper(pickler: UnitContext, tensor: Any, rest: Any) -> Any:
     """Reduce a wrapper of the notebook's by its attributes; those of libraries pickle in their own way."""
     cls = type(tensor)
     if module_of(cls) != pickler.world.seeds.main_name:

@@ -49,7 +49,7 @@ def fill_parametrized(module: Any, state: dict[str, Any]) -> None:
         parametrize._inject_property(module, name)
 
 
-def refuse_script(context: ReducerContext, compiled: Any) -> Any:
+def refuse_script(context: ReducerContext, compiled: object) -> Any:
     """Refuse what TorchScript compiled: a copy would share nothing with the module it was made from."""
     raise CannotTravel("What TorchScript compiled is known to the process that compiled it only.")
 

@@ -10,10 +10,10 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_optimizer(pickler: CapturePickler, optimizer: Any) -> Any:
+def reduce_optimizer(pickler: UnitContext, optimizer: Any) -> Any:
     """Reduce an optimizer with all its attributes: schedulers hang on to more than its state."""
     return make_optimizer, (type(optimizer),), dict(vars(optimizer)), None, None, fill_optimizer
 
@@ -33,7 +33,7 @@ def fill_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     vars(optimizer).update(state)
 
 
-def reduce_scaler(pickler: CapturePickler, scaler: Any) -> Any:
+def reduce_scaler(pickler: UnitContext, scaler: Any) -> Any:
     """Reduce a scaler of gradients with all that it counts."""
     state = dict(vars(scaler))
     if state.get("_per_optimizer_states"):
@@ -53,7 +53,7 @@ def fill_scaler(scaler: Any, state: dict[str, Any]) -> None:
     vars(scaler).update(state)
 
 
-def reduce_generator(pickler: CapturePickler, generator: Any) -> Any:
+def reduce_generator(pickler: UnitContext, generator: Any) -> Any:
     """Reduce a random generator; a default one by its device."""
     device = str(generator.device)
     if generator is torch.default_generator:

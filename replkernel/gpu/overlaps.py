@@ -14,13 +14,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from replkernel.state.capture.memory_ranges import STORAGES, foreign_in
-from replkernel.state.capture.outcomes import AT_THE_END, Overlap
+from replkernel.state.capture.memory_ranges import foreign_in
+from replkernel.state.capture.outcomes import Overlap
 from replkernel.state.libraries.numpy.arrays import Memory
 from replkernel.state.python.views import address_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _Met: TypeAlias = tuple[int, int, Any]
 """Where memory begins and ends, and the node of what has it."""
@@ -41,7 +41,7 @@ class Holder:
         return getattr(self.what, "storage", None) is not None and self.what.key == storage._cdata
 
 
-def holder_of(pickler: CapturePickler, low: int, high: int) -> Holder | None:
+def holder_of(pickler: UnitContext, low: int, high: int) -> Holder | None:
     """Return what has the memory that a storage looks at, if an earlier dump of the unit has found that."""
     for start, end, owner in pickler.covers:
         if type(owner) is Holder and start <= low and high <= end:
@@ -49,51 +49,51 @@ def holder_of(pickler: CapturePickler, low: int, high: int) -> Holder | None:
     return None
 
 
-def storage_with(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+def storage_with(pickler: UnitContext, low: int, high: int) -> tuple[int, Any] | None:
     """Return the start and the node of a storage that has this memory, met in this dump or an earlier one."""
     holder = holder_of(pickler, low, high)
     if holder is not None and hasattr(holder.what, "storage"):
         return holder.low, holder.what
-    for start, end, node in pickler.extras.get(STORAGES, ()):
+    for start, end, node in pickler.notes.storages:
         if start <= low and high <= end:
             return start, node
     return None
 
 
-def memory_of(pickler: CapturePickler, holder: Holder) -> Any:
+def memory_of(pickler: UnitContext, holder: Holder) -> Any:
     """Return what the memory travels as."""
     if holder.what is not None:
         return holder.what
     low, size = holder.low, holder.high - holder.low
-    key = "memory", low, holder.high
-    if key not in pickler.extras:
+    place, memories = (low, holder.high), pickler.notes.memories
+    if place not in memories:
         view = memoryview((ctypes.c_char * size).from_address(low)).cast("B")
-        pickler.extras[key] = Memory(pickler.emit(view, (low, size)), holder, size)
-    return pickler.extras[key]
+        memories[place] = Memory(pickler.emit(view, (low, size)), holder, size)
+    return memories[place]
 
 
-def note(pickler: CapturePickler, low: int, high: int, node: Any) -> None:
+def note(pickler: UnitContext, low: int, high: int, node: Any) -> None:
     """Note the memory of a storage that was met; storages that own theirs overlap with no others of these.
 
     Has the unit dumped again when an array was met before that came to a part of it by a library's hands.
     """
     if foreign_in(pickler, low, high) and holder_of(pickler, low, high) is None:
         raise Overlap((low, high, Holder(low, high, node)))
-    pickler.extras.setdefault(STORAGES, []).append((low, high, node))
+    pickler.notes.storages.append((low, high, node))
     if not node.storage.resizable():
-        pickler.extras.setdefault(AT_THE_END, {})[STORAGES] = _compare
+        pickler.notes.at_the_end["storages"] = _compare
 
 
-def _compare(pickler: CapturePickler) -> None:
+def _compare(pickler: UnitContext) -> None:
     """Have the unit dumped again when storages overlap with each other or with bytes."""
-    met = sorted(pickler.extras[STORAGES], key=lambda one: one[:2])
+    met = sorted(pickler.notes.storages, key=lambda one: one[:2])
     covers = [*_in_bytes(met, pickler), *_in_each_other(met)]
     if covers:
         pickler.covers = [*pickler.covers, *covers[1:]]
         raise Overlap(covers[0])
 
 
-def _in_bytes(met: list[_Met], pickler: CapturePickler) -> Iterator[_Met]:
+def _in_bytes(met: list[_Met], pickler: UnitContext) -> Iterator[_Met]:
     """Take those out that lie in bytes of the unit, and yield these."""
     for low, high, value in _bytes_met(pickler):
         first = bisect_left(met, low, key=lambda one: one[0])
@@ -117,7 +117,7 @@ def _in_each_other(met: list[_Met]) -> Iterator[_Met]:
         end = max(end, one[1])
 
 
-def _bytes_met(pickler: CapturePickler) -> Iterator[_Met]:
+def _bytes_met(pickler: UnitContext) -> Iterator[_Met]:
     """Yield the memory of the bytes that may be written and that the unit holds."""
     for _, value in pickler.memo.copy().values():
         if type(value) in (bytearray, array) and len(value):

@@ -62,7 +62,7 @@ def _take_tensor(found: dict[int, Any], tensor: Any, wanted: Callable[[Any], boo
     _take_parts(found, tensor, wanted)
 
 
-def _take_parts(found: dict[int, Any], tensor: Any, wanted: Callable[[Any], bool]) -> None:
+def _take_parts(found: dict[int, Any], tensor: object, wanted: Callable[[Any], bool]) -> None:
     for storage in parts(tensor):
         _take(found, storage, wanted)
 
@@ -103,7 +103,7 @@ def saved_by(roots: list[Any]) -> Iterator[Any]:
                 waiting.append(following)
 
 
-def _data_of(node: Any, name: str) -> Iterator[Any]:
+def _data_of(node: object, name: str) -> Iterator[Any]:
     try:
         saved = getattr(node, name)
         for each in saved if isinstance(saved, (list, tuple)) else (saved,):

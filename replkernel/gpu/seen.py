@@ -122,7 +122,7 @@ def shared_storages() -> int:
     return sum(_is_cudas(handle) and not ref.expired() for handle, ref in known.items())
 
 
-def _is_cudas(handle: Any) -> bool:
+def _is_cudas(handle: object) -> bool:
     """Tell a handle of CUDA's, with or without an offset, from a file's path and from its two numbers."""
     first = handle[0] if isinstance(handle, tuple) and handle else handle
     return isinstance(first, bytes) and not first.startswith(b"/")

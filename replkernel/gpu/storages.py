@@ -34,7 +34,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 def storage_of(tensor: Any) -> Any:
@@ -56,7 +56,7 @@ class Storage:
         return int(self.storage.data_ptr())
 
 
-def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
+def storage_node(pickler: UnitContext, tensor: object) -> Any:
     """Return what stands for a tensor's storage: the array that owns its memory, or a node of its own."""
     storage = storage_of(tensor)
     start, size = storage.data_ptr(), storage.nbytes()
@@ -75,10 +75,10 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
         holder = overlaps.holder_of(pickler, start, start + size)
         if holder is not None and not holder.is_of(storage):
             return Shared(overlaps.memory_of(pickler, holder), start, start - holder.low, size)
-    key = ("storage", storage._cdata)
-    node = pickler.extras.get(key)
+    known = pickler.notes.tensor_storages
+    node = known.get(storage._cdata)
     if node is None:
-        node = pickler.extras[key] = Storage(storage) if holder is None else holder.what
+        node = known[storage._cdata] = Storage(storage) if holder is None else holder.what
         pickler.links.append(Identity(storage._cdata))
         if size and storage.device.type == "cpu":
             overlaps.note(pickler, start, start + size, node)
@@ -90,7 +90,7 @@ class Shared:
 
     __slots__ = ("offset", "owner", "size", "start")
 
-    def __init__(self, owner: Any, start: int, offset: int, size: int) -> None:
+    def __init__(self, owner: object, start: int, offset: int, size: int) -> None:
         self.owner = owner
         self.start = start
         self.offset = offset
@@ -101,13 +101,13 @@ class Shared:
         return self.start
 
 
-def reduce_shared(pickler: CapturePickler, shared: Shared) -> Any:
+def reduce_shared(pickler: UnitContext, shared: Shared) -> Any:
     """Reduce such a storage."""
     return make_shared, (shared.owner, shared.offset, shared.size)
 
 
 @loader("torch:make_shared")
-def make_shared(owner: Any, offset: int, size: int) -> Any:
+def make_shared(owner: object, offset: int, size: int) -> Any:
     """Return the storage of a tensor over an array's memory (called by payloads)."""
     if isinstance(owner, torch.UntypedStorage):
         owner = torch.empty(0, dtype=torch.uint8, device="cpu").set_(owner).numpy()
@@ -115,7 +115,7 @@ def make_shared(owner: Any, offset: int, size: int) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of bytes, which may not be written
             return torch.frombuffer(owner, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
-    flat: Any = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
+    flat: object = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a file that may only be read
         return torch.from_numpy(flat).untyped_storage()
@@ -132,7 +132,7 @@ def device_of(storage: Any) -> str:
     return str(storage.device) if index is None else f"{POSING}:{index}"
 
 
-def needs(pickler: CapturePickler, device: str) -> None:
+def needs(pickler: UnitContext, device: str) -> None:
     """Note that a unit can only be rebuilt where there is a GPU, if this device is one."""
     kind, _, index = device.partition(":")
     if kind in ("cuda", POSING):
@@ -140,7 +140,7 @@ def needs(pickler: CapturePickler, device: str) -> None:
         pickler.gpus = max(pickler.gpus, int(index or 0) + 1)
 
 
-def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
+def reduce_storage(pickler: UnitContext, node: Storage) -> Any:
     """Reduce a storage to its bytes and its device."""
     storage = node.storage
     size, device = storage.nbytes(), device_of(storage)
@@ -161,7 +161,7 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
             by_torch = mapped.offset == 0 and storage.is_shared()
             return (make_from_file, (mapped.path, size)) if by_torch else (make_mapped, (*mapped, size))
     view = memoryview((ctypes.c_char * size).from_address(storage.data_ptr())).cast("B")
-    pickler.extras[("kept", node.key)] = storage
+    pickler.notes.kept.append(storage)
     for_workers = storage.is_shared() and (storage.resizable() or seen_by_forks(storage.data_ptr(), size))
     maker = make_for_workers if for_workers else make_storage
     return maker, (pickler.emit(view, (storage.data_ptr(), size)), device)
@@ -228,7 +228,7 @@ def make_array_view(
     return values
 
 
-def reduce_untyped(pickler: CapturePickler, storage: Any) -> Any:
+def reduce_untyped(pickler: UnitContext, storage: Any) -> Any:
     """Reduce a storage that a variable holds itself."""
     return storage_itself, (
         storage_node(pickler, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)),
@@ -236,7 +236,7 @@ def reduce_untyped(pickler: CapturePickler, storage: Any) -> Any:
 
 
 @loader("torch:storage_itself")
-def storage_itself(storage: Any) -> Any:
+def storage_itself(storage: object) -> Any:
     """Return a storage (called by payloads)."""
     return storage
 

@@ -17,14 +17,14 @@ from replkernel.loaders import loader
 from replkernel.state.python.kinds import derives
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _parameter: Any = torch.nn.parameter
 _NO_STATE = (None, None, None, None)
 _set_versions: Any = torch._C._autograd._unsafe_set_version_counter
 
 
-def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
+def reduce_tensor(pickler: UnitContext, tensor: object) -> Any:
     """Reduce a tensor, past the modes of the notebook's and the watch over what is off the GPU."""
     pickler.module_needed("torch")
     with torch._C.DisableTorchFunction():
@@ -33,7 +33,7 @@ def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
         return _reduce(pickler, tensor)
 
 
-def _reduce(pickler: CapturePickler, tensor: Any) -> Any:
+def _reduce(pickler: UnitContext, tensor: Any) -> Any:
     cls = type(tensor)
     if not is_plain(tensor):
         return reduce_unusual(pickler, tensor, (*_state_of(tensor), _version_of(tensor)), fill_tensor)
@@ -103,7 +103,14 @@ def make_view(
 
 @loader("torch:make_inference")
 def make_inference(
-    cls: Any, storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool
+    cls: Any,
+    storage: object,
+    dtype: object,
+    offset: int,
+    shape: object,
+    stride: object,
+    conj: bool,
+    neg: bool,
 ) -> Any:
     """Return a tensor that was made in inference mode (called by payloads)."""
     with torch.inference_mode():
@@ -157,7 +164,7 @@ def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
             _set_versions((tensor,), (version,))
 
 
-def _reduce_uninitialized(pickler: CapturePickler, tensor: Any) -> Any:
+def _reduce_uninitialized(pickler: UnitContext, tensor: Any) -> Any:
     """Reduce a parameter or buffer of a lazy module that has no shape yet."""
     storages.needs(pickler, str(tensor.device))
     kind = (tensor.requires_grad, str(tensor.device), tensor.dtype)
@@ -167,7 +174,7 @@ def _reduce_uninitialized(pickler: CapturePickler, tensor: Any) -> Any:
 
 
 @loader("torch:make_uninitialized")
-def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: Any) -> Any:
+def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: object) -> Any:
     """Return a parameter or buffer without a shape (called by payloads)."""
     return cls(requires_grad=requires_grad, device=device, dtype=dtype)
 

@@ -256,7 +256,8 @@ class JobKeeping:
                 case "running":
                     self._send(JobSaid(name, attempt, "runs", said, epoch, loss))
                 case "stopped" | "done" | "failed":
-                    self._send(JobSaid(name, attempt, record.state, said, epoch, loss, record.without))
+                    without, elsewhere = record.without, record.elsewhere
+                    self._send(JobSaid(name, attempt, record.state, said, epoch, loss, without, elsewhere))
                     return
         self._send(JobSaid(name, attempt, "progress", said, epoch, loss))
 

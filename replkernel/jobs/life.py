@@ -55,6 +55,8 @@ class Say(msgspec.Struct, frozen=True):
     said: str = ""
     without: str = ""
     """The host where it could not start: it may go on without that one."""
+    elsewhere: bool = False
+    """It has failed too often here; on other hosts it may not."""
 
 
 Act: TypeAlias = Start | Ask | End | Kill | Say
@@ -137,7 +139,7 @@ class Life:
             self.tries = 0
         self.tries += 1
         if self.tries > TRIES_MAX:
-            return [Say("failed", f"{how}, {self.tries} times in a row")]
+            return [Say("failed", f"{how}, {self.tries} times in a row", elsewhere=True)]
         pause_s = min(PAUSE_S_MAX, PAUSE_S_MIN * 2 ** (self.tries - 1))
         self._start_at = now + pause_s
         return [Say("starting", f"{how}; it is started again in {pause_s:g} s")]

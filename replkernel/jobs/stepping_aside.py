@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +24,7 @@ RESERVED_TIMES = 2
 SCAN_S = 2.0
 """New processes of a job are found after so long; those that are known are looked at each time."""
 SHARE = 0.01
-"""Of a core: either takes no more, for it has the priority of cells. (The supervisor has no lower one, for an
-agent that it starts again would have that, too.)"""
+"""Of a core: either takes no more, however many processes there are."""
 APART_S_MAX = 10.0
 """It looks as often as this all the same."""
 
@@ -93,6 +93,35 @@ class MemoryWatch:
             f"it took {format_size(self.held)} of memory and may have {format_size(most)}: "
             "submit it with a larger --memory"
         )
+
+
+class WatchAside:
+    """Has a watch look, each `apart_s`, in a thread that gives way to cells; `told` and `held` are its last.
+
+    The supervisor's own priority stays as it is, for an agent that it starts again would have a lower one.
+    The thread does not wait for an idle core: its job has to be bounded on a busy host as well.
+    """
+
+    def __init__(self, watch: MemoryWatch, apart_s: float) -> None:
+        """Begin to look."""
+        self.told, self.held = "", 0
+        self._watch, self._apart_s = watch, apart_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory watch", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICEST)
+        while not self._over.is_set():
+            self.told = self._watch.look(time.monotonic())
+            self.held = self._watch.held
+            self._over.wait(self._apart_s)
+
+    def close(self) -> None:
+        """End, before this process is forked."""
+        self._over.set()
+        self._thread.join()
 
 
 def resident(pid: int) -> int:

@@ -24,7 +24,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.jobs import processes
 from replkernel.jobs.agent_watch import AgentWatch
 from replkernel.jobs.life import Act, Ask, End, Kill, Life, Say, Start
-from replkernel.jobs.stepping_aside import MemoryWatch
+from replkernel.jobs.stepping_aside import MemoryWatch, WatchAside
 from replkernel.jobs.words import (
     ASKED,
     FINAL,
@@ -78,7 +78,7 @@ class Supervisor:
         self._unasked = self._unsaid = False
         """What could not be written, on a full disk: tried again at each look."""
         self._agent = AgentWatch(host, os.environ, time.monotonic())
-        self._watch: MemoryWatch | None = None
+        self._watch: WatchAside | None = None
         self._across: Across | None = None
         self._kill_at: float | None = None
         """When what is left of a job that has failed on another host is killed."""
@@ -95,6 +95,7 @@ class Supervisor:
 
     def close(self) -> None:
         """Let go of what wakes it."""
+        self._watch_no_more()
         if self._across is not None:
             self._across.close()
         if self._fifo is not None:
@@ -131,7 +132,7 @@ class Supervisor:
         self._number = order.number
         known = self._record
         if order.attempt == known.attempt and known.state in ("done", "failed"):
-            self._say(Say(known.state, known.said), order)
+            self._say(Say(known.state, known.said, elsewhere=known.elsewhere), order)
             return
         self._do(self._life.ordered(order, time.monotonic()))
 
@@ -147,7 +148,7 @@ class Supervisor:
         if self._asked_at is not None and self._has_saved():
             self._asked_at = None
             self._do(self._life.saved(now))
-        self._look_at_memory(now)
+        self._look_at_memory()
         if self._across is not None:
             self._look_across(self._across, now)
         if self._life.lives and self._is_over(now):
@@ -203,19 +204,23 @@ class Supervisor:
         across.begin()
         self._say(Say("running"))
 
-    def _look_at_memory(self, now: float) -> None:
+    def _look_at_memory(self) -> None:
         """End a program that has more memory than its job may; tell the agent how much it has."""
         order = self._life.order
         if order is None or not order.cpus or not self._life.lives:
-            self._watch = None
+            self._watch_no_more()
             self._tell_memory(0)
             return
         if self._watch is None:
-            self._watch = MemoryWatch(order.memory_gb, self._members)
-        too_much = self._watch.look(now)
+            self._watch = WatchAside(MemoryWatch(order.memory_gb, self._members), LOOK_S)
         self._tell_memory(self._watch.held)
-        if too_much:
-            self._do(self._life.takes_too_much(too_much))
+        if self._watch.told:
+            self._do(self._life.takes_too_much(self._watch.told))
+
+    def _watch_no_more(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
 
     def _tell_memory(self, held: int) -> None:
         if abs(held - self._told_memory) >= MEMORY_STEP or (not held and self._told_memory):
@@ -301,6 +306,7 @@ class Supervisor:
 
     def _start_program(self, order: Order, across: Across | None = None) -> subprocess.Popen[bytes]:
         env = os.environ if across is None else {**across.variables(), **os.environ}
+        self._watch_no_more()  # What is forked here has no other thread.
         seat, log = None if across is None else across.seat, self._open_log()
         try:
             return processes.start(order, env, self._place.directory, log, seat)
@@ -337,6 +343,7 @@ class Supervisor:
             self._record.log_base,
             processes.boot(),
             word.without,
+            word.elsewhere,
         )
         self._write_record()
 

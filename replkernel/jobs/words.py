@@ -79,7 +79,7 @@ class Record(msgspec.Struct, frozen=True):
     """How a job stands, by its supervisor, as of the order `number`; `log_base`: bytes of the log put aside.
 
     `pid` and `started` name the first process of the program (0: there is none), on the machine `boot`.
-    It has stopped before it began for want of the host `without`.
+    It has stopped before it began for want of the host `without`. `elsewhere`: it has failed too often here.
     """
 
     number: int = 0
@@ -91,6 +91,7 @@ class Record(msgspec.Struct, frozen=True):
     log_base: int = 0
     boot: str = ""
     without: str = ""
+    elsewhere: bool = False
 
 
 class Meeting(msgspec.Struct, frozen=True):

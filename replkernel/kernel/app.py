@@ -75,7 +75,7 @@ JUPYTERS_THREADS = (
 class ReplicaSession(Session):
     """A session that all replicas of a kernel speak under; the ids of its messages are this process's."""
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._mark = os.urandom(4).hex()
 
@@ -105,7 +105,7 @@ class ReplicaApp(IPKernelApp):
         spec = self.birth.spec
         return ReplicaSession(parent=self, session=message_session(spec.kernel_id, spec.incarnation))
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._far_endpoints: dict[str, str] = {}
 
@@ -122,7 +122,7 @@ class ReplicaApp(IPKernelApp):
         self.session.key = spec.key.encode()
         self.session.signature_scheme = spec.signature_scheme
 
-    def write_connection_file(self, **kwargs: Any) -> None:
+    def write_connection_file(self, **kwargs: object) -> None:
         """Write nothing: the router's connection file is not ours."""
 
     def init_poller(self) -> None:
@@ -149,7 +149,7 @@ class ReplicaApp(IPKernelApp):
             self._far_listener.guard()
         atexit.register(self.cleanup_ipc_files)
 
-    def _bind_socket(self, s: Any, port: int) -> int:
+    def _bind_socket(self, s: object, port: int) -> int:
         """Bind a channel for this machine, and for others where there are some."""
         number: int = super()._bind_socket(s, port)
         if self._far_listener is not None:
@@ -168,7 +168,7 @@ class ReplicaApp(IPKernelApp):
             self._direct.close()
         super().close()
 
-    def init_control(self, context: Any) -> None:
+    def init_control(self, context: object) -> None:
         """Bind the control channel, and watch whether a router is connected to it."""
         super().init_control(context)
         self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
@@ -210,7 +210,7 @@ class ReplicaApp(IPKernelApp):
         else:
             self.argv, self.extra_args = [], []
 
-    def initialize(self, argv: Any = None) -> None:
+    def initialize(self, argv: object = None) -> None:
         """Initialize as stock does, then join the kernel to its replicas."""
         super().initialize(argv)
         self._join()
@@ -272,8 +272,42 @@ class ReplicaApp(IPKernelApp):
             troubles=partial(troubles, baseline.parts),
         )
         replica = Replica(state, shell, prompts, process, kernel.wake, kernel.end)
-        base = birth.ipc_base
-        endpoints = Endpoints(
+        grace_s = settings.orphan_grace_s
+        self.kernel.gpus.limit(settings)
+        replica.paced(settings.ship_percent / 100)
+        replica.travel.limits = settings.limits()
+        info = kernel.kernel_info_content()
+        replica.link = self.link = AgentLink(
+            birth, context, self._endpoints(), info, replica, self._router_monitor, grace_s
+        )
+        cache.announce = EarlyChunks(self.link.chunks_written)
+        cache.on_withdrawn = self.link.chunks_withdrawn
+        atexit.register(self.link.stop)
+        answer_history(kernel)
+        answer_variables(kernel, replica.state.waiting_names)
+        magics.replica = replica
+        self._take_replica(replica)
+
+    def _take_replica(self, replica: Replica) -> None:
+        """Have kernel and replica know of each other."""
+        kernel = self.kernel
+        kernel.birth, kernel.connection_file = self.birth, self.abs_connection_file
+        kernel.direct, kernel.interrupts = self._direct, replica.interrupts
+        replica.take_place = KillOrder().take
+        replica.take_place(STANDBY)
+        if self._direct is not None:
+            self._direct.expect_questions = kernel.expect_questions
+        kernel.replica = replica
+        replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
+        replica.pause_cell = kernel.pause_cell
+        replica.settle_soon = kernel.settle_soon
+        replica.next_cell = kernel.next_cell
+        replica.waits = replica.interrupts.next_waits = kernel.somebody_waits
+
+    def _endpoints(self) -> Endpoints:
+        """Return where a router finds the channels."""
+        base = self.birth.ipc_base
+        return Endpoints(
             **{
                 name: f"ipc://{base}-{CHANNELS.index(name) + 1}"
                 for name in ("shell", "control", "stdin", "iopub")
@@ -281,31 +315,6 @@ class ReplicaApp(IPKernelApp):
             executions="" if self._direct is None else self._direct.endpoint,
             far=self._endpoints_from_afar(),
         )
-        grace_s = settings.orphan_grace_s
-        self.kernel.gpus.limit(settings)
-        replica.paced(settings.ship_percent / 100)
-        replica.travel.limits = settings.limits()
-        info = kernel.kernel_info_content()
-        replica.link = self.link = AgentLink(
-            birth, context, endpoints, info, replica, self._router_monitor, grace_s
-        )
-        cache.announce = EarlyChunks(self.link.chunks_written)
-        cache.on_withdrawn = self.link.chunks_withdrawn
-        atexit.register(self.link.stop)
-        answer_history(kernel)
-        answer_variables(kernel, replica.state.waiting_names)
-        kernel.birth, kernel.connection_file = birth, self.abs_connection_file
-        kernel.direct, kernel.interrupts = self._direct, replica.interrupts
-        replica.take_place = KillOrder().take
-        replica.take_place(STANDBY)
-        if self._direct is not None:
-            self._direct.expect_questions = kernel.expect_questions
-        kernel.replica = magics.replica = replica
-        replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
-        replica.pause_cell = kernel.pause_cell
-        replica.settle_soon = kernel.settle_soon
-        replica.next_cell = kernel.next_cell
-        replica.waits = replica.interrupts.next_waits = kernel.somebody_waits
 
     def _endpoints_from_afar(self) -> Endpoints | None:
         """Return where a router on another machine finds the channels."""

@@ -49,7 +49,7 @@ class AuditingKernel(QuestionsKernel):
     _dispatched = 0
     _audit_timer: Any = None
 
-    def _take_message(self, msg: Any) -> Any:
+    def _take_message(self, msg: object) -> Any:
         """Count a message of the main shell as soon as it is taken: its task may start much later."""
         self._arrived += 1
         return super()._take_message(msg)
@@ -58,7 +58,7 @@ class AuditingKernel(QuestionsKernel):
         self._arrived += 1
         super()._take_directly(msg)
 
-    async def shell_main(self, subshell_id: str | None, msg: Any) -> None:
+    async def shell_main(self, subshell_id: str | None, msg: object) -> None:
         """Handle a message as stock does; then it is no longer one that waits."""
         try:
             await super().shell_main(subshell_id, msg)

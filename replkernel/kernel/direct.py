@@ -77,7 +77,7 @@ class DirectChannel:
             self._ahead = self._receive()
         return self._ahead
 
-    def send_multipart(self, frames: list[Any], **options: Any) -> Any:
+    def send_multipart(self, frames: list[Any], **options: object) -> Any:
         """Send a reply."""
         sent = self._socket.send_multipart(frames, **options)
         self._look_again()

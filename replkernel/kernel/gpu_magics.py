@@ -125,7 +125,7 @@ def drop_gpu_line(lines: list[str]) -> list[str]:
     return body.splitlines(keepends=True)
 
 
-def complete_gpu(shell: Any, event: Any) -> list[str]:
+def complete_gpu(shell: object, event: Any) -> list[str]:
     """Return the words that can follow `%gpu` or `%%gpu`."""
     cell = event.line.lstrip().startswith("%%")
     words = CELL_OPTIONS if cell else (*VERBS, *OPTIONS)

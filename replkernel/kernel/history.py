@@ -134,7 +134,7 @@ class ReplicatedHistory(HistoryManager):
     def _forget_session(self) -> None:
         self._trait_values.pop("session_number", None)
 
-    def new_session(self, conn: Any = None) -> None:
+    def new_session(self, conn: object = None) -> None:
         """Begin another session; its row is written when the session is first needed."""
         with self._session_lock:
             self.started = "" if self._constructing else _now()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def answer_history(kernel: Any) -> None:
     """Have a kernel answer what is asked of its history on its control channel."""
 
-    def answer(stream: Any, ident: Any, parent: Any) -> None:
+    def answer(stream: object, ident: object, parent: object) -> None:
         kernel.session.send(stream, REPLY, _content(kernel.replica.link, parent), parent, ident)
 
     kernel.control_handlers[REQUEST] = answer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
@@ -77,7 +77,7 @@ def here() -> Replica:
     """Return the replica of this process; raises ReplkernelError elsewhere."""
     from IPython.core.getipython import get_ipython
 
-    shell: Any = get_ipython()
+    shell: object = get_ipython()
     replica: Replica | None = getattr(getattr(shell, "kernel", None), "replica", None)
     if replica is None:
         raise ReplkernelError("The history is that of a notebook with the replkernel kernel: call it there.")

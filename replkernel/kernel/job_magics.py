@@ -239,7 +239,7 @@ def _symbols(table: symtable.SymbolTable) -> Iterator[tuple[str, bool, bool]]:
         yield from _symbols(child)
 
 
-def complete_job(shell: Any, event: Any) -> list[str]:
+def complete_job(shell: object, event: Any) -> list[str]:
     """Return the words that can follow `%job` or `%%job`."""
     cell = event.line.lstrip().startswith("%%")
     options = (

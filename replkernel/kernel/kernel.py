@@ -85,7 +85,7 @@ class ReplicatedKernel(PagesKernel):
         0.0, help="Seconds between output and reply; none are needed, for the router reads output first."
     ).tag(config=True)
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self.gpus = LeasedGpus(self, self._started_here)
         self.practice = Practice()
@@ -102,7 +102,7 @@ class ReplicatedKernel(PagesKernel):
     # -- executions ---------------------------------------------------------------------------------
 
     async def dispatch_shell(
-        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+        self, msg: object, /, subshell_id: str | None = None, *, concurrent: bool = False
     ) -> None:
         """Handle a message as stock does; a cell's changes are captured after its idle, before the next."""
         replica = self.replica
@@ -130,13 +130,13 @@ class ReplicatedKernel(PagesKernel):
         """Say what keeps this process from ending for another one to take over; else nothing."""
         return stays or ("" if self.replica is None else self.replica.what_keeps())
 
-    def _forget_seen(self, msg: Any) -> None:
+    def _forget_seen(self, msg: object) -> None:
         """Have a message taken once more: its session knows it by its signature, and takes none twice."""
         session: Any = self.session
         _, frames = session.feed_identities(msg, copy=False)
         session.digest_history.discard(frames[0].bytes)
 
-    async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
+    async def execute_request(self, stream: object, ident: object, parent: object) -> None:
         """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
 
         None reaches the sending of the reply, for it would tear the message in two.
@@ -145,7 +145,7 @@ class ReplicatedKernel(PagesKernel):
             self._input_shown = False
         await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
 
-    async def _execute_or_answer(self, stream: Any, ident: Any, parent: Any) -> None:
+    async def _execute_or_answer(self, stream: object, ident: object, parent: object) -> None:
         try:
             self.deliver_interrupts()
             await self._execute(stream, ident, parent)
@@ -160,7 +160,7 @@ class ReplicatedKernel(PagesKernel):
             session: Any = self.session
             session.send(stream, "execute_reply", content, parent, metadata=metadata, ident=ident)
 
-    async def _execute(self, stream: Any, ident: Any, parent: Any) -> None:
+    async def _execute(self, stream: object, ident: Any, parent: Any) -> None:
         """Run a cell; on the main shell, first bring the state here that it needs."""
         if self.replica is not None and on_main_shell(parent):
             try:
@@ -216,11 +216,11 @@ class ReplicatedKernel(PagesKernel):
         code: str,
         silent: bool,
         store_history: bool = True,
-        user_expressions: Any = None,
+        user_expressions: object = None,
         allow_stdin: bool = False,
         *,
-        cell_meta: Any = None,
-        cell_id: Any = None,
+        cell_meta: object = None,
+        cell_id: object = None,
     ) -> Any:
         """Run the cell as stock does, unless its state could not be brought here."""
         execution = self._current()
@@ -255,7 +255,7 @@ class ReplicatedKernel(PagesKernel):
             shell.history_manager.skip(number)
             shell.execution_count = number + 1
 
-    def _decline(self, stream: Any, ident: Any, parent: Any) -> None:
+    def _decline(self, stream: object, ident: object, parent: object) -> None:
         """Answer that another replica is to run the cell, or under a lease: the router alone sees it."""
         self.hold_interrupts()
         assert self._execution is not None
@@ -278,7 +278,7 @@ class ReplicatedKernel(PagesKernel):
         else:
             self.io_loop.call_later(HEARD_LOOK_S, self._leave_when_heard, until)
 
-    def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
+    def _publish_status(self, status: str, channel: str, parent: object = None) -> None:
         """Publish a status; a declined execution goes on elsewhere, so it is not idle yet."""
         if channel == "control" and is_asked(parent or self.get_parent(channel)):
             return
@@ -414,7 +414,7 @@ class ReplicatedKernel(PagesKernel):
 
     # -- the rest of Jupyter's protocol -------------------------------------------------------------
 
-    async def connect_request(self, stream: Any, ident: Any, parent: Any) -> None:
+    async def connect_request(self, stream: object, ident: object, parent: object) -> None:
         """Answer with the ports that clients use: the router's, as in its connection file."""
         ports = client_ports(self.connection_file)
         if ports:
@@ -430,7 +430,7 @@ class ReplicatedKernel(PagesKernel):
         )
         return list(frames)
 
-    def _input_request(self, prompt: Any, ident: Any, parent: Any, password: bool = False) -> str:
+    def _input_request(self, prompt: object, ident: object, parent: object, password: bool = False) -> str:
         """Ask the client for input; who has its identity from `_parent_ident` is routed like ourselves.
 
         An interrupt's traceback is as stock's, without this file, which takes a tenth of a second to parse.

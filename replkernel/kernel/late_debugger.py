@@ -105,7 +105,7 @@ def _quiet() -> Iterator[None]:
 class LateDebugger:
     """ipykernel's debugger, made when it is first used; takes what that one's constructor takes."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: object) -> None:
         self._arguments = arguments
         self._made: Any = None
         self._used = asyncio.Event()

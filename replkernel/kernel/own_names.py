@@ -120,7 +120,7 @@ class _Rows:
     def __init__(self) -> None:
         self._rows: list[tuple[int, bytearray]] = []
 
-    def add(self, place: int, value: Any) -> None:
+    def add(self, place: int, value: object) -> None:
         """Take the value at a place behind all others."""
         start = place * WORD_BYTES
         if not self._rows or sum(self._last()) != start:

@@ -70,7 +70,7 @@ class PagesKernel(AuditingKernel):
     _not_taken = 0
     """The last execution with which a page's message was to take the notebook over, and could not."""
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._in_main: set[str] = set()
         """Messages that name a subshell and were given to the main shell, which has not dealt with them."""
@@ -93,7 +93,7 @@ class PagesKernel(AuditingKernel):
 
         return handler
 
-    def _handle_page(self, handle: Callable[..., Any], stream: Any, ident: Any, parent: Any) -> Any:
+    def _handle_page(self, handle: Callable[..., Any], stream: object, ident: Any, parent: Any) -> Any:
         tell_pages()
         try:
             return handle(stream, ident, parent)
@@ -176,7 +176,7 @@ class PagesKernel(AuditingKernel):
     def _known_or_closed(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         """Have pages hear that a comm is closed which no process has any more."""
 
-        def handler(stream: Any, ident: Any, parent: Any) -> Any:
+        def handler(stream: object, ident: object, parent: Any) -> Any:
             handled = handle(stream, ident, parent)
             comm_id = parent["content"].get("comm_id", "")
             if self.replica is not None and comm_id not in self.comm_manager.comms:
@@ -187,7 +187,7 @@ class PagesKernel(AuditingKernel):
 
         return handler
 
-    async def shell_channel_thread_main(self, msg: Any) -> None:
+    async def shell_channel_thread_main(self, msg: object) -> None:
         """Give messages to their shells, but to the main one what of pages' no subshell may take."""
         if self.replica is not None and self._is_for_main_shell(msg):
             main = self.shell_channel_thread.manager.get_shell_channel_to_subshell_socket(None)

@@ -58,7 +58,7 @@ class Replica:
     def __init__(
         self,
         state: State,
-        shell: Any,
+        shell: object,
         prompts: PromptsPart,
         process: ProcessState,
         wake: Callable[[], None],

@@ -42,7 +42,7 @@ class ShortWaysKernel(IPythonKernel):
     _input_shown = False
     """Whether the source of the main shell's current cell was published."""
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         self.interrupts = PutOffInterrupts()
         self._held = ExitStack()
         super().__init__(**traits)
@@ -83,7 +83,7 @@ class ShortWaysKernel(IPythonKernel):
         loop: Any = self.io_loop
         return loop.asyncio_loop
 
-    async def _take_message(self, msg: Any) -> None:
+    async def _take_message(self, msg: object) -> None:
         await asyncio.create_task(self.shell_main(None, msg), context=self._cells_context)
 
     def _take_directly(self, msg: DirectMessage) -> None:
@@ -92,7 +92,7 @@ class ShortWaysKernel(IPythonKernel):
         task.add_done_callback(self._tasks.discard)
 
     async def dispatch_shell(
-        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+        self, msg: object, /, subshell_id: str | None = None, *, concurrent: bool = False
     ) -> None:
         """Handle a message as stock does, knowing which way it came."""
         if subshell_id is None and not concurrent:
@@ -118,7 +118,7 @@ class ShortWaysKernel(IPythonKernel):
         super().post_handler_hook()
         self._held.close()
 
-    def _way_back(self, stream: Any, parent: Any) -> Any:
+    def _way_back(self, stream: object, parent: object) -> Any:
         """Return where the current message is answered: `stream`, or the way on which it came directly."""
         way = self.direct if self._came_directly and on_main_shell(parent) else stream
         thread = self.iopub_thread
@@ -129,12 +129,12 @@ class ShortWaysKernel(IPythonKernel):
         thread = self.iopub_thread
         return thread.at_once() if isinstance(thread, OutputThread) else nullcontext()
 
-    def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
+    def _publish_status(self, status: str, channel: str, parent: object = None) -> None:
         """Publish a status; while stock does, it ignores SIGINT."""
         with self._publishing():
             super()._publish_status(status, channel, parent)
 
-    def _publish_execute_input(self, code: str, parent: Any, execution_count: int) -> None:
+    def _publish_execute_input(self, code: str, parent: object, execution_count: int) -> None:
         """Publish a cell's source; what comes meanwhile interrupts the cell, not this message."""
         if not on_main_shell(parent):
             super()._publish_execute_input(code, parent, execution_count)

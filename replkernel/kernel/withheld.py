@@ -15,7 +15,7 @@ from replkernel.state.analysis.cell_mentions import CellMentions
 from replkernel.state.analysis.values import words_in
 
 
-def gpus_wanted(state: LeavingState, shell: Any, mentions: CellMentions | None) -> int:
+def gpus_wanted(state: LeavingState, shell: object, mentions: CellMentions | None) -> int:
     """Return on how many GPUs a cell that mentions these names (None: any) needs a lease; 0 for none."""
     withheld = state.withheld()
     if not withheld:

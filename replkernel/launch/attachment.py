@@ -38,7 +38,7 @@ class ConnectedManager(Protocol):
     transport: str
     ip: str
 
-    def load_connection_info(self, info: Any) -> None:
+    def load_connection_info(self, info: object) -> None:
         """Take address, ports and keys; ports only where there are none yet."""
 
     def cleanup_random_ports(self) -> None:

@@ -232,7 +232,7 @@ def _shown(source: str, data: Mapping[str, Any]) -> list[Output]:
     return [Output(source, text=f"[{', '.join(map(str, data))[:200]}: not told as text]\n")] if data else []
 
 
-def _joined(value: Any, between: str = "") -> str:
+def _joined(value: object, between: str = "") -> str:
     return (
         value if isinstance(value, str) else between.join(map(str, value)) if isinstance(value, list) else ""
     )

@@ -101,7 +101,7 @@ class Transport(NearTransport):
     Read-only members and PySyncObj's remote administration are shut out: nobody here uses them.
     """
 
-    def __init__(self, node: RaftNode, self_node: Any, other_nodes: Any) -> None:
+    def __init__(self, node: RaftNode, self_node: object, other_nodes: object) -> None:
         self._watcher = node
         self._strangers: Strangers[Any] = Strangers(
             in_all=STRANGERS_MAX, of_address=STRANGERS_OF_ADDRESS_MAX, limit_s=HANDSHAKE_S
@@ -130,7 +130,7 @@ class Transport(NearTransport):
         for each in self._strangers.arrive(conn, came_from[0], expected=expected, now=monotonic()):
             each.disconnect()
 
-    def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
+    def _onIncomingMessageReceived(self, conn: Any, message: object) -> None:  # noqa: N802
         if not conn.sendRandKey:
             self._strangers.prove(conn)
         elif not isinstance(message, str) or message == "readonly":
@@ -140,30 +140,30 @@ class Transport(NearTransport):
         if conn not in self._unknownConnections:
             self._strangers.leave(conn)
 
-    def _onOutgoingConnected(self, conn: Any) -> None:  # noqa: N802
+    def _onOutgoingConnected(self, conn: object) -> None:  # noqa: N802
         self._calls[conn] = monotonic()
         super()._onOutgoingConnected(conn)
 
-    def _onOutgoingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
+    def _onOutgoingMessageReceived(self, conn: object, message: object) -> None:  # noqa: N802
         self._calls.pop(conn, None)
         super()._onOutgoingMessageReceived(conn, message)
 
-    def _onDisconnected(self, conn: Any) -> None:  # noqa: N802
+    def _onDisconnected(self, conn: object) -> None:  # noqa: N802
         self._strangers.leave(conn)
         self._calls.pop(conn, None)
         super()._onDisconnected(conn)
 
-    def _onMessageReceived(self, node: Any, message: Any) -> None:  # noqa: N802
+    def _onMessageReceived(self, node: Any, message: object) -> None:  # noqa: N802
         self._watcher.heard[node.id] = monotonic()
         if isinstance(message, dict) and message.get("type") == LED:
             self._watcher.on_led()
         super()._onMessageReceived(node, message)
 
-    def _onNodeConnected(self, node: Any) -> None:  # noqa: N802
+    def _onNodeConnected(self, node: object) -> None:  # noqa: N802
         super()._onNodeConnected(node)
         self._watcher.link_up(node)
 
-    def _onNodeDisconnected(self, node: Any) -> None:  # noqa: N802
+    def _onNodeDisconnected(self, node: object) -> None:  # noqa: N802
         super()._onNodeDisconnected(node)
         self._watcher.link_down(node)
 

@@ -21,7 +21,7 @@ class PaperRules(SyncObj):  # type: ignore[misc]
         """Send the next heartbeat, if this member leads, with the next tick."""
         self._SyncObj__newAppendEntriesTime = 0.0
 
-    def _SyncObj__onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:  # noqa: N802
+    def _SyncObj__onMessageReceived(self, node: object, message: dict[str, Any]) -> None:  # noqa: N802
         """Pass a peer's message on to PySyncObj, without what would make it forget or go back."""
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             self._receive_entries(node, message)
@@ -30,7 +30,7 @@ class PaperRules(SyncObj):  # type: ignore[misc]
         else:
             super()._SyncObj__onMessageReceived(node, message)
 
-    def _receive_entries(self, node: Any, message: dict[str, Any]) -> None:
+    def _receive_entries(self, node: object, message: dict[str, Any]) -> None:
         if message["term"] < self.raftCurrentTerm or "transmission" in message:
             super()._SyncObj__onMessageReceived(node, message)
             return
@@ -67,7 +67,7 @@ class PaperRules(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__sendNextNodeIdx(  # noqa: N802 - PySyncObj's names, here and below
         self,
-        node: Any,
+        node: object,
         reset: bool = False,
         nextNodeIdx: int | None = None,  # noqa: N803
         success: bool = False,
@@ -79,7 +79,7 @@ class PaperRules(SyncObj):  # type: ignore[misc]
         answer = {"type": "next_node_idx", "next_node_idx": following, "reset": reset, "success": success}
         self._SyncObj__transport.send(node, {**answer, "term": self.raftCurrentTerm})
 
-    def _receive_acknowledgement(self, node: Any, message: dict[str, Any]) -> None:
+    def _receive_acknowledgement(self, node: object, message: dict[str, Any]) -> None:
         """Count an acknowledgement of this term; a late one does not move the next entry back."""
         if message.get("term") != self.raftCurrentTerm:
             return

@@ -97,7 +97,7 @@ class BoundedConnection(TcpConnection):  # type: ignore[misc]
     ends: tuple[tuple[str, int], tuple[str, int]]
     """Where an accepted connection comes from, and where it arrived."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, **options: object) -> None:
         self._backlog: deque[bytes] = deque()
         self._TcpConnection__writeBuffer: bytes
         super().__init__(*args, **options)

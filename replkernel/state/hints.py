@@ -103,7 +103,7 @@ def _check_room(names: Collection[str], are: str) -> None:
         raise ValueError(f"More than {NAMES_MAX:,} variables {are}: put them into one dictionary.")
 
 
-def _names_of(namespace: Mapping[str, Any], value: Any, function: str) -> list[str]:
+def _names_of(namespace: Mapping[str, Any], value: object, function: str) -> list[str]:
     if kind_of(value) in ATOMS:
         raise TypeError(f"{function} takes what a variable holds: a dict, an array …, and no plain number.")
     names = [name for name, held in namespace.items() if held is value and not name.startswith("_")]
@@ -125,7 +125,7 @@ def spared(world: World, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, **{name: Spared(_loss(world, name, values[name])) for name in marked}}
 
 
-def _loss(world: World, name: str, value: Any) -> Loss:
+def _loss(world: World, name: str, value: object) -> Loss:
     """Return what is said of a transient variable elsewhere; the same until it is bound anew."""
     if is_tombstone(value):
         return loss_of(value)

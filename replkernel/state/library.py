@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.loaders import loader
+from replkernel.state.capture.contexts import ReducerContext
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
@@ -20,44 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["CannotTravel", "Counter", "Generator", "Library", "ReducerContext", "Setting", "loader"]
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
-
-
-class ReducerContext(Protocol):
-    """What a reducer may use of the capture that asks it to reduce an object.
-
-    A reducer takes this and the object. It returns what ``__reduce__`` would, `NotImplemented` to leave the
-    object to its own way of being pickled, or raises `CannotTravel` with one sentence for the user.
-    """
-
-    unlinked: set[int]
-    """The ids of objects that do not tie together the variables that hold them, such as a library's own."""
-    touched: bool
-    """Set it to True where anything of this context was changed."""
-
-    @property
-    def namespace(self) -> Mapping[str, Any]:
-        """The notebook's variables."""
-        ...
-
-    @property
-    def careful(self) -> bool:
-        """Whether what cannot be dumped is to be found, after a first try has failed."""
-        ...
-
-    def module_needed(self, name: str | None) -> None:
-        """Have that module imported before the object is rebuilt."""
-        ...
-
-    def probe(self, obj: Any) -> None:
-        """Raise `CannotTravel` where an object cannot be dumped whole."""
-        ...
-
-    def emit(self, view: Any, key: tuple[int, int] | None) -> bytes | int:
-        """Have a buffer of bytes travel beside the payload, where it is large; return what the loader gets.
-
-        `key` is the buffer's address and length where nobody writes to it without the capture's knowing.
-        """
-        ...
 
 
 class Setting(NamedTuple):

@@ -32,7 +32,7 @@ STREAMS = ("stdout", "stderr", "stdin")
 _SHELL_TYPES_LEFT = frozenset({dict, list, str, int, float, bool, bytes, tuple, set, frozenset, type(None)})
 
 
-def is_notebooks(stream: Any) -> bool:
+def is_notebooks(stream: object) -> bool:
     """Tell whether the notebook made a stream, or opened it: libraries wrap the process's own."""
     return module_of(type(stream)) in ("__main__", "_io", "io")
 

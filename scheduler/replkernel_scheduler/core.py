@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import Any
 
-from replkernel_scheduler import imaging, laws, restoring, viewing
+from replkernel_scheduler import imaging, laws, restoring, viewing, wishes
 from replkernel_scheduler.bookings import Bookings
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
@@ -246,6 +246,10 @@ class SchedulerCore:
         """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
         found = self._parts.hosts.by_name.get(host)
         return 0 if found is None or found.state not in ("up", "down") else found.gpus_for(wish)
+
+    def why_never(self, wish: LeaseRequest) -> str:
+        """Say why no host that is up, or can be provisioned, could serve a request; "" if one could."""
+        return "" if wishes.possible_anywhere(self._parts, wish) else wishes.impossible(self._parts, wish)
 
     def idle_for(self, host: HostName, wish: LeaseRequest) -> bool:
         """Say whether all of a request is idle on a host, and nobody who waits has a claim there."""

@@ -234,7 +234,7 @@ def _beside_database(c: Config) -> Path:
     return Path(plain).absolute().parent if plain not in ("", ":memory:") else Path.cwd()
 
 
-def _value(section: Any, name: str, empty: Any) -> Any:
+def _value(section: Any, name: str, empty: object) -> Any:
     """Return what a setting is so far; one that was only added to is what was added.
 
     A copy is asked: a lazy value keeps what it was once given to begin with.
@@ -243,7 +243,7 @@ def _value(section: Any, name: str, empty: Any) -> Any:
     return copy.deepcopy(value).get_value(empty) if isinstance(value, LazyConfigValue) else value
 
 
-def _with(section: Any, name: str, wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with(section: object, name: str, wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a list of named things with ours; one of a name of ours that is another thing is refused."""
     there = list(_value(section, name, []))
     for ours in wanted:
@@ -307,7 +307,7 @@ class AddedEnvironment:
         """Ask `there`, then add."""
         self.there, self.url = there, url
 
-    def __call__(self, spawner: Any) -> dict[str, Any]:
+    def __call__(self, spawner: object) -> dict[str, Any]:
         """Return the environment of a user's server."""
         return {**self.there(spawner), URL: self.url(spawner)}
 

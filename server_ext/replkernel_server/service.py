@@ -296,8 +296,7 @@ def read_port(text: str) -> int:
     return int(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and serve; return the exit code."""
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="replkernel scheduler", description=__doc__)
     parser.add_argument(
         "--ip",
@@ -337,7 +336,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="say what the launcher needs to know (address=auto); may be given several times",
     )
     parser.add_argument("--verbose", action="store_true", help="log every decision to the terminal")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and serve; return the exit code."""
+    options = _build_parser().parse_args(argv)
     if os.environ.get(JOB_ON_CORES):
         print(IN_A_JOB, file=sys.stderr)
         return 1

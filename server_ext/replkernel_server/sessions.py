@@ -29,7 +29,7 @@ KERNEL_LIMIT_S = 20.0
 """How long one kernel may take to be found again before the others have their turn."""
 
 
-def replicated(manager: Any) -> bool:
+def replicated(manager: object) -> bool:
     """Tell whether a kernel manager's kernel is one of ours."""
     return isinstance(getattr(manager, "provisioner", None), ReplkernelProvisioner)
 

@@ -70,7 +70,7 @@ class CellClient(AsyncKernelClient):
 
     execute_interactive = _async_execute_interactive
 
-    def execute(self, *args: Any, **kwargs: Any) -> str:
+    def execute(self, *args: Any, **kwargs: object) -> str:
         """Send the code with what goes along with its cell."""
         session, found = self.session, _sending.get()
         if not found:
@@ -129,7 +129,7 @@ def _read(cell: Any) -> SharedCell:
     return SharedCell(str(cell.get("id", "")), str(cell.get("source", "")), runs, with_whole_numbers(wanted))
 
 
-def with_whole_numbers(value: Any) -> Any:
+def with_whole_numbers(value: object) -> Any:
     """Return what JSON had: in shared documents 2 is 2.0."""
     if isinstance(value, dict):
         return {name: with_whole_numbers(each) for name, each in value.items()}

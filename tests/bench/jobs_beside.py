@@ -14,23 +14,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.harvest.types import JobName
 
 from tests.bench.kernels import kernel, place
 from tests.bench.lease import scheduler
 from tests.bench.report import Result, quantile
 from tests.support import beside_day, torch_training
+from tests.support.cell_waits import Decided, Reshaped, cell_waits, reshapes
 from tests.support.stock import OURS
 
 EPOCHS = 1_000_000
-SLACK_S = 0.1
 
 
 def measure() -> Result:
     """Play the day without the job, then with it."""
     without, _ = _day(with_job=False)
-    waits, history = _day(with_job=True)
-    assert history is not None
+    waits, played = _day(with_job=True)
+    assert played is not None
+    decided, job = played
+    history = beside_day.history_of(decided, job)
     more = [beside - alone for beside, alone in zip(waits, without, strict=True)]
     leaves_s = max(history.left_in_s)
     details: dict[str, Any] = {
@@ -38,13 +41,16 @@ def measure() -> Result:
         "left_in_s": history.left_in_s,
         "more_s": more,
         "more_s_p95": quantile(more, 95),
+        "scheduler_s_max": max(wait.own_s for wait in cell_waits(decided)),
+        "reshapes": [_beside_prediction(each) for each in reshapes(decided, job)],
         "compared": "the same cells without the job",
     }
-    goal = f"p95 of what a cell waits more at most {SLACK_S} s above the {leaves_s:.2f} s that leaving took"
+    slack_s = beside_day.SLACK_S
+    goal = f"p95 of what a cell waits more at most {slack_s} s above the {leaves_s:.2f} s that leaving took"
     return Result("jobs_beside", "s", waits, without, goal, details)
 
 
-def _day(*, with_job: bool) -> tuple[list[float], beside_day.JobHistory | None]:
+def _day(*, with_job: bool) -> tuple[list[float], tuple[list[Decided], JobName] | None]:
     settings = {"REPLKERNEL_FAKE_GPUS": str(beside_day.HOST_GPUS), "REPLKERNEL_REPLICAS": "1"}
     with place(**settings) as here:
         with scheduler(here), contextlib.ExitStack() as kernels:
@@ -59,7 +65,14 @@ def _day(*, with_job: bool) -> tuple[list[float], beside_day.JobHistory | None]:
         if job is None:
             return waits, None
         path = Path(here.env["JUPYTER_DATA_DIR"]) / "replkernel" / "scheduler" / "journal.sqlite"
-        return waits, beside_day.history_of(beside_day.journal_of(path), JobName(job))
+        return waits, (beside_day.journal_of(path), JobName(job))
+
+
+def _beside_prediction(reshaped: Reshaped) -> dict[str, Any]:
+    """Return a reshape: how long the job stood for it, and how long SideCar thinks that this takes."""
+    before, after, stood_s = reshaped
+    thought_s = None if stood_s is None else SIDECAR.up_s if after > before else SIDECAR.down_s
+    return {"gpus": f"{before} to {after}", "stood_s": stood_s, "sidecar_s": thought_s}
 
 
 def _submitted(env: dict[str, str], root: Path) -> str:

@@ -15,6 +15,7 @@ from replkernel_scheduler.harvest.types import JobName
 
 from tests.e2e.test_holders_gone import gpus, notebook
 from tests.support import beside_day, torch_training
+from tests.support.cell_waits import cell_waits
 from tests.support.live import eventually
 from tests.support.needs import need
 from tests.support.scheduler_service import scheduler_files
@@ -62,6 +63,9 @@ def test_a_training_goes_through_all_shapes_and_learns_as_if_alone(
     history = beside_day.history_of(decided, JobName(name))
     print(f"shapes {history.shapes}; it left in {[round(s, 2) for s in history.left_in_s]} s")
     print(f"cells waited {[round(cell.waited_s, 2) for cell in cells]} s; GPU-hours {over['gpu_hours']}")
+    waits = cell_waits(decided)
+    assert sum(wait.for_leaving_s > 0.0 for wait in waits) >= 2, "cells have had the job leave"
+    assert max(wait.own_s for wait in waits) <= beside_day.SLACK_S, waits
     assert tuple(history.shapes[: len(beside_day.SHAPES)]) == beside_day.SHAPES
     decided_starts = iter(gpus for gpus in history.shapes if gpus)
     started = [int(gpus) for gpus in re.findall(r"BEGINS epoch=\d+ gpus=(\d+)", said)]

@@ -1,18 +1,14 @@
-"""A test that binds a port of its own choice fails its module: another process may have that port."""
+"""No test starts a server at a port of its own choice: another process may have that port."""
 
 from __future__ import annotations
 
 import ast
 import itertools
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.support import left_open
-from tests.support.ports import free_port, is_fixed
 
 TESTS = Path(__file__).parents[1]
 OWN_MACHINES = ("e2e/hosts/", "kubernetes/")
@@ -23,25 +19,6 @@ OPTION = re.compile(r"--[\w.-]*port[= ]\d{4,}\b")
 NUMBER = re.compile(r"port\W+\d{4}")
 """What a module that names a fixed port has at least: only those are parsed."""
 LEAST = 1024
-
-
-def test_a_module_that_binds_a_fixed_port_fails(tmp_path: Path) -> None:
-    port = next(number for number in range(LEAST, 1 << 15) if is_fixed(number) and _is_free(number))
-    left_open.fixed.clear()
-    said = f"the port {port} by .*test_a_module_that_binds"
-    with (
-        pytest.raises(pytest.fail.Exception, match=said),
-        left_open.nothing_left_open(tmp_path),
-        socket.socket() as one,
-    ):
-        one.bind(("127.0.0.1", port))
-    left_open.fixed.clear()
-
-
-def test_ports_of_the_system_and_those_given_to_tests_are_not_fixed(tmp_path: Path) -> None:
-    with left_open.nothing_left_open(tmp_path), socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", free_port()))
 
 
 def test_no_test_starts_a_server_at_a_fixed_port() -> None:
@@ -87,8 +64,3 @@ def _fixed_ports(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _is_port(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and str(node.value).isdecimal() and int(node.value) >= LEAST
-
-
-def _is_free(number: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", number)) != 0

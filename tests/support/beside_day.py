@@ -17,7 +17,6 @@ import msgspec
 from jupyter_client import BlockingKernelClient
 from replkernel_scheduler.effects import UsageRecorded
 from replkernel_scheduler.harvest.types import (
-    HarvestEffect,
     HarvestEvent,
     JobName,
     JobStopped,
@@ -29,9 +28,12 @@ from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.recovery import make_beside
 
+from tests.support.cell_waits import Decided
 from tests.support.live import reply_to
 
 HOST_GPUS = 4
+SLACK_S = 0.1
+"""So long a cell may wait beyond what it would without the job, and what leaving takes."""
 SHAPES = (1, 2, 4, 2, 0, 1)
 BEFORE_S = 4.0
 """The first cells run so long before the job comes."""
@@ -113,14 +115,6 @@ def trained(log: str, epochs: int) -> int:
         at = begins + len(seen)
     assert at == epochs
     return again
-
-
-class Decided(NamedTuple):
-    """What a core heard at a time, and what followed."""
-
-    at: float
-    event: HarvestEvent
-    effects: list[HarvestEffect]
 
 
 def journal_of(path: Path, dice: Random | None = None) -> list[Decided]:

@@ -1,7 +1,5 @@
 """What a module's tests leave open: sockets, files, threads, processes; each with the test that opened it.
 
-Likewise ports that they bind and that are nobody's to choose: what another process may have at that time.
-
 What nobody closes is reported by Python when it is collected, which may be in another module's test.
 So it is looked for at the end of each module, when its tests and fixtures have ended, and the module fails.
 """
@@ -22,8 +20,6 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from tests.support.ports import is_fixed
-
 GRACE_S = 20.0
 """What was told to end a moment ago may take so long to do so."""
 
@@ -39,9 +35,6 @@ LASTING_THREADS = (
     "Dummy-",
 )
 """Parts of the names of threads that libraries keep for the whole process, and use again."""
-
-OF_THIS_MACHINE = ("127.", "0.0.0.0", "::", "localhost")
-"""Addresses whose ports all tests share; others are those of hosts that a test has made."""
 
 LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -59,9 +52,6 @@ lasting_pids: set[int] = set()
 lasting_threads: set[int] = set()
 """Likewise threads, by their idents."""
 
-fixed: list[str] = []
-"""The ports bound since a module began that neither the system nor `ports.free_port` has chosen."""
-
 _sockets: weakref.WeakKeyDictionary[socket.socket, Opened] = weakref.WeakKeyDictionary()
 _test = "before the first test"
 _tests_of_directories: dict[str, str] = {}
@@ -72,10 +62,6 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.__new__" and isinstance(arguments[0], socket.socket):
         with _lock:
             _sockets[arguments[0]] = Opened(_test, _where())
-    elif event == "socket.bind" and isinstance(arguments[1], tuple):
-        address, port = arguments[1][:2]
-        if str(address).startswith(OF_THIS_MACHINE) and isinstance(port, int) and is_fixed(port):
-            fixed.append(f"the port {port} by {_test}: {_where()}")
 
 
 def _where() -> str:
@@ -102,9 +88,8 @@ def install() -> None:
 
 @contextlib.contextmanager
 def nothing_left_open(temporary: Path) -> Iterator[None]:
-    """Fail if something is open at the end that was not at the beginning, or a fixed port was bound."""
+    """Fail if something is open at the end that was not at the beginning."""
     known = set(_open_now(temporary))
-    fixed.clear()
     yield
     deadline = time.monotonic() + GRACE_S
     while (left := {what: said for what, said in _open_now(temporary).items() if what not in known}) and (
@@ -113,8 +98,6 @@ def nothing_left_open(temporary: Path) -> Iterator[None]:
         time.sleep(LOOK_S)
     if left:
         pytest.fail("left open:\n" + "\n".join(sorted(left.values())), pytrace=False)
-    if fixed:
-        pytest.fail("a port is fixed (take free_port):\n" + "\n".join(fixed), pytrace=False)
 
 
 def _open_now(temporary: Path) -> dict[object, str]:

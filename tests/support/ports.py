@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 import random
 import socket
@@ -21,8 +20,8 @@ LEAST = 10_240
 PLACE = Path(tempfile.gettempdir()) / f"replkernel-test-ports-{os.getuid()}"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
-_held: dict[int, int] = {}
-"""Ports given, with the descriptors of their locks; the system lets go of them when this process ends."""
+_held: list[int] = []
+"""Descriptors of the locks on ports given; the system lets go of them when this process ends."""
 
 
 def free_port() -> int:
@@ -32,10 +31,9 @@ def free_port() -> int:
         lock = os.open(PLACE / str(number), os.O_RDWR | os.O_CREAT, 0o600)
         with contextlib.suppress(OSError), socket.socket() as probe:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _held[number] = lock
             probe.bind(("127.0.0.1", number))
+            _held.append(lock)
             return number
-        _held.pop(number, None)
         os.close(lock)
     raise OSError("no port is free for a test's server")
 
@@ -45,20 +43,8 @@ def free_ports(count: int) -> list[int]:
     return [free_port() for _ in range(count)]
 
 
-def is_fixed(number: int) -> bool:
-    """Tell whether a port was neither given here nor chosen by the system: somebody else may have it."""
-    first, last = _chosen_by_the_system()
-    return number != 0 and number not in _held and not first <= number <= last
-
-
 def _candidates() -> Iterator[int]:
-    first, last = _chosen_by_the_system()
+    first, last = (int(word) for word in _RANGE.read_text().split())
     numbers = [number for number in range(LEAST, 1 << 16) if not first <= number <= last]
     random.shuffle(numbers)
     yield from numbers
-
-
-@functools.cache
-def _chosen_by_the_system() -> tuple[int, int]:
-    first, last = (int(word) for word in _RANGE.read_text().split())
-    return first, last

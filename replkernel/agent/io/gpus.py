@@ -174,7 +174,7 @@ class NvmlGpus:
                 continue
             yield part
 
-    def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
+    def _processes(self, handle: object) -> tuple[GpuProcess, ...]:
         """Return who computes on it, where the driver tells, and the memory of each (0: it does not tell)."""
         try:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
@@ -184,7 +184,7 @@ class NvmlGpus:
         except Exception:  # Not told by every driver, nor in every container.
             return ()
 
-    def _utilisation(self, handle: Any) -> float | None:
+    def _utilisation(self, handle: object) -> float | None:
         """Return how much it computes, 0 to 1, where the driver tells."""
         try:
             return min(1.0, max(0.0, float(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100))

@@ -34,7 +34,7 @@ class JobSaid(LeaseMessage, frozen=True):
     """What has become of an attempt of a job; `stopped`, `done` and `failed`: no process of it is left.
 
     `said` is a clause about it, `epoch` and `loss` what the program told last. It could not begin for want of
-    the host `without`.
+    the host `without`. `elsewhere`: it has failed too often here, and may be started on other hosts.
     """
 
     job: Id
@@ -44,6 +44,7 @@ class JobSaid(LeaseMessage, frozen=True):
     epoch: Told | None = None
     loss: Told | None = None
     without: Text = ""
+    elsewhere: bool = False
 
 
 class JobMeets(LeaseMessage, frozen=True):

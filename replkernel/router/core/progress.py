@@ -368,7 +368,7 @@ def _cell_id(metadata: bytes) -> str:
     return found.cellId[:CELL_ID_CHARS_MAX]
 
 
-def _read(decoder: msgspec.json.Decoder[Any], data: bytes, otherwise: Any) -> Any:
+def _read(decoder: msgspec.json.Decoder[Any], data: bytes, otherwise: object) -> Any:
     try:
         return decoder.decode(data)
     except UNREADABLE:

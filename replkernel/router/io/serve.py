@@ -29,6 +29,7 @@ from replkernel.launch.unknown_settings import misspelt, unknown_settings
 from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.choosing import choose_hosts
 from replkernel.leasing.finding import find_scheduler
+from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wanted import wanted_by
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.message_session import message_session
@@ -122,6 +123,29 @@ def _fleet(spec: KernelSpec, hosts: tuple[HostName, ...], key: bytes, found: Ker
     )
 
 
+def _leases(
+    kernel_id: KernelId,
+    own: OwnRecord,
+    settings: configuration.Settings,
+    env: Mapping[str, str],
+    wanted: GpuRequest | None,
+) -> Leases:
+    """Return the kernel's leases; `wanted` is what the notebook asks for where it has begun."""
+    governed = bool(find_scheduler(env)[0])
+    return Leases(
+        kernel_id,
+        own.gpus,
+        governed=governed,
+        hides=settings.hides_gpus(),
+        moves=settings.replicas > 1,
+        linger=Linger(settings.gpu_linger_s, settings.gpu_linger_gb * 2**30),
+        limits_vram=settings.vram == "limited",
+        notebook=env.get("JPY_SESSION_NAME", ""),
+        request=wanted,
+        tells=governed and (bool(wanted) or hosts_are_chosen(env)),
+    )
+
+
 def _serve(
     file: ConnectionFile, ports: Ports, signer: Signer, extra: tuple[str, ...], begun: Start | None
 ) -> int:
@@ -152,21 +176,7 @@ def _serve(
     fleet.fault = fault
     launcher = LauncherWatch(env, settings.launcher_grace_s)
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))
-    governed, hides = bool(find_scheduler(env)[0]), settings.hides_gpus()
-    moves = settings.replicas > 1
-    linger = Linger(settings.gpu_linger_s, settings.gpu_linger_gb * 2**30)
-    leases = Leases(
-        kernel_id,
-        own.gpus,
-        governed=governed,
-        hides=hides,
-        moves=moves,
-        linger=linger,
-        limits_vram=settings.vram == "limited",
-        notebook=env.get("JPY_SESSION_NAME", ""),
-        request=wanted,
-        tells=governed and (bool(wanted) or hosts_are_chosen(env)),
-    )
+    leases = _leases(kernel_id, own, settings, env, wanted)
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),

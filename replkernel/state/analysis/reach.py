@@ -120,7 +120,7 @@ class Reach:
             for name in facts.loads:
                 self._take(function.__globals__.get(name), facts.attributes)
 
-    def _visit_class(self, klass: Any) -> None:
+    def _visit_class(self, klass: object) -> None:
         for base in _mro(klass):
             fields = _class_vars(base)
             module = fields.get("__module__")

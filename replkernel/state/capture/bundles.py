@@ -85,11 +85,11 @@ class PlainPickler(pickle.Pickler):
         self._holder.memo = seeds.memo()
         self._seed_memo = self._holder.memo
 
-    def reducer_override(self, obj: Any, /) -> Any:
+    def reducer_override(self, obj: object, /) -> Any:
         """Refuse: no code of a class is run for a bundle."""
         raise _Other
 
-    def stream_of(self, value: Any) -> bytes:
+    def stream_of(self, value: object) -> bytes:
         """Return the stream of a value; empty when there is more to it than builtin values."""
         self._parts.clear()
         self.memo = self._seed_memo
@@ -209,6 +209,6 @@ def _bind(
         known[name].bundle = bundle
 
 
-def _is_plain_root(value: Any) -> bool:
+def _is_plain_root(value: object) -> bool:
     """Tell whether a variable's value is a container that is dumped as what it looks like."""
     return kind_of(value) in _KINDS and not (type(value) is dict and "__spec__" in value)

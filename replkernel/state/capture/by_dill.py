@@ -26,14 +26,14 @@ class _Recorder:
 
     def save_reduce(
         self,
-        func: Any,
+        func: object,
         args: tuple[Any, ...],
-        state: Any = None,
-        listitems: Any = None,
-        dictitems: Any = None,
-        state_setter: Any = None,
+        state: object = None,
+        listitems: object = None,
+        dictitems: object = None,
+        state_setter: object = None,
         *,
-        obj: Any = None,
+        obj: object = None,
     ) -> None:
         """Keep a reduction, as `object.__reduce__` would return it."""
         self.said.append((func, args, state, listitems, dictitems, state_setter))

@@ -55,7 +55,7 @@ class BufferDigests:
         self._begun.end()
         self._begun = Chunks((), self._gate)
 
-    def seconds(self, view: Any) -> float:
+    def seconds(self, view: object) -> float:
         """Return about what it took to hash a view, if it was begun with."""
         return self._begun.seconds(view) if view in self._begun else 0.0
 
@@ -77,7 +77,7 @@ class BufferDigests:
             self._known[key] = digests
         return digests
 
-    def _of_chunks(self, view: Any) -> bytes:
+    def _of_chunks(self, view: object) -> bytes:
         chunks = self._begun if view in self._begun else Chunks((view,), self._gate)
         return chunks.of(view)
 
@@ -105,7 +105,7 @@ class Chunks:
             with contextlib.suppress(RuntimeError):  # The system has no thread to give.
                 self._helper = _Helper(views, self._left, self._digests)
 
-    def __contains__(self, view: Any) -> bool:
+    def __contains__(self, view: object) -> bool:
         """Tell whether this view is among them."""
         return id(view) in self._number
 

@@ -18,7 +18,7 @@ from replkernel.state.python.kinds import entry_of
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 _MISSING = object()
@@ -33,7 +33,7 @@ def plan(cls: type) -> Reducer | None:
     return reduce_told if any(type(part) is types.FunctionType for part in told) else None
 
 
-def reduce_told(pickler: CapturePickler, value: Any) -> Any:
+def reduce_told(pickler: UnitContext, value: Any) -> Any:
     """Reduce an instance as its class does, but for the class and for what it holds itself."""
     reduced = value.__reduce_ex__(PROTOCOL)
     if type(reduced) is not tuple:
@@ -75,7 +75,7 @@ def _is_copy(told: Any, held: Any) -> bool:
     return _is_array(told) and _have_same_bytes(told, held)
 
 
-def _is(one: Any, other: Any) -> bool:
+def _is(one: object, other: object) -> bool:
     return one is other
 
 
@@ -83,7 +83,7 @@ def _are(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
     return one[0] is other[0] and one[1] is other[1]
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray
 

@@ -38,7 +38,7 @@ class LossBook:
         self._earlier = earlier
         self.losses: list[Loss] = []
 
-    def note(self, obj: Any, reason: str, type_name: str = "") -> Loss:
+    def note(self, obj: object, reason: str, type_name: str = "") -> Loss:
         """Enter an object that cannot travel, and return what is said of it."""
         kind = type_name or paths.type_name(obj)
         known = self._world.known_loss(obj)
@@ -61,7 +61,7 @@ class LossBook:
         here = self._world.replica
         return next((loss for loss in left if loss.type_name == kind and loss.replica == here), None)
 
-    def _as_it_is_now(self, obj: Any, known: Loss) -> Loss:
+    def _as_it_is_now(self, obj: object, known: Loss) -> Loss:
         """Return what was said of an object, under the name and the path that it has now.
 
         Its own variable may be in another unit yet: then it keeps that name for later.
@@ -76,7 +76,7 @@ class LossBook:
             self._world.remember_loss(obj, loss)
         return loss
 
-    def _place(self, obj: Any) -> tuple[str, str]:
+    def _place(self, obj: object) -> tuple[str, str]:
         """Return the variable that reaches an object, and the path when it lies deeper.
 
         What no variable reaches is told as within the first one, for it is not what that has.

@@ -16,41 +16,35 @@ from replkernel.state.python.kinds import kind_of, one_of
 from replkernel.state.python.views import address_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
-_OWNERS = "array ranges"
-_LOOKERS = "looked at ranges"
-_FOREIGN = "foreign ranges"
-_LENDERS = "lenders"
-STORAGES = "storages met"
-"""Under this name the torch storages that a unit has are remembered."""
 _LENT = (bytearray, array, bytes)
 _may_lend = one_of((*_LENT, np.ndarray, memoryview))
 
 
-def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+def covered(pickler: UnitContext, low: int, high: int) -> tuple[int, Any] | None:
     """Return the start and the owner of the memory that these bytes belong to, if this unit has it.
 
     Otherwise they are remembered, for the owner may come later.
     """
-    extras = pickler.extras
-    for start, end, owner in (*pickler.covers, *extras.get(_OWNERS, ()), *extras.get(_FOREIGN, ())):
+    notes = pickler.notes
+    for start, end, owner in (*pickler.covers, *notes.owners, *notes.foreign):
         if start <= low and high <= end and isinstance(owner, np.ndarray):
             return start, owner
-    pickler.extras.setdefault(_LOOKERS, []).append((low, high))
+    notes.looked_at.append((low, high))
     return None
 
 
-def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+def lender(pickler: UnitContext, low: int, high: int) -> tuple[int, Any] | None:
     """Return the address and the bytes that a tensor or a buffer of a library looks at.
 
     Only bytes that a variable is, or looks at as a memoryview or an array does.
     """
-    lenders = pickler.extras.get(_LENDERS)
+    lenders = pickler.notes.lenders
     if lenders is None:
         values = list(pickler.namespace.values())
         found = {id(value): value for value in map(_lends, compress(values, _may_lend(values)))}
-        lenders = pickler.extras[_LENDERS] = [
+        lenders = pickler.notes.lenders = [
             (address_of(value), value) for value in found.values() if kind_of(value) in _LENT and len(value)
         ]
     for start, value in lenders:
@@ -59,7 +53,7 @@ def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | No
     return None
 
 
-def _lends(value: Any) -> Any:
+def _lends(value: object) -> Any:
     """Return the object whose bytes a value of a variable looks at, or the value itself."""
     below = value
     while type(below) is np.ndarray and below.base is not None:
@@ -70,21 +64,21 @@ def _lends(value: Any) -> Any:
         return value  # It was released.
 
 
-def lend_foreign(pickler: CapturePickler, start: int, end: int, values: Any) -> None:
+def lend_foreign(pickler: UnitContext, start: int, end: int, values: object) -> None:
     """Let others look at the memory of an array that does not own it, until its owner is met."""
-    pickler.extras.setdefault(_FOREIGN, []).append((start, end, values))
+    pickler.notes.foreign.append((start, end, values))
 
 
-def foreign_in(pickler: CapturePickler, start: int, end: int) -> bool:
+def foreign_in(pickler: UnitContext, start: int, end: int) -> bool:
     """Tell whether an array that does not own its memory was met, and has it from this stretch."""
-    return any(start <= low and high <= end for low, high, _ in pickler.extras.get(_FOREIGN, ()))
+    return any(start <= low and high <= end for low, high, _ in pickler.notes.foreign)
 
 
-def met_later(pickler: CapturePickler, start: int, end: int, owner: Any) -> None:
+def met_later(pickler: UnitContext, start: int, end: int, owner: object) -> None:
     """Note an owner; have the unit dumped again when something in its memory was met before it."""
     if any(low <= start and end <= high for low, high, _ in pickler.covers):
         return
-    for low, high in pickler.extras.get(_LOOKERS, ()):
+    for low, high in pickler.notes.looked_at:
         if start <= low and high <= end:
             raise Overlap((start, end, owner))
-    pickler.extras.setdefault(_OWNERS, []).append((start, end, owner))
+    pickler.notes.owners.append((start, end, owner))

@@ -6,13 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
-Reducer: TypeAlias = "Callable[[CapturePickler, Any], Any]"
-
-
-AT_THE_END = "at the end"
-"""The extras of a dump have under this name what is still to be asked when all of the unit was met."""
+Reducer: TypeAlias = "Callable[[UnitContext, Any], Any]"
 
 
 class CannotTravel(Exception):
@@ -26,7 +22,7 @@ class Again(Exception):
 class Endless(Again):
     """What a dump of a user's returned for `value` holds `value`; `whose` says whose dump it is."""
 
-    def __init__(self, value: Any, whose: str) -> None:
+    def __init__(self, value: object, whose: str) -> None:
         super().__init__()
         self.value = value
         self.whose = whose

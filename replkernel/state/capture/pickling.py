@@ -26,6 +26,7 @@ from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.capture.rechecks import Addresses, StandIns, find, without_long_bytes
 from replkernel.state.capture.reducers import CannotTravel
 from replkernel.state.capture.unasked import reduction, unasked
+from replkernel.state.capture.unit_notes import UnitNotes
 from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
 from replkernel.state.format.shared_values import Value, memo_with
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
@@ -129,7 +130,7 @@ class CapturePickler(pickle.Pickler):
         self.links: list[Any] = []
         self.unlinked: set[int] = set()
         self.codes: list[types.CodeType | None] = []
-        self.extras: dict[Any, Any] = {}
+        self.notes = UnitNotes()
         self.covers: list[tuple[int, int, Any]] = []
         self.dumped_by_hooks: dict[int, tuple[int, ...]] = {}
         self.gpus = 0
@@ -197,7 +198,7 @@ class CapturePickler(pickle.Pickler):
             self._renew_but_covers()
         self.careful, self.deep = mode.careful, mode.deep
         single = not own_classes and len(roots) == 1
-        value: Any
+        value: object
         if single:
             (value,) = roots.values()
             if type(value) is dict and "__spec__" in value:
@@ -213,7 +214,7 @@ class CapturePickler(pickle.Pickler):
             run_deep(lambda: self.dump(value))
         else:
             self.dump(value)
-        for ask in self.extras.get(reducers.AT_THE_END, {}).values():
+        for ask in self.notes.at_the_end.values():
             ask(self)
         return self._finish(tuple(roots), single, mode, value)
 
@@ -318,7 +319,7 @@ class CapturePickler(pickle.Pickler):
 
     # -- nodes --------------------------------------------------------------------------------------
 
-    def reducer_override(self, obj: Any, /) -> Reduced:
+    def reducer_override(self, obj: object, /) -> Reduced:
         """Reduce one object; called by the C pickler for all but builtin containers and atoms."""
         self.touched = True
         kind = type(obj)
@@ -341,7 +342,7 @@ class CapturePickler(pickle.Pickler):
         except Exception as error:
             return self._by_dill(obj) or self.bury(obj, reducers.in_words(error, type(obj)))
 
-    def _by_dill(self, obj: Any) -> Reduced | None:
+    def _by_dill(self, obj: object) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
         try:
             found = by_dill.reduction_registered(obj)
@@ -361,14 +362,14 @@ class CapturePickler(pickle.Pickler):
             self._planned.append(kind)
         return plan
 
-    def _reduce(self, obj: Any) -> Reduced:
+    def _reduce(self, obj: object) -> Reduced:
         """Do what the C pickler does for an object without a reducer, so that its errors are met here."""
         if kind_of(obj) in _BY_NAME:
             return NotImplemented
         reduced = reduction(obj)
         return reduced if reduced is NotImplemented else self.checked(obj, reduced)
 
-    def checked(self, obj: Any, reduced: Any) -> Reduced:
+    def checked(self, obj: object, reduced: object) -> Reduced:
         """Return a reduction that will load; raise CannotTravel for one that would not."""
         if isinstance(reduced, str):
             _check_global(obj, reduced)
@@ -381,7 +382,7 @@ class CapturePickler(pickle.Pickler):
             self.probe(reduced[1])
         return reduced
 
-    def probe(self, obj: Any) -> None:
+    def probe(self, obj: object) -> None:
         """Raise CannotTravel when an object cannot be dumped whole."""
         prober = CapturePickler(self.world, gate=self.gate)
         prober.endless = self.endless
@@ -397,7 +398,7 @@ class CapturePickler(pickle.Pickler):
         finally:
             prober.release()
 
-    def leads_back(self, obj: Any, state: Any) -> bool:
+    def leads_back(self, obj: object, state: object) -> bool:
         """Tell whether what the dump of a user's returned for an object holds that object."""
         prober = CapturePickler(self.world, gate=self.gate)
         prober.dumped_by_hooks[id(obj)] = (id(obj),) * reducers.ASKED_MAX
@@ -415,7 +416,7 @@ class CapturePickler(pickle.Pickler):
             prober.release()
         return False
 
-    def bury(self, obj: Any, reason: str) -> Reduced:
+    def bury(self, obj: object, reason: str) -> Reduced:
         """Return the reduction of a tombstone for `obj`, and note the loss."""
         self.touched = True
         loss = self.book.note(obj, reason)
@@ -438,7 +439,7 @@ class CapturePickler(pickle.Pickler):
             self._book = LossBook(self.world, self.roots, classes, self.earlier)
         return self._book
 
-    def note_loss(self, obj: Any, reason: str, type_name: str) -> Loss:
+    def note_loss(self, obj: object, reason: str, type_name: str) -> Loss:
         """Note that a part of `obj` is lost, which itself travels."""
         self.touched = True
         return self.book.note(obj, reason, type_name)
@@ -494,7 +495,7 @@ class AskedPickler(CapturePickler):
 
     stand_ins = StandIns()
 
-    def persistent_id(self, obj: Any, /) -> Any:
+    def persistent_id(self, obj: object, /) -> Any:
         """Return what stands for a value; None for most."""
         return self.stand_ins.of(obj)
 
@@ -531,9 +532,9 @@ def _announced(before: bytes, size: int) -> bool:
     return False
 
 
-def _check_global(obj: Any, name: str) -> None:
+def _check_global(obj: object, name: str) -> None:
     """Raise CannotTravel unless `obj` is found under `name` in the module it says."""
-    found: Any = None
+    found: object = None
     module = pickle.whichmodule(obj, name)  # type: ignore[attr-defined]
     try:
         __import__(module)

@@ -64,7 +64,7 @@ from replkernel.state.python.sqlite3 import cursors as database_cursors
 from replkernel.state.python.sqlite3 import images as database_images
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
     from replkernel.state.world import World
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ _unfit: dict[str, str] = {}
 """Libraries whose release is built otherwise than their reducers know, and how that showed."""
 
 
-def _take(part: Any) -> None:
+def _take(part: object) -> None:
     _exact.update(getattr(part, "EXACT", {}))
     for family, reducer in getattr(part, "FAMILIES", ()):
         if key_of(family) is not Odd:
@@ -215,7 +215,7 @@ def plans(world: World) -> dict[type, Reducer]:
 
 
 def _by_token(tokens: dict[int, str]) -> Reducer:
-    def reduce_singleton(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_singleton(pickler: UnitContext, value: object) -> Any:
         token = tokens.get(id(value))
         if token is not None:
             pickler.unlinked.add(id(value))
@@ -225,12 +225,12 @@ def _by_token(tokens: dict[int, str]) -> Reducer:
     return reduce_singleton
 
 
-def plan(pickler: CapturePickler, cls: type) -> Reducer:
+def plan(pickler: UnitContext, cls: type) -> Reducer:
     """Return the reducer for instances of a type that the table does not list."""
     return _plan_of_type(pickler, cls)
 
 
-def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
+def _plan_of_type(pickler: UnitContext, cls: type) -> Reducer:
     users_way = registered.plan(cls)
     if users_way is not None:
         return users_way
@@ -284,12 +284,12 @@ def _plan_of_own_modules(cls: type) -> Reducer | None:
     as_it_says, past = sentinels.plan_for_library(cls), past_its_methods
     named = set(map(id, list(vars(sys.modules[module_of(cls)]).values())))
 
-    def reduce_own(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_own(pickler: UnitContext, value: object) -> Any:
         return (as_it_says if id(value) in named else past)(pickler, value)
 
     return reduce_own
 
 
-def natural(pickler: CapturePickler, value: Any) -> Any:
+def natural(pickler: UnitContext, value: object) -> Any:
     """Leave an object to pickle itself."""
     return NotImplemented

@@ -6,7 +6,7 @@ the object to pickle itself. Law: a reducer changes nothing, reads no property a
 
 from __future__ import annotations
 
-from replkernel.state.capture.outcomes import AT_THE_END, Again, CannotTravel, Endless, Overlap
+from replkernel.state.capture.outcomes import Again, CannotTravel, Endless, Overlap
 from replkernel.state.capture.reducer_table import plan, plans
 from replkernel.state.capture.refusals import in_words
 from replkernel.state.capture.registered import ASKED_MAX
@@ -15,7 +15,6 @@ from replkernel.state.python.modules import stand_in_for
 
 __all__ = [
     "ASKED_MAX",
-    "AT_THE_END",
     "Again",
     "CannotTravel",
     "Endless",

@@ -18,11 +18,11 @@ from replkernel.state.python.finalizers import meet
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 def _refuse(reason: str) -> Reducer:
-    def refuse(pickler: CapturePickler, value: Any) -> Any:
+    def refuse(pickler: UnitContext, value: object) -> Any:
         raise CannotTravel(reason)
 
     return refuse
@@ -49,7 +49,7 @@ def as_a_whole(reducer: Reducer, cls: type) -> Reducer:
     """
     meet(cls)
 
-    def reduce_owner(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_owner(pickler: UnitContext, value: object) -> Any:
         if pickler.careful:
             pickler.probe(value)
         return reducer(pickler, value)
@@ -57,13 +57,13 @@ def as_a_whole(reducer: Reducer, cls: type) -> Reducer:
     return reduce_owner
 
 
-def _refuse_process(pickler: CapturePickler, process: Any) -> Any:
+def _refuse_process(pickler: UnitContext, process: Any) -> Any:
     if process.returncode is None:
         raise CannotTravel("A child process belongs to the process that started it.")
     return NotImplemented
 
 
-def _refuse_executor(pickler: CapturePickler, executor: Any) -> Any:
+def _refuse_executor(pickler: UnitContext, executor: Any) -> Any:
     state = vars(executor)
     if state.get("_threads") or state.get("_processes") or "_threads" not in state:
         raise CannotTravel("The workers of an executor belong to its process.")
@@ -73,7 +73,7 @@ def _refuse_executor(pickler: CapturePickler, executor: Any) -> Any:
 _ENDED = ("CANCELLED", "CANCELLED_AND_NOTIFIED", "FINISHED")
 
 
-def _refuse_pending(pickler: CapturePickler, future: Any) -> Any:
+def _refuse_pending(pickler: UnitContext, future: object) -> Any:
     """Refuse what a worker of this process, or nobody, will end: a copy would be waited for without end."""
     if (instance_dict(future) or {}).get("_state", "FINISHED") not in _ENDED:
         raise CannotTravel("Its result is still being computed by this process.")

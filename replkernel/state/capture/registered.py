@@ -18,7 +18,7 @@ from replkernel.state.restore import loading
 from replkernel.state.tombstone import is_tombstone
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 ERROR_CHARS_MAX = 120
@@ -46,10 +46,10 @@ def plan(cls: type) -> Reducer | None:
     return None
 
 
-def _registered(base: type, itself: bool, dump: Any, load: Any) -> Reducer:
+def _registered(base: type, itself: bool, dump: Any, load: object) -> Reducer:
     whose = f"The registered dump of {qualname_of(base)}"
 
-    def reduce_registered(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_registered(pickler: UnitContext, value: Any) -> Any:
         pickler.touched = True
         pickler.unlinked.add(id(load))
         state = _dumped(pickler, dump, value, whose, "Mend it and register it again.")
@@ -61,7 +61,7 @@ def _registered(base: type, itself: bool, dump: Any, load: Any) -> Reducer:
 def _half(cls: type) -> Reducer:
     name = qualname_of(cls)
 
-    def refuse(pickler: CapturePickler, value: Any) -> Any:
+    def refuse(pickler: UnitContext, value: object) -> Any:
         raise CannotTravel(
             f"{name} has a `{hooks.DUMP_METHOD}`, and no `{hooks.LOAD_METHOD}` that makes an object of what "
             "that returns: give it one as well, a static method."
@@ -74,14 +74,14 @@ def _own(cls: type) -> Reducer:
     whose = f"{qualname_of(cls)}.{hooks.DUMP_METHOD}"
     mend = "Mend it, and make the object again with the class as it is then."
 
-    def reduce_own(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_own(pickler: UnitContext, value: Any) -> Any:
         dump: Any = getattr(cls, hooks.DUMP_METHOD)
         return load_by_class, (cls, _dumped(pickler, dump, value, whose, mend))
 
     return reduce_own
 
 
-def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, whose: str, mend: str) -> Any:
+def _dumped(pickler: UnitContext, dump: Callable[[Any], Any], value: object, whose: str, mend: str) -> Any:
     """Return what a user's dump returns for an object; raise CannotTravel where that is of no use.
 
     An object that is asked for once more, before the first answer is dumped, is in that answer: below a
@@ -112,7 +112,7 @@ def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, who
 _SIMPLER = "It must return something simpler, from which load makes one: its values in a tuple or dictionary."
 
 
-def _without_end(pickler: CapturePickler, value: Any, whose: str) -> Exception:
+def _without_end(pickler: UnitContext, value: object, whose: str) -> Exception:
     """Return what ends the dump of an object that is in its own answer: the first time, it is tried again."""
     return CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
 
@@ -127,7 +127,7 @@ def in_short(error: BaseException) -> str:
     return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"
 
 
-def _loaded(load: Any, state: Any) -> Any:
+def _loaded(load: Any, state: object) -> Any:
     """Call what a user wrote for loading; what would end a cell or a process is its failure."""
     try:
         return load(state)

@@ -19,7 +19,7 @@ from replkernel.state.python.kinds import entry_of, is_a, key_of, kind_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 NAMES_MAX = 64
@@ -47,11 +47,11 @@ def plan_for_library(cls: type, natural: Reducer | None = None) -> Reducer:
     What does not say itself how it pickles is for `natural`, if there is that.
     """
     module = module_of(cls)
-    reduces: Any = (cls.__reduce_ex__, cls.__reduce__)
+    reduces: object = (cls.__reduce_ex__, cls.__reduce__)
     own_reduce = reduces != (object.__reduce_ex__, object.__reduce__)
     own_reduce = own_reduce and entry_of(copyreg.dispatch_table, cls) is None
 
-    def reduce_instance(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_instance(pickler: UnitContext, value: Any) -> Any:
         pickler.touched = True
         pickler.modules.add(module)
         for name in _names_in(module, cls):
@@ -83,12 +83,12 @@ def _names_in(module_name: str, cls: type) -> tuple[str, ...]:
     return names
 
 
-def reduce_plain_object(pickler: CapturePickler, value: object) -> Any:
+def reduce_plain_object(pickler: UnitContext, value: object) -> Any:
     """Reduce a bare `object()`: by name if some library's module holds it."""
     return _by_name(pickler, value) or NotImplemented
 
 
-def method_of_module(pickler: CapturePickler, method: Any) -> Any:
+def method_of_module(pickler: UnitContext, method: Any) -> Any:
     """Reduce a method that a library's module has for a function (`random.random`); None for any other."""
     kind = type(method.__self__)
     if key_of(kind) in _PLAIN_OWNERS or module_of(kind) == pickler.world.seeds.main_name:
@@ -96,7 +96,7 @@ def method_of_module(pickler: CapturePickler, method: Any) -> Any:
     return _by_name(pickler, method)
 
 
-def _by_name(pickler: CapturePickler, value: Any) -> Any:
+def _by_name(pickler: UnitContext, value: object) -> Any:
     """Reduce what some library's module holds to its name there; None for any other."""
     global _looked_at_modules
     if _looked_at_modules != len(sys.modules):

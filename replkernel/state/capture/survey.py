@@ -17,11 +17,10 @@ from replkernel.state.capture import bundles, sharing
 from replkernel.state.capture.budget import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.state.capture.dump import FAST, Dump, Mode, hash_buffers, roots_of
 from replkernel.state.capture.fingerprint import BufferDigests
-from replkernel.state.capture.hashing import Begun, grouped
 from replkernel.state.capture.incomplete import rest_without
 from replkernel.state.capture.partition import Linkable, joined
 from replkernel.state.capture.pickling import LARGE_OBJECTS, CapturePickler
-from replkernel.state.capture.survey_order import Job, Known, is_heavy, measured, survey_order
+from replkernel.state.capture.survey_order import Begun, Job, Known, grouped, is_heavy, measured, survey_order
 from replkernel.state.format.shared_values import Value
 from replkernel.state.hooks import HOOKS_ROOT, registered
 from replkernel.state.patches.book import book
@@ -342,7 +341,7 @@ class Survey:
                 done.update(bundle.names)
         return done
 
-    def _look_at(self, name: str, value: Any, before: Known | None) -> None:
+    def _look_at(self, name: str, value: object, before: Known | None) -> None:
         """Dump one variable; a new one that has to give way is remembered as heavy."""
         try:
             self.units.append(self._dump({name: value}, before))

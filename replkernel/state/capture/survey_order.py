@@ -1,4 +1,4 @@
-"""In which order the units of a namespace are surveyed, and which heavy ones are left to an audit.
+"""In which order, and in which groups, the units of a namespace are surveyed; what is left to an audit.
 
 What is light comes first, so that a capture that gives way has as much as possible; within that, what the
 cell mentions. Law: decides order and delay only; whatever is left out is said to be left out.
@@ -7,7 +7,7 @@ cell mentions. Law: decides order and delay only; whatever is left out is said t
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ from replkernel.state.tombstone import Loss
 
 if TYPE_CHECKING:
     from replkernel.state.capture.bundles import Bundle
+    from replkernel.state.format.shared_values import Value
 
 HEAVY_S = 0.02
 """A unit whose last dump took longer is heavy."""
@@ -36,6 +37,9 @@ BULKY_ITEMS = 20_000
 
 BULKY_DIGESTS = (SHARED_BYTES // CHUNK_BYTES + 1) * DIGEST_BYTES
 """A unit whose fingerprint is so long has buffers that are worth a second thread."""
+
+TOGETHER_BYTES = 512 << 20
+"""Some 20 ms of hashing."""
 
 _LOOKED_AT = 32
 ATOMS = frozenset({int, float, bool, complex, type(None)})
@@ -62,6 +66,15 @@ class Known(msgspec.Struct):
 
 
 NO_ATOM: Any = object()
+
+
+class Begun(NamedTuple):
+    """A variable that was dumped, and whose buffers are being hashed; `held` is what others hold as well."""
+
+    dump: Dump
+    held: tuple[Value, ...]
+    values: dict[str, Any]
+    before: Known
 
 
 class Job(NamedTuple):
@@ -242,3 +255,20 @@ def is_bulky(value: Any) -> bool:
     except RuntimeError:  # Another thread changes it just now.
         return False
     return sum(len(item) for item in items if kind_of(item) in _CONTAINERS) >= BULKY_ITEMS
+
+
+def grouped(bulky: Iterable[tuple[str, Known]]) -> Iterator[list[tuple[str, Known]]]:
+    """Yield variables, with what is known of each, in groups that are hashed together.
+
+    A group is told as a whole, or not at all when the capture gives way; what came before it stays.
+    """
+    group: list[tuple[str, Known]] = []
+    size = 0
+    for one in bulky:
+        group.append(one)
+        size += len(one[1].fingerprint) // DIGEST_BYTES * CHUNK_BYTES
+        if size >= TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from replkernel.state.python.kinds import Odd, entry_of, key_of
 
 if TYPE_CHECKING:
+    from replkernel.state.capture.contexts import UnitContext
     from replkernel.state.capture.outcomes import Reducer
-    from replkernel.state.capture.pickling import CapturePickler
 
 PROTOCOL = 5
 
@@ -32,7 +32,7 @@ def unasked(kind: type, plan: Reducer) -> Reducer:
     if key_of(kind) is not Odd:
         return plan
 
-    def reduce_unasked(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_unasked(pickler: UnitContext, value: object) -> Any:
         reduced = plan(pickler, value)
         return reduction(value) if reduced is NotImplemented else reduced
 

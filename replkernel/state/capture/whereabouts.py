@@ -85,7 +85,7 @@ def slots(kind: type) -> list[tuple[str, types.MemberDescriptorType]]:
     ]
 
 
-def _of_slots(value: Any, kind: type) -> list[tuple[str, Any]]:
+def _of_slots(value: object, kind: type) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, member in slots(kind):
         with suppress(AttributeError):

@@ -49,7 +49,7 @@ def naming(place: int) -> bytes:
 
 
 def with_own_nans(
-    stream: bytes, memo: Mapping[int, tuple[int, Any]], value: Any, tokens: tuple[str, ...]
+    stream: bytes, memo: Mapping[int, tuple[int, Any]], value: object, tokens: tuple[str, ...]
 ) -> bytes:
     """Return the stream with the NaNs of libraries by name; unchanged where it is not sure which they are.
 

@@ -9,7 +9,7 @@ import msgspec
 from replkernel.state.tombstone import Loss, Tombstone, loss_of, lost
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 class LostRoot:
@@ -17,7 +17,7 @@ class LostRoot:
 
     __slots__ = ("reason", "value")
 
-    def __init__(self, value: Any, reason: str) -> None:
+    def __init__(self, value: object, reason: str) -> None:
         self.value = value
         self.reason = reason
 
@@ -49,18 +49,18 @@ def whole(classes: dict[str, type], roots: dict[str, Any], lost_bodies: str = ""
     return tuple(classes.values()), bodies, dict(roots)
 
 
-def reduce_lost_root(pickler: CapturePickler, root: LostRoot) -> Any:
+def reduce_lost_root(pickler: UnitContext, root: LostRoot) -> Any:
     """Reduce a root that cannot be dumped to the tombstone that stands for it."""
     return pickler.bury(root.value, root.reason)
 
 
-def reduce_spared(pickler: CapturePickler, spared: Spared) -> Any:
+def reduce_spared(pickler: UnitContext, spared: Spared) -> Any:
     """Reduce what is spared to its tombstone: no loss, for nothing binds the notebook to it."""
     pickler.touched = True
     return lost, msgspec.structs.astuple(spared.loss)
 
 
-def reduce_tombstone(pickler: CapturePickler, tombstone: Any) -> Any:
+def reduce_tombstone(pickler: UnitContext, tombstone: object) -> Any:
     """Reduce a tombstone to itself: the pin stays with whoever holds the real object."""
     pickler.touched = True
     loss = loss_of(tombstone)

@@ -249,7 +249,7 @@ def _is_plain(value: tuple[Any, ...]) -> bool:
     return True
 
 
-def is_interned(value: Any) -> bool:
+def is_interned(value: object) -> bool:
     """Tell whether Python keeps one object for all equal text: that of literals that look like names."""
     return type(value) is str and _interned_check()(value)
 

@@ -15,7 +15,7 @@ from replkernel.state.format.nans import own_nan
 from replkernel.state.python import stale_keys
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 class SharedNan:
@@ -83,24 +83,24 @@ class OrderedFrozenset:
         self.way = way
 
 
-def reduce_nan(pickler: CapturePickler, nan: SharedNan) -> Any:
+def reduce_nan(pickler: UnitContext, nan: SharedNan) -> Any:
     """Reduce a NaN to its name."""
     return own_nan, (nan.name,)
 
 
-def reduce_librarys_nan(pickler: CapturePickler, nan: LibrarysNan) -> Any:
+def reduce_librarys_nan(pickler: UnitContext, nan: LibrarysNan) -> Any:
     """Reduce a NaN to its token."""
     if nan.token.startswith("numpy"):
         pickler.module_needed("numpy")
     return sentinels.seed, (nan.token,)
 
 
-def reduce_address(pickler: CapturePickler, address: Address) -> Any:
+def reduce_address(pickler: UnitContext, address: Address) -> Any:
     """Reduce an id to the object."""
     return address_of, (address.owner,)
 
 
-def reduce_address_hash(pickler: CapturePickler, hashed: AddressHash) -> Any:
+def reduce_address_hash(pickler: UnitContext, hashed: AddressHash) -> Any:
     """Reduce a hash to the object."""
     return hash_of, (hashed.owner,)
 
@@ -117,7 +117,7 @@ def address_of(owner: Any) -> int:
     return id(owner)
 
 
-def reduce_container(pickler: CapturePickler, stand_in: StaleContainer) -> Any:
+def reduce_container(pickler: UnitContext, stand_in: StaleContainer) -> Any:
     """Reduce a container to its keys, their hashes, and its values."""
     container = stand_in.container
     pickler.links.append(container)
@@ -132,7 +132,7 @@ def reduce_container(pickler: CapturePickler, stand_in: StaleContainer) -> Any:
     return stale_keys.make, made_of, (keys, values), None, None, stale_keys.fill
 
 
-def reduce_frozenset(pickler: CapturePickler, ordered: OrderedFrozenset) -> Any:
+def reduce_frozenset(pickler: UnitContext, ordered: OrderedFrozenset) -> Any:
     """Reduce a frozenset to the way to make it."""
     return frozen_order.made, tuple(ordered.way)
 

@@ -14,17 +14,17 @@ from replkernel.loaders import loader
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_container(pickler: CapturePickler, container: Any) -> Any:
+def reduce_container(pickler: UnitContext, container: object) -> Any:
     """Reduce a container to what it holds and who owns it."""
     pickler.module_needed("bokeh")
     reducer = instances.plan(type(container))
     return NotImplemented if reducer is None else reducer(pickler, container)
 
 
-def reduce_descriptor(pickler: CapturePickler, descriptor: Any) -> Any:
+def reduce_descriptor(pickler: UnitContext, descriptor: Any) -> Any:
     """Reduce a property of a class of bokeh's to its name there."""
     owner, name = vars(descriptor).get("owner"), vars(descriptor).get("name")
     if owner is None or owner.__dict__.get(name) is not descriptor:

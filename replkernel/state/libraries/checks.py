@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from replkernel import loaders
 from replkernel.state.library import Counter, Generator, Library, Setting
@@ -68,7 +67,7 @@ def _is_there(module: str) -> bool:
 def _wrong_setting(record: Library, name: str, setting: Setting) -> Iterator[str]:
     if record.name not in name:
         yield f"its setting {name!r} is to have {record.name} in its name"
-    words: Any = setting.words
+    words: object = setting.words
     if not isinstance(words, tuple) or not all(
         isinstance(word, str) and len(word) >= WORD_MIN for word in words
     ):
@@ -77,11 +76,11 @@ def _wrong_setting(record: Library, name: str, setting: Setting) -> Iterator[str
         yield f"its setting {name!r} cannot be read and put: both are to be functions"
 
 
-def _wrong_part(record: Library, part: Any) -> Iterator[str]:
+def _wrong_part(record: Library, part: object) -> Iterator[str]:
     if not isinstance(part, type) or not issubclass(part, Part):
         yield f"{part!r} is no class below replkernel.state.process.part.Part"
         return
-    cid: Any = getattr(part, "cid", "")
+    cid: object = getattr(part, "cid", "")
     if inspect.isabstract(part):
         yield f"{part.__name__} lacks {', '.join(sorted(part.__abstractmethods__))}"
     if not isinstance(cid, str) or not cid.startswith(f"@{record.name}") or cid in PARTS:

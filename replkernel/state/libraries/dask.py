@@ -44,7 +44,7 @@ def _is_computed(cls: type, name: str) -> bool:
 @loader("dask:fill_expression")
 def fill_expression(expression: Any, state: dict[str, Any]) -> None:
     """Fill an expression, and have dask know it by its name (called by payloads)."""
-    cls: Any = type(expression)
+    cls: object = type(expression)
     vars(expression).update(state)
     if getattr(cls, _KNOWN, None) is None:
         setattr(cls, _KNOWN, weakref.WeakValueDictionary())

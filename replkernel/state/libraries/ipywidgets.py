@@ -24,7 +24,7 @@ from replkernel.state.python import finalizers, instances
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 ALIVE = "_instances"
 """The name under which ipywidgets keeps all widgets that are not closed, by the ids of their comms."""
@@ -40,7 +40,7 @@ _rebuilt: dict[str, None] = {}
 """The ids of the comms of widgets that were rebuilt here, and of which no page has been told."""
 
 
-def reduce_widget(pickler: CapturePickler, value: Any) -> Any:
+def reduce_widget(pickler: UnitContext, value: object) -> Any:
     """Reduce a widget to its traits, its observers and the id of its comm; one without a comm is closed."""
     finalizers.meet(type(value))
     if pickler.careful:
@@ -70,7 +70,7 @@ def _without_comm(attributes: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 @loader("ipywidgets:fill")
-def fill(instance: Any, state: tuple[dict[str, Any], list[Any], str]) -> None:
+def fill(instance: object, state: tuple[dict[str, Any], list[Any], str]) -> None:
     """Give a widget its traits, its observers, and its end of the comm (called by payloads)."""
     told, observers, comm_id = state
     observed.fill(instance, (told, observers))
@@ -78,7 +78,7 @@ def fill(instance: Any, state: tuple[dict[str, Any], list[Any], str]) -> None:
 
 
 @loader("ipywidgets:fill_users")
-def fill_users(instance: Any, state: tuple[dict[str, Any], str]) -> None:
+def fill_users(instance: object, state: tuple[dict[str, Any], str]) -> None:
     """Give a widget of a notebook's class what it holds, and its end of the comm (called by payloads)."""
     attributes, comm_id = state
     instances.fill_plain(instance, attributes)
@@ -130,7 +130,7 @@ def tell_pages() -> None:
             log.exception("A widget could not tell what it holds")
 
 
-def _owner(held: Any) -> Any:
+def _owner(held: object) -> Any:
     """Return whom a comm gives its messages."""
     return getattr(getattr(held, "_msg_callback", None), "__self__", None)
 
@@ -152,7 +152,7 @@ def show_again(comm_id: str) -> None:
         _rebuilt[comm_id] = None
 
 
-def _draws(instance: Any) -> bool:
+def _draws(instance: object) -> bool:
     return _is_drawn(type(instance))
 
 
@@ -170,7 +170,7 @@ def called_back() -> Iterator[str]:
             yield json.dumps(comm_id)
 
 
-def _lives_on(instance: Any, known: dict[int, bool]) -> bool:
+def _lives_on(instance: object, known: dict[int, bool]) -> bool:
     key = id(instance)
     if key not in known:
         known[key] = False  # Until it is known: a widget may hold itself.
@@ -185,7 +185,7 @@ def _lives_on(instance: Any, known: dict[int, bool]) -> bool:
     return known[key]
 
 
-def _calls(instance: Any, attributes: dict[str, Any], traits: dict[str, Any]) -> bool:
+def _calls(instance: object, attributes: dict[str, Any], traits: dict[str, Any]) -> bool:
     """Tell whether a widget calls anything but its own methods when something happens to it."""
     handlers = [
         handler

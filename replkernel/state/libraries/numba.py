@@ -46,7 +46,7 @@ def _uses_data(function: Any) -> bool:
 
 
 @loader("numba:make_dispatcher")
-def make_dispatcher(function: Any, options: dict[str, Any]) -> Any:
+def make_dispatcher(function: object, options: dict[str, Any]) -> Any:
     """Return a function that numba will compile (called by payloads)."""
     import numba
 

@@ -12,12 +12,12 @@ from replkernel.state.capture import sentinels
 from replkernel.state.process.library_generators import generators
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _natural = sentinels.plan_for_library(random.Random)
 
 
-def reduce_generator(pickler: CapturePickler, generator: random.Random) -> Any:
+def reduce_generator(pickler: UnitContext, generator: random.Random) -> Any:
     """Reduce a generator of Python's."""
     for (module, name), held in generators():
         if held is generator:

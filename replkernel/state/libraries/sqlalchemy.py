@@ -25,7 +25,7 @@ _INSTANCE_CLASS = "_instance_cls"
 _OPEN = "_dbapi_connection"
 
 
-def reduce_dispatch(context: ReducerContext, dispatch: Any) -> Any:
+def reduce_dispatch(context: ReducerContext, dispatch: object) -> Any:
     """Reduce what an object of SQLAlchemy tells its events to, with the functions that listen."""
     listeners = _listeners(dispatch)
     if not listeners:
@@ -53,7 +53,7 @@ def make_dispatch(cls: Any) -> Any:
 
 
 @loader("sqlalchemy:fill_dispatch")
-def fill_dispatch(dispatch: Any, listeners: Listeners) -> None:
+def fill_dispatch(dispatch: object, listeners: Listeners) -> None:
     """Have functions listen (called by payloads)."""
     for name, functions in listeners:
         getattr(dispatch, name).for_modify(dispatch).listeners.extend(functions)
@@ -76,7 +76,7 @@ def reduce_connection(context: ReducerContext, connection: Any) -> Any:
     return NotImplemented
 
 
-def refuse_result(context: ReducerContext, result: Any) -> Any:
+def refuse_result(context: ReducerContext, result: object) -> Any:
     """Refuse what reads from a cursor, alone."""
     raise CannotTravel("A result of SQLAlchemy belongs to its process: keep its rows (`.all()`).")
 

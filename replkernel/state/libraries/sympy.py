@@ -19,7 +19,7 @@ from replkernel.state.capture import sentinels
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _Basic: Any = Basic
 
@@ -35,7 +35,7 @@ def is_expression(cls: Any) -> bool:
     )
 
 
-def reduce_expression(pickler: CapturePickler, expression: Any) -> Any:
+def reduce_expression(pickler: UnitContext, expression: Any) -> Any:
     """Reduce an expression to its class and its parts."""
     cls = type(expression)
     reduced = sentinels.plan_for_library(cls)(pickler, expression)
@@ -55,7 +55,7 @@ def is_symbol(cls: Any) -> bool:
     )
 
 
-def reduce_symbol(pickler: CapturePickler, symbol: Any) -> Any:
+def reduce_symbol(pickler: UnitContext, symbol: object) -> Any:
     """Reduce a symbol to its class, its name and its assumptions."""
     reduced = sentinels.plan_for_library(type(symbol))(pickler, symbol)
     if reduced[0] is not copyreg.__newobj_ex__ or any(reduced[2:]):  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def _made(cls: Any, parts: tuple[Any, ...]) -> Any:
     return made if same else None
 
 
-def _are_alike(one: Any, other: Any) -> bool:
+def _are_alike(one: object, other: object) -> bool:
     return one is other or (type(one) is type(other) and bool(one == other))
 
 

@@ -16,15 +16,15 @@ from replkernel.loaders import loader
 from replkernel.state.capture.refusals import as_a_whole
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
     """Reduce a wrapper to its class and attributes, past what it answers in the stream's name."""
     return bare_wrapper, (type(wrapper),), vars(wrapper), None, None, set_attributes
 
 
-def reduce_bar(pickler: CapturePickler, bar: Any) -> Any:
+def reduce_bar(pickler: UnitContext, bar: Any) -> Any:
     """Reduce a bar to its class, whether it is among the open ones, and its attributes."""
     return bare_bar, (type(bar), bar in getattr(type(bar), "_instances", ())), dict(vars(bar))
 

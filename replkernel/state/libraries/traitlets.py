@@ -19,7 +19,7 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _STATE = 2
 """Where in a reduction the state is."""
@@ -37,7 +37,7 @@ def _is_users_own(cls: type) -> bool:
     return is_users(cls) and not (widget is not None and issubclass(cls, widget))
 
 
-def reduce_traits(pickler: CapturePickler, value: Any) -> Any:
+def reduce_traits(pickler: UnitContext, value: object) -> Any:
     """Reduce an object with its traits' values, observers and validators."""
     return instances.make_plain, (type(value),), instance_dict(value), None, None, instances.fill_plain
 
@@ -46,7 +46,7 @@ def _has_traits(cls: type) -> bool:
     return issubclass(cls, traitlets.HasTraits)
 
 
-def reduce_observed(pickler: CapturePickler, value: Any) -> Any:
+def reduce_observed(pickler: UnitContext, value: object) -> Any:
     """Reduce a library's object with traits as its class does, with those who were asked to observe it."""
     reduced = library_instances.reduce_told(pickler, value)
     observers = _observers(value)
@@ -57,7 +57,7 @@ def reduce_observed(pickler: CapturePickler, value: Any) -> Any:
     return *reduced[:_STATE], (reduced[_STATE], observers), None, None, fill
 
 
-def _observers(value: Any) -> list[tuple[Any, Any, list[Any]]]:
+def _observers(value: object) -> list[tuple[Any, Any, list[Any]]]:
     """Return who observes which trait for which kind of change, but for the handlers of the class itself."""
     told = (instance_dict(value) or {}).get("_trait_notifiers", {})
     found = [

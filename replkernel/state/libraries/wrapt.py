@@ -20,7 +20,7 @@ from replkernel.state.python.functions import find_global
 from replkernel.state.python.kinds import derives, key_of, kind_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _MRO = type.__dict__["__mro__"]
 _DICT = type.__dict__["__dict__"]
@@ -38,7 +38,7 @@ _own_attributes: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, cty
 )
 
 
-def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
+def reduce_proxy(pickler: UnitContext, proxy: object) -> Any:
     """Reduce a proxy: by name where it is its module's own, else to its parts."""
     kind = type(proxy)
     if not _is_understood(kind):
@@ -60,7 +60,7 @@ def make_proxy(kind: Any) -> Any:
 
 
 @loader("wrapt:fill_proxy")
-def fill_proxy(proxy: Any, state: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> None:
+def fill_proxy(proxy: object, state: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> None:
     """Put into a proxy what it wraps, how it calls that, and its own attributes (called by payloads)."""
     wrapped, calls, attributes = state
     if calls:
@@ -83,7 +83,7 @@ def _is_understood(kind: type) -> bool:
     return True
 
 
-def _has_name(pickler: CapturePickler, proxy: Any, wrapped: Any) -> bool:
+def _has_name(pickler: UnitContext, proxy: object, wrapped: Any) -> bool:
     """Tell whether an import finds this very proxy by the names of what it wraps."""
     if kind_of(wrapped) not in (types.FunctionType, types.BuiltinFunctionType, type):
         return False

@@ -58,7 +58,7 @@ class Book:
         """Tell whether a place is in the book."""
         return root in self._places
 
-    def enter(self, place: Place, original: Any) -> None:
+    def enter(self, place: Place, original: object) -> None:
         """Note that the notebook changed a place, which held `original` before."""
         root = place.root()
         if root not in self._places:
@@ -88,7 +88,7 @@ class Book:
                 found[root] = value
         return found
 
-    def bind(self, root: str, value: Any) -> None:
+    def bind(self, root: str, value: object) -> None:
         """Put what another replica has at a place: at once, or when the notebook's modules are imported."""
         place = places.place_of(root)
         if place.module not in sys.modules or (self.waits() and not self.at_once(value)):
@@ -187,7 +187,7 @@ class Book:
             there = place.module in sys.modules and (root not in self._places or root not in self._put_here)
             self._keep(root, places.read(place) if there else UNKNOWN)
 
-    def _put(self, root: str, place: Place, value: Any) -> bool:
+    def _put(self, root: str, place: Place, value: object) -> bool:
         """Make a value what is at a place; tell whether that could be done."""
         try:
             original = places.read(place)
@@ -213,7 +213,7 @@ class Book:
             f"({type(error).__name__}: {error})."
         )
 
-    def _keep(self, root: str, original: Any) -> None:
+    def _keep(self, root: str, original: object) -> None:
         by_token = is_a(original, _BY_TOKEN) and original is not Absent
         if not by_token and self.is_users(places.place_of(root).module):
             original = UNKNOWN
@@ -234,7 +234,7 @@ class Book:
                 self._tokens[id(original)] = min(others)
 
 
-def _first(place: Place, original: Any, value: Any) -> Any:
+def _first(place: Place, original: object, value: object) -> Any:
     """Return what a library had first, when rebuilding or an import may have put `value` there already."""
     if not _is_as_before(place, value, original):
         return original
@@ -262,7 +262,7 @@ def _never() -> bool:
     return False
 
 
-def _not_at_once(_value: Any) -> bool:
+def _not_at_once(_value: object) -> bool:
     return False
 
 

@@ -47,7 +47,7 @@ def remember_birth() -> None:
     _born.update(zip(_NUMBERS, map(_getsignal, _NUMBERS), strict=True))
 
 
-def is_given(handler: Any) -> bool:
+def is_given(handler: object) -> bool:
     """Tell whether a signal's handler is a function that the notebook may have given."""
     if not callable(handler) or is_a(handler, int):
         return False

@@ -118,7 +118,7 @@ class _Finder:
     """Finds the modules whose text was told and whose file has another one here."""
 
     @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, target: Any = None) -> Any:
+    def find_spec(name: str, path: Sequence[str] | None, target: object = None) -> Any:
         """Return the spec of such a module; None for all others."""
         if name not in texts:
             return None

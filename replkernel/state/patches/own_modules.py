@@ -172,7 +172,7 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
             yield from _places_of_class(module, name, value)
 
 
-def _places_of_class(module: str, path: str, cls: Any) -> Iterator[Place]:
+def _places_of_class(module: str, path: str, cls: object) -> Iterator[Place]:
     """Yield the places in a class, in the classes defined in it, and in the members of an enumeration."""
     kind = type(cls)
     for key, held in list(_CLASS_DICT.__get__(cls).items()):
@@ -194,7 +194,7 @@ def _places_of_class(module: str, path: str, cls: Any) -> Iterator[Place]:
             yield Place(ATTRIBUTE, module, path, key)
 
 
-def _is_defined(value: Any, module: str, name: str) -> bool:
+def _is_defined(value: object, module: str, name: str) -> bool:
     """Tell whether a value is a class that was defined in a module under a name."""
     if not issubclass(type(value), type):
         return False
@@ -206,7 +206,7 @@ def _is_pythons(name: str) -> bool:
     return name.startswith("_") and name.endswith("_")
 
 
-def _may_change(kind: type, held: Any) -> bool:
+def _may_change(kind: type, held: object) -> bool:
     """Tell whether calls may leave something in an attribute of a class.
 
     Where a metaclass made the class, what is neither plain nor the user's own is the metaclass's.

@@ -93,7 +93,7 @@ def active_mocks() -> list[Any]:
     return list(found) if kind_of(found) is list else []
 
 
-def place_of_mock(patcher: Any) -> Started | None:
+def place_of_mock(patcher: object) -> Started | None:
     """Return where a patcher that was started put its mock; None for an object that is no library's."""
     known = attributes_of(patcher)
     target, name = known.get("target"), known.get("attribute")
@@ -174,7 +174,7 @@ class Names:
         return found, name
 
 
-def _owner(value: Any, home: tuple[str, str] | None) -> Owner | None:
+def _owner(value: object, home: tuple[str, str] | None) -> Owner | None:
     if value is Absent or home is None or home[0].partition(".")[0] in OWN_ROOTS:
         return None
     return Owner(value, *home)

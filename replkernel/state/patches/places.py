@@ -229,7 +229,7 @@ def cells_of(function: types.FunctionType) -> dict[str, Any]:
     return found
 
 
-def _read_attribute(owner: Any, key: str) -> Any:
+def _read_attribute(owner: object, key: str) -> Any:
     if type(owner) is types.FunctionType and key in (DEFAULTS, KEYWORD_DEFAULTS, CELLS):
         return cells_of(owner) if key == CELLS else getattr(owner, key)
     if type(owner) is WRAPPER and key == CACHED:
@@ -237,7 +237,7 @@ def _read_attribute(owner: Any, key: str) -> Any:
     return attributes_of(owner).get(key, Absent)
 
 
-def _read_setting(owner: Any, key: str) -> Any:
+def _read_setting(owner: object, key: str) -> Any:
     try:
         value = getattr(owner, key)
     except Exception:
@@ -245,7 +245,7 @@ def _read_setting(owner: Any, key: str) -> Any:
     return value if kind_of(value) in PLAIN else Absent
 
 
-def _read_item(owner: Any, key: str) -> Any:
+def _read_item(owner: object, key: str) -> Any:
     return dict.get(owner, _item_key(key), Absent) if is_a(owner, dict) else Absent
 
 
@@ -255,7 +255,7 @@ def _item_key(key: str) -> Any:
     return tuple(found) if type(found) is list else found
 
 
-def _read_entry(owner: Any, key: str) -> Any:
+def _read_entry(owner: object, key: str) -> Any:
     return _entry_among(dict.items(owner), key) if is_a(owner, dict) else Absent
 
 
@@ -281,17 +281,17 @@ def _read_virtual(owner: Any, key: str) -> Any:
     return next((cls for cls in found if class_label(cls) == key), Absent)
 
 
-def _read_figures(owner: Any, key: str) -> Any:
+def _read_figures(owner: object, key: str) -> Any:
     found = pyplot.read_figures(owner)
     return Absent if found is None else found
 
 
-def _read_logger(owner: Any, key: str) -> Any:
+def _read_logger(owner: object, key: str) -> Any:
     found = loggers.read(key)
     return Absent if found is None else found
 
 
-def _read_given(owner: Any, key: str) -> Any:
+def _read_given(owner: object, key: str) -> Any:
     found = given.read(key)
     return Absent if found is None else found
 

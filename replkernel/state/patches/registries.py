@@ -71,7 +71,7 @@ _MADE_FOR_LOGGING = {"_loggerClass": logging.Logger, "_logRecordFactory": loggin
 
 
 def _filled_places() -> Iterator[Place]:
-    helpers: Any = sys.modules.get(pyplot.MODULE)
+    helpers: object = sys.modules.get(pyplot.MODULE)
     if helpers is not None and getattr(getattr(helpers, "Gcf", None), "figs", None):
         yield Place(FIGURES, pyplot.MODULE, pyplot.OWNER, "")
     yield from _module_hooks()

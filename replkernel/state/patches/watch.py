@@ -271,7 +271,7 @@ class Watch:
                 original = before[name][1] if name in before else Absent
                 self._book.enter(Place(ATTRIBUTE, owner.module, owner.path, name), original)
 
-    def _is_ours(self, owner: Owner, name: str, value: Any, trust: int) -> bool:
+    def _is_ours(self, owner: Owner, name: str, value: object, trust: int) -> bool:
         """Tell whether a changed attribute is the notebook's doing though no text says its name."""
         if name in _MADE_BY_PYTHON or is_a(value, types.ModuleType):
             return False

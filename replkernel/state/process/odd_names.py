@@ -24,7 +24,7 @@ def plain_names(namespace: Mapping[Any, Any], keys: Iterable[Any]) -> list[str]:
     return [name for name in told if name is not None]
 
 
-def _plain(namespace: Mapping[Any, Any], key: Any) -> str | None:
+def _plain(namespace: Mapping[Any, Any], key: object) -> str | None:
     """Return a key as the text that finds the same entry; None where there is none."""
     if not issubclass(type(key), str):
         return None

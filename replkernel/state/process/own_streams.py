@@ -60,7 +60,7 @@ def _is_notebooks(name: str) -> bool:
     return is_of_notebook(getattr(sys, name, None))
 
 
-def _bind(name: str, stream: Any) -> None:
+def _bind(name: str, stream: object) -> None:
     """Bind a stream that may have been nowhere when IPython told which cell what is written belongs to."""
     before = getattr(sys, name)
     setattr(sys, name, stream)

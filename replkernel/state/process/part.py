@@ -18,7 +18,7 @@ from replkernel.state.process.plain import decode_plain, encode_plain, is_plain
 Seen = TypeVar("Seen")
 
 
-def are_equal(first: Any, second: Any) -> bool:
+def are_equal(first: object, second: object) -> bool:
     """Tell whether settings are equal: an array in one cannot say so, and counts as changed."""
     try:
         return bool(first == second)
@@ -165,7 +165,7 @@ class OptionsPart(Part[dict[str, Any]]):
         """Return what every process starts from: by default the settings at this process's birth."""
         return self._birth
 
-    def to_plain(self, name: str, value: Any) -> Any:
+    def to_plain(self, name: str, value: object) -> Any:
         """Return the plain form of a setting; a value that is not plain stays behind and is told as stuck."""
         return value
 

@@ -135,7 +135,7 @@ def built_in_parts(shell: Any = None, names: Names | None = None) -> tuple[Part[
 class Baseline:
     """What a kernel process looked like at its birth: its parts, threads, children and streams."""
 
-    def __init__(self, shell: Any, parts: tuple[Part[Any], ...]) -> None:
+    def __init__(self, shell: object, parts: tuple[Part[Any], ...]) -> None:
         self.shell = shell
         self.parts = parts
         self.patches = next((part for part in parts if isinstance(part, PatchesPart)), None)
@@ -144,7 +144,7 @@ class Baseline:
         self.streams = pins.streams()
 
     @classmethod
-    def take(cls, shell: Any = None, names: Names | None = None) -> Baseline:
+    def take(cls, shell: object = None, names: Names | None = None) -> Baseline:
         """Look at this process now, and remember it as what every notebook starts from."""
         return cls(shell, built_in_parts(shell, names))
 

@@ -126,7 +126,7 @@ def tasks() -> Iterator[Found]:
     for task in asyncio.all_tasks(loop):
         if task is present or task.done():
             continue
-        coroutine: Any = task.get_coro()
+        coroutine: object = task.get_coro()
         module = _module_of(coroutine)
         if module.partition(".")[0] in OWN_ROOTS:
             continue
@@ -134,14 +134,14 @@ def tasks() -> Iterator[Found]:
         yield (f"task {task.get_name()}", "asyncio.Task", f"The asyncio task {label!r} has not finished.")
 
 
-def _module_of(coroutine: Any) -> str:
+def _module_of(coroutine: object) -> str:
     frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
     if frame is not None:
         return str(frame.f_globals.get("__name__", ""))
     return str(type(coroutine).__module__)
 
 
-def event_loops(shell: Any) -> Iterator[Found]:
+def event_loops(shell: object) -> Iterator[Found]:
     """Find an event loop of a GUI that the notebook enabled (``%gui``, ``%matplotlib qt``)."""
     kernel = getattr(shell, "kernel", None)
     if kernel is not None and kernel.eventloop is not None:

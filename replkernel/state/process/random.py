@@ -55,7 +55,7 @@ def _generator() -> Any:
     return getattr(random.getstate, "__self__", None)
 
 
-def _readable(generator: Any) -> Any:
+def _readable(generator: object) -> Any:
     """Return `generator` when its memory holds its place and words where they are known to be."""
     if type(generator) is not random.Random:
         return None
@@ -67,5 +67,5 @@ def _readable(generator: Any) -> Any:
     return generator if _memory_of(generator) == place_first else None
 
 
-def _memory_of(generator: Any) -> bytes:
+def _memory_of(generator: object) -> bytes:
     return ctypes.string_at(id(generator) + _STATE_AT, _STATE_BYTES)

@@ -143,7 +143,7 @@ def _tells(value: Any) -> bool:
     return True
 
 
-def _members(value: Any) -> Iterator[Any]:
+def _members(value: object) -> Iterator[Any]:
     """Yield a value, and those in it as far as it is a tuple."""
     left = [value]
     while left:
@@ -153,7 +153,7 @@ def _members(value: Any) -> Iterator[Any]:
             left.extend(member)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     """Tell whether two values that are told about are of one type and the same, through and through."""
     if type(one) is not type(other) or not (_tells(one) and _tells(other)):
         return False
@@ -170,7 +170,7 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _checked(told: Any) -> Groups:
+def _checked(told: object) -> Groups:
     """Return what was told, as groups; raises ValueError where it is none."""
     if not isinstance(told, list) or not all(
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in told

@@ -251,13 +251,13 @@ _COUNTED: dict[str, tuple[str, str]] = {
 def _counting(module: str) -> Any:
     """Return what holds a module's counter; None where it counts otherwise, or is not imported."""
     owner, name = _COUNTED[module]
-    held: Any = sys.modules.get(module)
+    held: object = sys.modules.get(module)
     held = getattr(held, owner, None) if owner else held
     counter = getattr(getattr(held, name, None), "__self__", None)
     return held if type(counter) is itertools.count else None
 
 
-def _next_number(held: Any, name: str) -> int:
+def _next_number(held: object, name: str) -> int:
     return int(getattr(held, name).__self__.__reduce__()[1][0])
 
 

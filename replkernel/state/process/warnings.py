@@ -68,13 +68,13 @@ def _pattern(pattern: Any) -> Any:
     return pattern if pattern is None or isinstance(pattern, str) else (pattern.pattern, pattern.flags)
 
 
-def _matched(told: Any) -> Any:
+def _matched(told: object) -> Any:
     return re.compile(*told) if isinstance(told, list) else told
 
 
 def category_named(module_name: str, class_name: str) -> type[Warning] | None:
     """Return an imported category of warnings by its names."""
-    found: Any = sys.modules.get(module_name)
+    found: object = sys.modules.get(module_name)
     for part in class_name.split("."):
         found = getattr(found, part, None)
     return found if isinstance(found, type) and issubclass(found, Warning) else None
@@ -120,7 +120,7 @@ class WarningsShownPart(Part[Shown]):
         self._show = vars(warnings)["_showwarnmsg"]
         vars(warnings)["_showwarnmsg"] = self._hear
 
-    def _hear(self, message: Any) -> None:
+    def _hear(self, message: object) -> None:
         if self._probing:
             return
         self._news = True

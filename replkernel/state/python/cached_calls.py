@@ -31,7 +31,7 @@ def cached_by(wrapper: Any) -> Cached:
     return _contents(wrapper, wrapper.cache_parameters()["maxsize"]), info.hits, info.misses
 
 
-def put_cached(wrapper: Any, cached: Cached) -> None:
+def put_cached(wrapper: object, cached: Cached) -> None:
     """Give an empty wrapper what another has cached."""
     contents, hits, misses = cached
     function = _function_behind(wrapped_by(wrapper))
@@ -106,7 +106,7 @@ def _bounded_pairs(held: list[Any], size: int) -> list[tuple[Any, Any]]:
 @functools.lru_cache(maxsize=1)
 def _keyword_mark() -> Any:
     @functools.cache
-    def probe(**_options: Any) -> None:
+    def probe(**_options: object) -> None:
         """Do nothing."""
 
     probe(x=1)
@@ -114,7 +114,7 @@ def _keyword_mark() -> Any:
     return next(iter(cache))[0]
 
 
-def _call_of(key: Any, mark: Any, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+def _call_of(key: Any, mark: object, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments that a key was made of; behind them, if it is typed, it has the type of each."""
     if type(key) is not tuple and not is_a(key, list):
         return (key,), {}

@@ -34,7 +34,7 @@ from replkernel.state.python.kinds import derives, is_a, key_of, kind_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _abc: Any = importlib.import_module("_abc")
 _DICT = type.__dict__["__dict__"]
@@ -85,7 +85,7 @@ def imported_class(module: str, name: str) -> Any:
     return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
-def reduce_class(pickler: CapturePickler, cls: type) -> Any:
+def reduce_class(pickler: UnitContext, cls: type) -> Any:
     """Reduce a class, wherever it is referred to."""
     if book and (root := book.token_of(cls)) is not None:
         pickler.touched = True
@@ -158,14 +158,14 @@ def reason_to_stay(cls: type) -> str | None:
     return None
 
 
-def must_stay(pickler: CapturePickler, cls: type) -> bool:
+def must_stay(pickler: UnitContext, cls: type) -> bool:
     """Tell whether a notebook's class cannot be made again elsewhere, so that its instances cannot either."""
     if not _FLAGS.__get__(cls) & _HEAP_TYPE or library_of(cls, pickler.world.seeds.main_name) is not None:
         return False
     return reason_to_stay(cls) is not None
 
 
-def refuse_instance(pickler: CapturePickler, value: Any) -> Any:
+def refuse_instance(pickler: UnitContext, value: object) -> Any:
     """Refuse an instance of a class that cannot be made again."""
     raise CannotTravel(reason_to_stay(type(value)) or "")
 
@@ -182,7 +182,7 @@ def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
     return *skeleton, slots
 
 
-def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
+def reduce_body(pickler: UnitContext, body: ClassBody) -> Any:
     """Reduce a class's definition."""
     cls = body.cls
     attributes = {
@@ -221,7 +221,7 @@ def make_class(
     name: str,
     bases: tuple[type, ...],
     qualname: str,
-    slots: Any,
+    slots: object,
     struct: Any = None,
 ) -> type:
     """Return the class of that id: this process's, or a new one without attributes (called by payloads)."""
@@ -300,7 +300,7 @@ def _no_subclass_hooks(bases: tuple[type, ...]) -> Iterator[None]:
             type.__setattr__(cls, "__init_subclass__", hook)
 
 
-def _nothing(cls: Any, /, **_options: Any) -> None:
+def _nothing(cls: object, /, **_options: object) -> None:
     """Stand in for a hook."""
 
 
@@ -326,7 +326,7 @@ def fill_class(
     return cls
 
 
-def _set_entry(cls: type, key: str, value: Any) -> None:
+def _set_entry(cls: type, key: str, value: object) -> None:
     """Set an entry of a class's dictionary, past the metaclass where it means something else on a class."""
     if key not in _OF_METACLASS:
         _builtin_metaclass(type(cls)).__setattr__(cls, key, value)

@@ -22,10 +22,10 @@ from replkernel.state.python.instances import fill_slots, held_in, slots_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_variable(pickler: CapturePickler, variable: contextvars.ContextVar[Any]) -> Any:
+def reduce_variable(pickler: UnitContext, variable: contextvars.ContextVar[Any]) -> Any:
     """Reduce a context variable with its default and its value in the context of cells."""
     context = contextvars.copy_context()
     default: tuple[Any, ...] = ()
@@ -57,11 +57,11 @@ _decrease: Any = ctypes.pythonapi.Py_DecRef
 _probe: contextvars.ContextVar[int] = contextvars.ContextVar("replkernel_probe")
 
 
-def _words(token: Any) -> Any:
+def _words(token: object) -> Any:
     return (ctypes.c_size_t * _TOKEN_WORDS).from_address(id(token) + _HEAD)
 
 
-def _used(token: Any) -> Any:
+def _used(token: object) -> Any:
     return ctypes.c_int.from_address(id(token) + _HEAD + 8 * _USED)
 
 
@@ -92,7 +92,7 @@ def _here() -> int:
     return int(_words(token)[_CONTEXT])
 
 
-def reduce_token(pickler: CapturePickler, token: contextvars.Token[Any]) -> Any:
+def reduce_token(pickler: UnitContext, token: contextvars.Token[Any]) -> Any:
     """Reduce a token of the context of cells."""
     if not _readable() or pickler.deep or _words(token)[_CONTEXT] != _here():
         raise CannotTravel("It belongs to another context than that of the cells.")
@@ -111,7 +111,7 @@ def make_token(variable: Any) -> Any:
 
 
 @loader("contextvars:fill_token")
-def fill_token(token: Any, state: tuple[tuple[Any, ...], bool]) -> None:
+def fill_token(token: object, state: tuple[tuple[Any, ...], bool]) -> None:
     """Give a token the value of before, and the context in which cells run (called by payloads)."""
     old, used = state
     _exchange(token, _OLD, *old)
@@ -121,7 +121,7 @@ def fill_token(token: Any, state: tuple[tuple[Any, ...], bool]) -> None:
     )
 
 
-def _exchange(token: Any, place: int, *value: Any) -> None:
+def _exchange(token: object, place: int, *value: Any) -> None:
     """Have a token refer to another object at a place in its memory, or to none."""
     words = _words(token)
     before = words[place]
@@ -132,7 +132,7 @@ def _exchange(token: Any, place: int, *value: Any) -> None:
         _decrease(ctypes.c_void_p(before))
 
 
-def reduce_local(pickler: CapturePickler, local: Any) -> Any:
+def reduce_local(pickler: UnitContext, local: Any) -> Any:
     """Reduce thread-local data to what the main thread has in it."""
     if pickler.deep:
         raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")
@@ -143,7 +143,7 @@ def reduce_local(pickler: CapturePickler, local: Any) -> Any:
     return make_local, (type(local), arguments, keywords), state, None, None, fill_local
 
 
-def _made_with(local: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _made_with(local: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of thread-local data, with which each further thread calls its `__init__`."""
     held = gc.get_referents(local)
     last = max(at for at, value in enumerate(held) if value is type(local))

@@ -21,7 +21,7 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
     from replkernel.state.seeds import Seeds
 
 DECIMAL = "decimal_context"
@@ -37,7 +37,7 @@ _hidden: set[contextvars.ContextVar[Any]] = set()
 _libraries: tuple[int, frozenset[contextvars.ContextVar[Any]]] = (0, frozenset())
 
 
-def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any:
+def reduce_context(pickler: UnitContext, context: contextvars.Context) -> Any:
     """Reduce a copied context, its variables by name: their own order is that of their addresses."""
     owners = dict(_owners(pickler.world.seeds))
     hidden = _others_of_the_kernel(context, owners)

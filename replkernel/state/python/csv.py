@@ -34,11 +34,11 @@ _SOURCE, _LINE = 16, 80
 _LINES = 3
 
 
-def _settings(dialect: Any) -> dict[str, Any]:
+def _settings(dialect: object) -> dict[str, Any]:
     return {name: getattr(dialect, name) for name in _SETTINGS}
 
 
-def _line(reader: Any) -> Any:
+def _line(reader: object) -> Any:
     return ctypes.c_ulong.from_address(id(reader) + _LINE)
 
 
@@ -54,11 +54,11 @@ def _readable() -> bool:
     return (before, _line(sample).value, _source(sample).value) == (0, _LINES, id(source))
 
 
-def _source(reader: Any) -> Any:
+def _source(reader: object) -> Any:
     return ctypes.c_size_t.from_address(id(reader) + _SOURCE)
 
 
-def _parts(value: Any, of_type: Any) -> list[Any]:
+def _parts(value: object, of_type: object) -> list[Any]:
     return [part for part in gc.get_referents(value) if type(part) is not _DIALECT and part is not of_type]
 
 
@@ -71,7 +71,7 @@ def reduce_reader(context: ReducerContext, reader: Any) -> Any:
 
 
 @loader("csv:make_reader")
-def make_reader(source: Any, settings: dict[str, Any], line: int) -> Any:
+def make_reader(source: object, settings: dict[str, Any], line: int) -> Any:
     """Return a reader that goes on at a line; the source may be closed (called by payloads)."""
     if not _readable():
         raise LookupError("how readers lie in memory is not known in this release of Python")
@@ -93,7 +93,7 @@ def reduce_writer(context: ReducerContext, writer: Any) -> Any:
 
 
 @loader("csv:make_writer")
-def make_writer(write: Any, settings: dict[str, Any]) -> Any:
+def make_writer(write: object, settings: dict[str, Any]) -> Any:
     """Return a writer (called by payloads)."""
     return csv.writer(types.SimpleNamespace(write=write), **settings)
 

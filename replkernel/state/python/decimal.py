@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from replkernel.state.capture.sentinels import plan_for_library
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_context(pickler: CapturePickler, context: decimal.Context) -> Any:
+def reduce_context(pickler: UnitContext, context: decimal.Context) -> Any:
     """Reduce a context: by reference where cells compute in it."""
     if context is decimal.getcontext():
         pickler.unlinked.add(id(context))

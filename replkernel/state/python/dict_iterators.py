@@ -54,11 +54,11 @@ _SET_TYPE: type = type(iter(set()))
 _DEQUE_TYPE: type = type(iter(deque()))
 
 
-def _word(thing: Any, offset: int) -> Any:
+def _word(thing: object, offset: int) -> Any:
     return ctypes.c_ssize_t.from_address(id(thing) + offset)
 
 
-def _read(thing: Any, offset: int) -> int:
+def _read(thing: object, offset: int) -> int:
     return int(_word(thing, offset).value)
 
 
@@ -87,7 +87,7 @@ def readable() -> bool:
     return _read(steps, _DEQUE_STATE) == before == _read(queue, _STATE_OF_DEQUE) - 1
 
 
-def _container(iterator: Any, kind: type | tuple[type, ...]) -> Any:
+def _container(iterator: object, kind: type | tuple[type, ...]) -> Any:
     """Return what an iterator goes over; None when it is at its end."""
     return next((held for held in gc.get_referents(iterator) if is_a(held, kind)), None)
 
@@ -99,7 +99,7 @@ def _check_owner(context: ReducerContext, owner: dict[Any, Any]) -> None:
         raise CannotTravel("It goes over the names of a namespace, a module or a class.")
 
 
-def reduce_dict_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_dict_iterator(context: ReducerContext, iterator: object) -> Any:
     """Reduce an iterator of a dict's keys, values or items, forward or backward."""
     owner = _container(iterator, dict)
     if owner is None:
@@ -113,7 +113,7 @@ def reduce_dict_iterator(context: ReducerContext, iterator: Any) -> Any:
     return dict_iterator, (kind, owner, len(owner), *told)
 
 
-def _passed(kind: int, owner: Any, iterator: Any) -> int:
+def _passed(kind: int, owner: Any, iterator: object) -> int:
     """Return how many of the dict's entries lie behind the iterator: places of deleted ones do not count."""
     goal, size = _read(iterator, _POSITION), len(owner)
     backward = kind >= _REVERSED
@@ -134,7 +134,7 @@ def _passed(kind: int, owner: Any, iterator: Any) -> int:
 
 
 @loader("iterators:dict_iterator")
-def dict_iterator(kind: int, owner: Any, size: int, passed: int, used: int, length: int) -> Any:
+def dict_iterator(kind: int, owner: object, size: int, passed: int, used: int, length: int) -> Any:
     """Return an iterator of a dict, which may be still to be filled (called by payloads)."""
     iterator = _made(kind, owner)
     if not readable():
@@ -211,7 +211,7 @@ def set_iterator(owner: Any, left: list[Any]) -> Any:
     return iterator
 
 
-def _settle(iterator: Any, owner: Any, left: list[Any]) -> None:
+def _settle(iterator: object, owner: Any, left: list[Any]) -> None:
     size = len(owner)
     walker = set.__iter__(owner)
     next(islice(walker, size - len(left), size - len(left)), None)
@@ -234,7 +234,7 @@ def reduce_deque_iterator(context: ReducerContext, iterator: Any) -> Any:
 
 
 @loader("iterators:stale_deque_iterator")
-def stale_deque_iterator(kind: Any, owner: Any) -> Any:
+def stale_deque_iterator(kind: Any, owner: object) -> Any:
     """Return an iterator of a deque that has changed since (called by payloads)."""
     iterator = kind(owner)
     _word(iterator, _DEQUE_STATE).value = _STALE

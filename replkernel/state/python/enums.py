@@ -18,13 +18,13 @@ from replkernel.state.python.class_registry import qualname_of
 from replkernel.state.python.kinds import key_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
 
-def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
+def reduce_enum_member(pickler: UnitContext, member: enum.Enum) -> Any:
     """Reduce an Enum's member: by value, except inside the definition of its own class."""
     cls = type(member)
     if pickler.world.classes.id_of(cls) not in pickler.own_classes:
@@ -61,7 +61,7 @@ _TOLD_BY_ITS_TYPE: Any = frozenset(
 
 @loader("enum:make_member")
 def make_member(
-    cls: Any, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
+    cls: object, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
 ) -> Any:
     """Return the member that a class which is changed in place has already, or a bare one (by payloads).
 
@@ -79,7 +79,7 @@ def make_member(
 
 
 @loader("enum:fill_member")
-def fill_member(member: Any, state: Any) -> None:
+def fill_member(member: Any, state: object) -> None:
     """Give a member its attributes, and what it has in slots of a class below (called by payloads)."""
     attributes, slots = state if type(state) is tuple else (state, {})
     held = member.__dict__

@@ -21,7 +21,7 @@ from replkernel.state.python.kinds import key_of
 from replkernel.state.python.reduced_by_class import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 Call = tuple[str, int, tuple[int, int, int], tuple[str, ...], int]
 """A function's qualified name, its first line, how many arguments it has, their names, and its flags."""
@@ -45,7 +45,7 @@ _FIELDS = {
 """What may be set of Python's own exceptions beside their arguments: of a group, nothing."""
 
 
-def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
+def reduce_exception(pickler: UnitContext, error: BaseException) -> Any:
     """Reduce an exception; past its class's own ``__reduce__`` where the notebook wrote that.
 
     As for other instances, the class has its way only where the rest cannot be copied.
@@ -210,7 +210,7 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
 
 
 @loader("exceptions:fill_by_reduce")
-def fill_by_reduce(error: Any, extra: tuple[Any, ...]) -> None:
+def fill_by_reduce(error: object, extra: tuple[Any, ...]) -> None:
     """Give an exception what its class said, and note what came of it (called by payloads)."""
     fill(error, extra)
     built_in: Any = _built_in(type(error))
@@ -305,7 +305,7 @@ class _Stop(Exception):
     """Raised to get a frame."""
 
 
-def reduce_traceback(pickler: CapturePickler, traceback: types.TracebackType) -> Any:
+def reduce_traceback(pickler: UnitContext, traceback: types.TracebackType) -> Any:
     """Reduce a traceback to its lines."""
     return _traceback, (_lines_of(traceback),)
 

@@ -121,7 +121,7 @@ def _registry() -> dict[Any, Any]:
     return weakref.finalize._registry  # type: ignore[attr-defined, no-any-return]
 
 
-def _target(call: Any) -> Any:
+def _target(call: object) -> Any:
     """Return the object of a finalizer whose call the notebook made."""
     entry = _registry().get(call)
     return None if entry is None or is_librarys(entry) else entry.weakref()
@@ -149,7 +149,7 @@ def _below(value: Any) -> Iterable[Any]:
     return gc.get_referents(value)
 
 
-def _make_husk(value: Any, kind: type) -> None:
+def _make_husk(value: object, kind: type) -> None:
     try:
         husk = type.__new__(type(kind), _NAME.__get__(kind), (kind,), {"__slots__": (), "__del__": _silent})
         _CLASS.__set__(value, husk)  # Its class may have a property of that name.

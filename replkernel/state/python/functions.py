@@ -21,7 +21,7 @@ from replkernel.state.python.kinds import is_a, kind_of
 from replkernel.state.python.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 OWN_PACKAGE = __package__
 """Callables of payloads are here, and those of libraries are loaders; they are asked about most often."""
@@ -73,7 +73,7 @@ def find_global(module_name: object, qualname: str) -> Any:
     if module is None or _is_made(module) or is_stray(module) or is_loaded_by_notebook(module):
         return None
     first, _, rest = qualname.partition(".")
-    found: Any = vars(module).get(first)
+    found: object = vars(module).get(first)
     while rest and isinstance(found, type):
         step, _, rest = rest.partition(".")
         for base in _CLASS_MRO.__get__(found):
@@ -116,7 +116,7 @@ def wrapped_function(module: str, qualname: str) -> Any:
     return find_global(module, qualname).__func__
 
 
-def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> Any:
+def reduce_function(pickler: UnitContext, function: types.FunctionType) -> Any:
     """Reduce a function: by name when a library's import finds it, else by value."""
     if function.__globals__.get("__package__") == OWN_PACKAGE or is_loader(function):
         return NotImplemented
@@ -148,7 +148,7 @@ def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> An
     return make_function, args, state, None, None, fill_function
 
 
-def _globals_for(pickler: CapturePickler, function: types.FunctionType) -> Any:
+def _globals_for(pickler: UnitContext, function: types.FunctionType) -> Any:
     """Return a function's globals; of the copy of all variables that attrs makes, what the method uses."""
     code, scope = function.__code__, function.__globals__
     if scope is pickler.namespace or not code.co_filename.startswith(ATTRS_FILE):
@@ -157,25 +157,25 @@ def _globals_for(pickler: CapturePickler, function: types.FunctionType) -> Any:
     for constant in code.co_consts:
         used.update(constant.co_names if isinstance(constant, types.CodeType) else ())
     kept = {name: scope[name] for name in sorted(used) if name in scope}
-    pickler.extras[("used globals", id(function))] = kept
+    pickler.notes.kept.append(kept)
     return kept
 
 
-def _globals_of(pickler: CapturePickler, scope: dict[str, Any]) -> Any:
+def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> Any:
     if scope is pickler.namespace:
         return scope
     name = scope.get("__name__")
     module = sys.modules.get(name) if type(name) is str else None
-    key = ("module dict", id(scope))
-    if key in pickler.extras:
-        return pickler.extras[key]
-    stand_in: Any = scope
+    known = pickler.notes.module_dicts
+    if id(scope) in known:
+        return known[id(scope)]
+    stand_in: object = scope
     if module is not None and vars(module) is scope and importable(module) is not None:
         stand_in = ModuleDict(str(name))
     elif (made := module_of_dict(scope)) is not None:
         stand_in = MadeModuleDict(made)
     pickler.touched = True
-    pickler.extras[key] = stand_in
+    known[id(scope)] = stand_in
     return stand_in
 
 
@@ -203,7 +203,7 @@ def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     function.__dict__ = attributes
 
 
-def reduce_cell(pickler: CapturePickler, cell: types.CellType) -> Any:
+def reduce_cell(pickler: UnitContext, cell: types.CellType) -> Any:
     """Reduce a closure's cell; what it holds is its state, so that it may lead back to its function."""
     try:
         contents = cell.cell_contents
@@ -224,7 +224,7 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
     cell.cell_contents = state[0]
 
 
-def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
+def reduce_builtin(pickler: UnitContext, function: Any) -> Any:
     """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
 
     One that a module has for a function of its own travels by that name.

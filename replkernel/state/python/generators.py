@@ -34,7 +34,7 @@ class AsItIs:
 
     __slots__ = ("source",)
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: object) -> None:
         self.source = source
 
     def __iter__(self) -> Any:
@@ -52,7 +52,9 @@ def reduce_generator(context: ReducerContext, generator: types.GeneratorType[Any
     return make_generator, (*made, *names)
 
 
-def _call_that_made(made: Any, frame: types.FrameType) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
+def _call_that_made(
+    made: object, frame: types.FrameType
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
     """Return function and arguments of the call that made what has not begun; None for what has."""
     code = frame.f_code
     if frame.f_lasti < 0 or code.co_code[frame.f_lasti] != _RETURN_GENERATOR:
@@ -150,7 +152,7 @@ def _put(iterator: Any, place: int) -> None:
         _words(iterator)[0] = place
 
 
-def spent(iterator: Any) -> Any:
+def spent(iterator: object) -> Any:
     """Return how an iterator of its type is made that is over."""
     return spent_iterator, (_KINDS[type(iterator)],)
 
@@ -175,7 +177,7 @@ _INDEX, _SEQUENCE = 16, 24
 _WORD_BYTES = 8
 
 
-def _words(thing: Any) -> Any:
+def _words(thing: object) -> Any:
     return (ctypes.c_ssize_t * 2).from_address(id(thing) + _INDEX)
 
 
@@ -200,7 +202,7 @@ def reduce_reversed(context: ReducerContext, iterator: Any) -> Any:
 
 
 @loader("iterators:make_reversed")
-def make_reversed(sequence: Any, index: int) -> Any:
+def make_reversed(sequence: object, index: int) -> Any:
     """Return an iterator that goes on backwards; the sequence is asked nothing (called by payloads)."""
     if not _readable():
         raise LookupError("how iterators lie in memory is not known in this release of Python")
@@ -226,7 +228,7 @@ def _tells_its_place() -> bool:
     return list(_words(iterator)) == [1, id(sample)]
 
 
-def reduce_memory_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_memory_iterator(context: ReducerContext, iterator: object) -> Any:
     """Reduce an iterator of a memoryview."""
     view = next((held for held in gc.get_referents(iterator) if type(held) is memoryview), None)
     if view is None:

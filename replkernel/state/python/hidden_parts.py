@@ -33,17 +33,17 @@ _SCANNER: Any = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009
 _SCANNED_BY = ("strict", "object_hook", "object_pairs_hook", "parse_float", "parse_int", "parse_constant")
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[Any]:
     return [part for part in gc.get_referents(value) if part is not type(value)]
 
 
-def reduce_pairwise(context: ReducerContext, pairs: Any) -> Any:
+def reduce_pairwise(context: ReducerContext, pairs: object) -> Any:
     """Reduce a pairwise iterator: what it reads from, and the item that it has read already."""
     source, *read = _parts(pairs) or [iter(())]
     return make_pairwise, _unwrapped(source, tuple(read))
 
 
-def _unwrapped(source: Any, read: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _unwrapped(source: object, read: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Return what is read from and what was read, past the chain by which `make_pairwise` joined the two."""
     while type(source) is itertools.chain and not (read and _first_part(source)):
         chain: Any = source
@@ -79,7 +79,7 @@ def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     return itertools.pairwise(itertools.chain(read, itself) if read else itself)
 
 
-def reduce_key(context: ReducerContext, key: Any) -> Any:
+def reduce_key(context: ReducerContext, key: object) -> Any:
     """Reduce what `cmp_to_key` returned, or one of the keys that it makes."""
     compare, *value = _parts(key)
     return make_key, (compare, tuple(value))
@@ -101,7 +101,7 @@ def reduce_groupby(context: ReducerContext, groups: Any) -> Any:
 
 
 @loader("iterators:make_groupby")
-def make_groupby(source: Any, key: Any, current: Any) -> Any:
+def make_groupby(source: Any, key: Any, current: object) -> Any:
     """Return a groupby whose group at work has taken the last item (called by payloads)."""
     made: Any = itertools.groupby(AsItIs(source), key)
     made.__setstate__((current, None, current))
@@ -109,7 +109,7 @@ def make_groupby(source: Any, key: Any, current: Any) -> Any:
     return made
 
 
-def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: object) -> Any:
     """Reduce the scanner of a JSONDecoder."""
     try:
         return make_scanner, tuple(getattr(scanner, name) for name in _SCANNED_BY)
@@ -131,14 +131,14 @@ def reduce_unpacking(context: ReducerContext, unpacking: Any) -> Any:
 
 
 @loader("iterators:make_unpacking")
-def make_unpacking(packing: Any, source: Any, left: int) -> Any:
+def make_unpacking(packing: Any, source: object, left: int) -> Any:
     """Return what goes through packed values, with so many left (called by payloads)."""
     unpacking: Any = packing.iter_unpack(source)
     collections.deque(itertools.islice(unpacking, unpacking.__length_hint__() - left), maxlen=0)
     return unpacking
 
 
-def reduce_memory_buffer(context: ReducerContext, buffer: Any) -> Any:
+def reduce_memory_buffer(context: ReducerContext, buffer: object) -> Any:
     """Reduce what the memoryviews of a BytesIO look at to the BytesIO."""
     (file,) = _parts(buffer)
     return memory_buffer, (file,)

@@ -22,10 +22,10 @@ _set.restype, _set.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.py_object,
 class _Covered:
     """Stands for Python's own `__dict__` where a class has put something else in its place."""
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return _get(instance, None)
 
-    def __set__(self, instance: Any, attributes: dict[str, Any]) -> None:
+    def __set__(self, instance: object, attributes: dict[str, Any]) -> None:
         _set(instance, attributes, None)
 
 

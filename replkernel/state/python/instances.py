@@ -27,7 +27,7 @@ from replkernel.state.python.weakrefs import REGISTRY, finalizers_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -117,7 +117,7 @@ def base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
     return found
 
 
-def _says_how(hook: Any) -> bool:
+def _says_how(hook: object) -> bool:
     """Tell whether a hook is the user's: what `namedtuple` and `dataclass` generate gives all there is."""
     return getattr(hook, "__module__", None) not in _GENERATORS
 
@@ -157,14 +157,14 @@ def has_attributes(cls: type) -> bool:
     return bool(slots_of(cls)) or getter_among(_MRO.__get__(cls)) is not None
 
 
-def attributes_of(instance: Any) -> dict[str, Any]:
+def attributes_of(instance: object) -> dict[str, Any]:
     """Return the dictionary of an instance past its class's methods; an empty one where it has none."""
     held = instance_dict(instance)
     return {} if held is None else held
 
 
 def _plain(cls: type, dict_of: Any) -> Reducer:
-    def reduce_plain(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_plain(pickler: UnitContext, value: object) -> Any:
         reduction = make_plain, (cls,), dict_of(value), None, None, fill_plain
         return with_calls(value, reduction) if REGISTRY and getweakrefcount(value) else reduction
 
@@ -188,7 +188,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
         return None
     dict_of = getter.__get__
 
-    def reduce_shared(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_shared(pickler: UnitContext, value: object) -> Any:
         held = dict_of(value)
         if id(held) in pickler.root_dicts:
             return make_plain, (cls,), held, None, None, fill_plain
@@ -204,12 +204,12 @@ def make_plain(cls: Any) -> Any:
 
 
 @loader("instances:fill_plain")
-def fill_plain(instance: Any, attributes: dict[str, Any]) -> None:
+def fill_plain(instance: object, attributes: dict[str, Any]) -> None:
     """Give an instance its dictionary (called by payloads)."""
     object.__setattr__(instance, "__dict__", attributes)
 
 
-def with_calls(value: Any, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
+def with_calls(value: object, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the reduction of an instance with the calls of `weakref.finalize` at its death."""
     calls = finalizers_of(value)
     if not calls:
@@ -219,7 +219,7 @@ def with_calls(value: Any, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @loader("instances:fill_and_call")
-def fill_and_call(instance: Any, given: tuple[Any, ...]) -> None:
+def fill_and_call(instance: object, given: tuple[Any, ...]) -> None:
     """Fill an instance; the calls at its death, made before what it holds, know it themselves.
 
     Called by payloads; those of earlier versions have the calls at the end.
@@ -231,7 +231,7 @@ def fill_and_call(instance: Any, given: tuple[Any, ...]) -> None:
 def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> Reducer:
     value_of, contents_of = VALUES.get(base), _CONTENTS.get(base)
 
-    def reduce_full(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_full(pickler: UnitContext, value: object) -> Any:
         arguments = () if value_of is None else value_of(value)
         if base is deque:
             arguments = (_MAXLEN.__get__(value),)
@@ -248,7 +248,7 @@ def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> 
     return reduce_full
 
 
-def held_in(value: Any, slots: list[tuple[str, Any]]) -> dict[str, Any]:
+def held_in(value: object, slots: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return what an instance has in its slots."""
     held = {}
     for name, get in slots:
@@ -270,7 +270,7 @@ def make(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 @loader("instances:fill")
-def fill(instance: Any, state: tuple[Any, ...]) -> None:
+def fill(instance: object, state: tuple[Any, ...]) -> None:
     """Give an instance its dictionary, slots and contents (called by payloads)."""
     attributes, slots, contents, factory = state
     if attributes is not None:
@@ -282,7 +282,7 @@ def fill(instance: Any, state: tuple[Any, ...]) -> None:
         loading.current().fill_later(lambda: _fill_contents(instance, contents))
 
 
-def fill_slots(instance: Any, slots: dict[str, Any]) -> None:
+def fill_slots(instance: object, slots: dict[str, Any]) -> None:
     """Give an instance what it had in its slots."""
     mro = _MRO.__get__(type(instance))
     for key, value in slots.items():
@@ -290,11 +290,11 @@ def fill_slots(instance: Any, slots: dict[str, Any]) -> None:
         _DICT.__get__(mro[int(depth)])[name].__set__(instance, value)
 
 
-def _set_dict(instance: Any, attributes: Any) -> None:
+def _set_dict(instance: object, attributes: object) -> None:
     getter_among(_MRO.__get__(type(instance))).__set__(instance, attributes)
 
 
-def _fill_contents(instance: Any, contents: Any) -> None:
+def _fill_contents(instance: object, contents: Any) -> None:
     if isinstance(instance, list):
         list.extend(instance, contents)
     elif isinstance(instance, set):

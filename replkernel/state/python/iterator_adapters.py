@@ -15,7 +15,7 @@ from replkernel.state.python.generators import AsItIs, reduce_slice
 from replkernel.state.python.hidden_parts import reduce_groupby
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -41,7 +41,7 @@ _SOURCES: dict[Any, slice] = {
 _OWN_REDUCERS: dict[Any, Any] = {itertools.groupby: reduce_groupby, itertools.islice: reduce_slice}
 
 
-def reduce_adapter(pickler: CapturePickler, iterator: Any) -> Any:
+def reduce_adapter(pickler: UnitContext, iterator: Any) -> Any:
     """Reduce an iterator of others; where one of these has its own ``__iter__``, to what does not call it."""
     kind = type(iterator)
     own = _OWN_REDUCERS.get(kind)

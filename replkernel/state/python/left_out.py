@@ -20,7 +20,7 @@ from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.kinds import is_a, key_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
@@ -60,7 +60,7 @@ def _says_how(mro: tuple[type, ...]) -> type:
     return next(base for base in mro if any(name in _DICT.__get__(base) for name in _HOOKS))
 
 
-def reduce_with_attributes(pickler: CapturePickler, value: Any) -> Any:
+def reduce_with_attributes(pickler: UnitContext, value: Any) -> Any:
     """Reduce an instance as its type does, with the attributes that this leaves out."""
     told = _by_new(value, value.__reduce_ex__(PROTOCOL))
     reduced = pickler.checked(value, told) if pickler.careful else told
@@ -78,7 +78,7 @@ def reduce_with_attributes(pickler: CapturePickler, value: Any) -> Any:
     return (*reduced[:_STATE], (state, left_out), *(*reduced[_STATE + 1 :], None, None)[:2], fill)
 
 
-def _by_new(value: Any, told: Any) -> Any:
+def _by_new(value: object, told: object) -> Any:
     """Return what a type tells of an instance, made past the methods of the notebook's class."""
     if not isinstance(told, tuple) or told[0] is not type(value):
         return told
@@ -87,19 +87,19 @@ def _by_new(value: Any, told: Any) -> Any:
 
 
 @loader("reduced_extras:make")
-def make(base: Any, cls: Any, arguments: tuple[Any, ...]) -> Any:
+def make(base: Any, cls: object, arguments: tuple[Any, ...]) -> Any:
     """Return an instance of a notebook class as its base makes it (called by payloads)."""
     return base.__new__(cls, *arguments)
 
 
-def _left_out(value: Any, state: Any) -> Rest | None:
+def _left_out(value: object, state: object) -> Rest | None:
     """Return the attributes and slots that are not in a told state; None when all are."""
     kept: dict[Any, Any] = {}
     for part in state if type(state) is tuple else (state,):
         if is_a(part, dict):
             kept.update(part)
 
-    def missing(name: str, held: Any) -> bool:
+    def missing(name: str, held: object) -> bool:
         return kept.get(name, _MISSING) is not held
 
     attributes = {name: held for name, held in instances.attributes_of(value).items() if missing(name, held)}
@@ -108,7 +108,7 @@ def _left_out(value: Any, state: Any) -> Rest | None:
     return (attributes, slots) if attributes or slots else None
 
 
-def _in_slots(value: Any) -> dict[str, Any]:
+def _in_slots(value: object) -> dict[str, Any]:
     """Return what is in the slots that notebook classes gave an instance."""
     mro = _MRO.__get__(type(value))
     slots = [
@@ -120,7 +120,7 @@ def _in_slots(value: Any) -> dict[str, Any]:
 
 
 @loader("reduced_extras:fill")
-def fill(instance: Any, state: tuple[Any, Rest]) -> None:
+def fill(instance: object, state: tuple[Any, Rest]) -> None:
     """Give an instance its state as its type wants it, and the rest (called by payloads)."""
     told, left_out = state
     if told is not None:
@@ -139,26 +139,26 @@ def _fill_as_told(instance: Any, told: Any) -> None:
         object.__setattr__(instance, name, value)
 
 
-def _fill_rest(instance: Any, rest: Rest) -> None:
+def _fill_rest(instance: object, rest: Rest) -> None:
     attributes, slots = rest
     instances.attributes_of(instance).update(attributes)
     instances.fill_slots(instance, slots)
 
 
-def reduce_random(pickler: CapturePickler, source: random.Random) -> Any:
+def reduce_random(pickler: UnitContext, source: random.Random) -> Any:
     """Reduce a source of random numbers of the notebook's class, whose ``__init__`` may want anything."""
     rest = dict(instances.attributes_of(source)), _in_slots(source)
     return make_random, (type(source),), (_RANDOM.getstate(source), rest), None, None, fill_random
 
 
 @loader("reduced_extras:make_random")
-def make_random(cls: Any) -> Any:
+def make_random(cls: object) -> Any:
     """Return a source of random numbers (called by payloads)."""
     return _RANDOM.__new__(cls)
 
 
 @loader("reduced_extras:fill_random")
-def fill_random(source: Any, state: tuple[Any, Rest]) -> None:
+def fill_random(source: object, state: tuple[Any, Rest]) -> None:
     """Put a source where it was, and give it its attributes (called by payloads)."""
     place, rest = state
     _RANDOM.setstate(source, place)

@@ -36,7 +36,7 @@ def make_lock(held: bool) -> Any:
     return lock
 
 
-def reduce_rlock(context: ReducerContext, lock: Any) -> Any:
+def reduce_rlock(context: ReducerContext, lock: object) -> Any:
     """Reduce a re-entrant lock: how often the main thread holds it."""
     found = _COUNT.search(repr(lock))
     owner, count = (int(found[1]), int(found[2])) if found else (0, 0)

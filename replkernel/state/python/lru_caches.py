@@ -10,10 +10,10 @@ from replkernel.state.python.cached_calls import WRAPPER, cached_by, put_cached,
 from replkernel.state.python.functions import find_global
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
     """Reduce a cached function."""
     name = getattr(wrapper, "__qualname__", "")
     module = getattr(wrapper, "__module__", None)

@@ -18,29 +18,28 @@ from replkernel.state.python.methods import mangled
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 Entry = tuple[str, tuple[str, ...]]
 """The name under which classes have a function, which is its own, and the ids of these classes."""
 
-_ENTRIES = "entries of classes"
 _DICT = type.__dict__["__dict__"]
 _CLOSURE_AT = 72
 _WORD_BYTES = 8
 
 
-def entry_of(pickler: CapturePickler, function: types.FunctionType) -> tuple[Entry, ...]:
+def entry_of(pickler: UnitContext, function: types.FunctionType) -> tuple[Entry, ...]:
     """Return where a class of this unit has a function, as an argument of `make_function`."""
     if not pickler.own_classes:
         return ()
-    entries = pickler.extras.get(_ENTRIES)
+    entries = pickler.notes.entries
     if entries is None:
-        entries = pickler.extras[_ENTRIES] = _entries(pickler)
+        entries = pickler.notes.entries = _entries(pickler)
     found = entries.get(id(function))
     return () if found is None else (found,)
 
 
-def _entries(pickler: CapturePickler) -> dict[int, Entry]:
+def _entries(pickler: UnitContext) -> dict[int, Entry]:
     """Return where the classes of a unit have functions; texts are those that the unit has already."""
     found: dict[int, Entry] = {}
     for id_ in sorted(pickler.own_classes):
@@ -74,7 +73,7 @@ def present(entry: Entry, scope: dict[str, Any]) -> types.FunctionType | None:
     return None
 
 
-def renew(function: types.FunctionType, code: types.CodeType, name: str, closure: Any) -> bool:
+def renew(function: types.FunctionType, code: types.CodeType, name: str, closure: object) -> bool:
     """Give a function that is here its code and cells; False when that cannot be done."""
     if function.__closure__ is not closure:
         if not _readable():
@@ -85,7 +84,7 @@ def renew(function: types.FunctionType, code: types.CodeType, name: str, closure
     return True
 
 
-def _word(function: Any) -> Any:
+def _word(function: object) -> Any:
     return ctypes.c_size_t.from_address(id(function) + _CLOSURE_AT)
 
 
@@ -104,7 +103,7 @@ def _readable() -> bool:
     return bool(_word(inner).value == id(inner.__closure__) and not _word(_word).value)
 
 
-def _exchange(function: types.FunctionType, closure: Any) -> None:
+def _exchange(function: types.FunctionType, closure: object) -> None:
     """Have a function refer to other cells, or to none."""
     before = _word(function).value
     if closure is not None:

@@ -13,7 +13,7 @@ from replkernel.state.capture.sentinels import method_of_module
 from replkernel.state.python.kinds import is_a
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -29,10 +29,10 @@ def _entry(owner: type, name: str) -> Any:
     return None
 
 
-def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
+def reduce_method(pickler: UnitContext, method: types.MethodType) -> Any:
     """Reduce a bound method: by the name under which its class has the function, else with the function."""
     function: Any = method.__func__
-    owner: Any = method.__self__
+    owner: object = method.__self__
     if (named := method_of_module(pickler, method)) is not None:
         return named
     name = getattr(function, "__name__", None) if is_a(function, types.FunctionType) else None
@@ -57,19 +57,19 @@ def mangled(function: types.FunctionType, name: str) -> str:
     return f"_{owner}{name}"
 
 
-def _elsewhere(pickler: CapturePickler, cls: type) -> bool:
+def _elsewhere(pickler: UnitContext, cls: type) -> bool:
     """Tell whether a class will be whole when the method is rebuilt: it is not defined in this very unit."""
     return not any(pickler.world.classes.id_of(base) in pickler.own_classes for base in _MRO.__get__(cls))
 
 
 @loader("methods:bind")
-def bind(owner: Any, cls: type, name: str) -> Any:
+def bind(owner: object, cls: type, name: str) -> Any:
     """Return a class's function bound to an instance (called by payloads)."""
     return types.MethodType(_entry(cls, name), owner)
 
 
 @loader("methods:bind_own")
-def bind_own(owner: Any, name: str) -> Any:
+def bind_own(owner: object, name: str) -> Any:
     """Return the function of an instance's own class bound to it (called by payloads)."""
     return types.MethodType(_entry(type(owner), name), owner)
 
@@ -80,7 +80,7 @@ def bind_class(owner: type, name: str) -> Any:
     return types.MethodType(_entry(owner, name).__func__, owner)
 
 
-def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
     """Reduce a classmethod or staticmethod."""
     return make_wrapper, (type(wrapper), wrapper.__func__), dict(wrapper.__dict__), None, None, fill_wrapper
 
@@ -99,7 +99,7 @@ def fill_wrapper(wrapper: Any, state: dict[str, Any]) -> None:
     attributes.update(state)
 
 
-def reduce_property(pickler: CapturePickler, wrapper: property) -> Any:
+def reduce_property(pickler: UnitContext, wrapper: property) -> Any:
     """Reduce a property; a subclass's attributes are its state."""
     state = dict(vars(wrapper)) if type(wrapper) is not property else None
     kind: Any = property
@@ -126,7 +126,7 @@ def _name_in_errors(wrapper: property, parts: tuple[Any, ...]) -> str | None:
     return None
 
 
-def reduce_super(pickler: CapturePickler, bound: super) -> Any:
+def reduce_super(pickler: UnitContext, bound: super) -> Any:
     """Reduce what ``super()`` returned; its own attributes are asked past the classes' that it stands for."""
     owner = _DICT.__get__(super)
     cls, instance = (owner[name].__get__(bound) for name in ("__thisclass__", "__self__"))
@@ -134,7 +134,9 @@ def reduce_super(pickler: CapturePickler, bound: super) -> Any:
 
 
 @loader("methods:make_property")
-def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, name: str | None = None) -> Any:
+def make_property(
+    cls: Any, fget: Any, fset: object, fdel: object, doc: str | None, name: str | None = None
+) -> Any:
     """Return a property (called by payloads)."""
     kind: Any = property
     made = cls.__new__(cls)
@@ -146,7 +148,7 @@ def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, na
     return made
 
 
-def reduce_descriptor(pickler: CapturePickler, descriptor: Any) -> Any:
+def reduce_descriptor(pickler: UnitContext, descriptor: Any) -> Any:
     """Reduce a C descriptor of a class by its name there."""
     owner, name = descriptor.__objclass__, descriptor.__name__
     if _DICT.__get__(owner).get(name) is not descriptor:

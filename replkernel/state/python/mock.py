@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Call: Any = unittest.mock._Call
 
 
-def reduce_mock(context: ReducerContext, mock: Any) -> Any:
+def reduce_mock(context: ReducerContext, mock: object) -> Any:
     """Reduce a mock: its class, then all that its dictionary has."""
     context.touched = True
     context.module_needed("unittest.mock")
@@ -45,7 +45,7 @@ def make_call(cls: Any, items: tuple[Any, ...]) -> Any:
 
 
 @loader("mock:fill")
-def fill(made: Any, state: dict[str, Any]) -> None:
+def fill(made: object, state: dict[str, Any]) -> None:
     """Give a mock or a call its attributes, past what setting them would do (called by payloads)."""
     attributes = instance_dict(made)
     assert attributes is not None

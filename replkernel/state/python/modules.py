@@ -21,7 +21,7 @@ from replkernel.state.python.kinds import derives, is_a, kind_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _OF_PYTHON = "__builtins__"
@@ -84,7 +84,7 @@ def _nobody() -> None:
     """Stand in for a module that was not searched for yet."""
 
 
-def reduce_made_dict(pickler: CapturePickler, of: MadeModuleDict) -> Any:
+def reduce_made_dict(pickler: UnitContext, of: MadeModuleDict) -> Any:
     """Reduce such a dictionary."""
     return made_module_dict, (of.module,)
 
@@ -114,7 +114,7 @@ def importable(module: types.ModuleType) -> str | None:
     return name if made_by_import or name == "__main__" else None
 
 
-def reduce_module(pickler: CapturePickler, module: types.ModuleType) -> Any:
+def reduce_module(pickler: UnitContext, module: types.ModuleType) -> Any:
     """Reduce a module."""
     attributes: dict[str, Any] = _DICT.__get__(module)
     if attributes is pickler.namespace:
@@ -136,7 +136,7 @@ def reduce_module(pickler: CapturePickler, module: types.ModuleType) -> Any:
     return (*made, state, None, None, fill_module)
 
 
-def reduce_module_dict(pickler: CapturePickler, of: ModuleDict) -> Any:
+def reduce_module_dict(pickler: UnitContext, of: ModuleDict) -> Any:
     """Reduce a module's dictionary."""
     pickler.module_needed(of.name)
     return module_dict, (of.name,)

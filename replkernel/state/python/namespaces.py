@@ -40,7 +40,7 @@ def make(cls: Any) -> Any:
 
 
 @loader("namespaces:fill")
-def fill(space: Any, state: tuple[dict[str, Any], dict[str, Any] | None]) -> None:
+def fill(space: object, state: tuple[dict[str, Any], dict[str, Any] | None]) -> None:
     """Give a namespace its dictionary and slots (called by payloads)."""
     attributes, slots = state
     _set_dict(space, attributes, None)

@@ -41,7 +41,7 @@ def own_ref(kind: Any, target: tuple[Any, ...], callback: Any, kept_hash: int | 
 
 
 @loader("own_weakrefs:fill_own_ref")
-def fill_own_ref(reference: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def fill_own_ref(reference: object, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
     """Give a weak reference what it has besides (called by payloads)."""
     attributes, slots = state
     if attributes:

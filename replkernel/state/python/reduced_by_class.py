@@ -24,20 +24,20 @@ class Rebuilt:
     def __init__(self) -> None:
         self._held: dict[int, tuple[weakref.ref[Any], Any]] = {}
 
-    def note(self, instance: Any, held: Callable[[], Any]) -> None:
+    def note(self, instance: object, held: Callable[[], Any]) -> None:
         """Remember an instance with what `held` says that it holds."""
         if not _WEAKREFS.__get__(type(instance)):
             return
         key = id(instance)
         self._held[key] = weakref.ref(instance, lambda _: self._held.pop(key, None)), held()
 
-    def is_as_noted(self, instance: Any, held: Callable[[], Any]) -> bool:
+    def is_as_noted(self, instance: object, held: Callable[[], Any]) -> bool:
         """Tell whether an instance was noted, and holds the same still."""
         ref, before = self._held.get(id(instance), (None, None))
         return ref is not None and ref() is instance and held() == before
 
 
-def can_be_copied(context: ReducerContext, held: Any) -> bool:
+def can_be_copied(context: ReducerContext, held: object) -> bool:
     """Tell whether what an instance holds travels past its class's way; only careful dumps look into it."""
     if context.careful:
         try:

@@ -13,15 +13,15 @@ from replkernel.state.python.functions import find_global
 from replkernel.state.python.typing import notes_on
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_struct(pickler: CapturePickler, layout: struct.Struct) -> Any:
+def reduce_struct(pickler: UnitContext, layout: struct.Struct) -> Any:
     """Reduce a Struct to its format."""
     return struct.Struct, (layout.format,)
 
 
-def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
+def reduce_newtype(pickler: UnitContext, kind: Any) -> Any:
     """Reduce a NewType."""
     if (
         find_global(kind.__module__, kind.__qualname__) is kind
@@ -32,7 +32,7 @@ def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
 
 
 @loader("small_values:make_newtype")
-def make_newtype(name: str, base: Any, module: str) -> Any:
+def make_newtype(name: str, base: object, module: str) -> Any:
     """Return a NewType (called by payloads)."""
     new_type: Any = typing.NewType
     made = new_type(name, base)
@@ -40,7 +40,7 @@ def make_newtype(name: str, base: Any, module: str) -> Any:
     return made
 
 
-def reduce_system_random(pickler: CapturePickler, source: random.SystemRandom) -> Any:
+def reduce_system_random(pickler: UnitContext, source: random.SystemRandom) -> Any:
     """Reduce a source of the system's random numbers, which has no state."""
     return random.SystemRandom, ()
 
@@ -48,7 +48,7 @@ def reduce_system_random(pickler: CapturePickler, source: random.SystemRandom) -
 _WEEK_DATE: type = type(datetime.date(2000, 1, 3).isocalendar())
 
 
-def reduce_week_date(pickler: CapturePickler, value: Any) -> Any:
+def reduce_week_date(pickler: UnitContext, value: Any) -> Any:
     """Reduce a date by its week: it tells that it is a tuple."""
     return make_week_date, tuple(value)
 

@@ -66,7 +66,7 @@ def _signed(word: int) -> int:
     return word - 2 * _SIGNED if word >= _SIGNED else word
 
 
-def _dict_places(container: Any) -> Iterator[tuple[int, int]]:
+def _dict_places(container: object) -> Iterator[tuple[int, int]]:
     (keys,) = _words(id(container) + _DICT_KEYS, 1)
     head = (ctypes.c_uint8 * _WORD).from_address(keys + 8)
     if head[_KIND - 8] != _GENERAL:
@@ -79,7 +79,7 @@ def _dict_places(container: Any) -> Iterator[tuple[int, int]]:
             yield _signed(hashed), entries + (number * _ENTRY_WORDS + 1) * _WORD
 
 
-def _set_places(container: Any) -> Iterator[tuple[int, int]]:
+def _set_places(container: object) -> Iterator[tuple[int, int]]:
     mask, table = _words(id(container) + _SET_MASK, 2)
     for number in range(mask + 1):
         key, hashed = _words(table + number * 2 * _WORD, 2)
@@ -87,7 +87,7 @@ def _set_places(container: Any) -> Iterator[tuple[int, int]]:
             yield _signed(hashed), table + number * 2 * _WORD
 
 
-def _places(container: Any) -> list[tuple[int, int]]:
+def _places(container: object) -> list[tuple[int, int]]:
     """Return the hash of each key as it was put in, and the address of the reference to it."""
     return list((_dict_places if type(container) is dict else _set_places)(container))
 
@@ -183,7 +183,7 @@ _MAKERS: dict[str, Any] = {"dict": dict.fromkeys, "set": set, "frozenset": froze
 KINDS = frozenset(_KINDS)
 
 
-def kind_of(container: Any) -> str:
+def kind_of(container: object) -> str:
     """Return the name of a container's type."""
     return _KINDS[type(container)]
 

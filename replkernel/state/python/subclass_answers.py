@@ -15,7 +15,7 @@ from replkernel.state.python.class_registry import module_of, qualname_of
 from replkernel.state.python.kinds import derives
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _abc: Any = importlib.import_module("_abc")
 _DICT = type.__dict__["__dict__"]
@@ -27,7 +27,7 @@ Answers = tuple[tuple[type, ...], tuple[type, ...]]
 """The classes that were found to be below, and those that were not."""
 
 
-def answers_of(pickler: CapturePickler, cls: type) -> tuple[Answers, ...]:
+def answers_of(pickler: UnitContext, cls: type) -> tuple[Answers, ...]:
     """Return what is noted for an abstract class, for `fill_class`; nothing where it has no hook."""
     main = pickler.world.seeds.main_name
     if not any(_HOOK in _DICT.__get__(base) and module_of(base) == main for base in _MRO.__get__(cls)):
@@ -38,7 +38,7 @@ def answers_of(pickler: CapturePickler, cls: type) -> tuple[Answers, ...]:
     return ((tuple(other for other in below if not derives(other, cls)), others),)
 
 
-def _of_notebook(pickler: CapturePickler, held: Any, main: str) -> tuple[type, ...]:
+def _of_notebook(pickler: UnitContext, held: Any, main: str) -> tuple[type, ...]:
     """Return the notebook's classes among weakly held ones: those that have an id or are in a variable."""
     alive = [cls for reference in held if (cls := reference()) is not None and module_of(cls) == main]
     if not alive:

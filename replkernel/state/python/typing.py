@@ -15,30 +15,30 @@ from replkernel.state.python.kinds import derives
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _MRO = type.__dict__["__mro__"]
 
 
-def _is_library(pickler: CapturePickler, variable: Any) -> bool:
+def _is_library(pickler: UnitContext, variable: Any) -> bool:
     module = getattr(variable, "__module__", None)
     return module != pickler.world.seeds.main_name and find_global(module, variable.__name__) is variable
 
 
-def notes_on(kind: Any) -> tuple[Any, ...]:
+def notes_on(kind: object) -> tuple[Any, ...]:
     """Return what cells have set on a type variable or a `NewType`, as the rest of a reduce tuple."""
     notes = {name: value for name, value in (instance_dict(kind) or {}).items() if name[:2] != "__"}
     return (notes, None, None, take_notes) if notes else ()
 
 
 @loader("typing:take_notes")
-def take_notes(kind: Any, notes: dict[str, Any]) -> None:
+def take_notes(kind: object, notes: dict[str, Any]) -> None:
     """Set what was set (called by payloads)."""
     for name, value in notes.items():
         setattr(kind, name, value)
 
 
-def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
+def reduce_typevar(pickler: UnitContext, variable: Any) -> Any:
     """Reduce a TypeVar."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -49,7 +49,7 @@ def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
 
 @loader("typing:make_typevar")
 def make_typevar(
-    name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str
+    name: str, constraints: Any, bound: object, covariant: bool, contravariant: bool, module: str
 ) -> Any:
     """Return a TypeVar (called by payloads)."""
     new: Any = typing.TypeVar
@@ -58,7 +58,7 @@ def make_typevar(
     return made
 
 
-def reduce_paramspec(pickler: CapturePickler, variable: Any) -> Any:
+def reduce_paramspec(pickler: UnitContext, variable: Any) -> Any:
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -73,7 +73,7 @@ def make_paramspec(cls: Any, name: str, module: str) -> Any:
     return made
 
 
-def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
+def reduce_alias(pickler: UnitContext, alias: Any) -> Any:
     """Reduce what a generic class of the notebook gives for types."""
     _, arguments = alias.__reduce__()
     origin = arguments[0]
@@ -85,7 +85,7 @@ def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
 
 
 @loader("typing:make_alias")
-def make_alias(origin: Any, types: Any) -> Any:
+def make_alias(origin: object, types: object) -> Any:
     """Return what `typing` gives for a class and types (called by payloads)."""
     return vars(typing.Generic)["__class_getitem__"].__func__(origin, types)
 

@@ -27,7 +27,7 @@ _ORDERED_VIEWS = {
 }
 
 
-def _owner(view: Any) -> Any:
+def _owner(view: object) -> Any:
     owners = [held for held in gc.get_referents(view) if not is_a(held, type)]
     if len(owners) != 1:
         raise CannotTravel("The mapping behind this view is not known.")
@@ -49,13 +49,13 @@ def class_view(cls: type, kind: str) -> Any:
 
 
 @loader("views:dict_view")
-def dict_view(owner: Any, kind: str) -> Any:
+def dict_view(owner: object, kind: str) -> Any:
     """Return a view of a dict (called by payloads)."""
-    base: Any = OrderedDict if is_a(owner, OrderedDict) else dict
+    base: object = OrderedDict if is_a(owner, OrderedDict) else dict
     return getattr(base, kind)(owner)
 
 
-def reduce_proxy(context: ReducerContext, proxy: Any) -> Any:
+def reduce_proxy(context: ReducerContext, proxy: object) -> Any:
     """Reduce a mappingproxy: of a class's dictionary by the class, else of its mapping."""
     owner = _owner(proxy)
     cls = _class_with(owner)
@@ -90,7 +90,7 @@ _classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
 @loader("views:class_dict")
 def class_dict(cls: type) -> Any:
     """Return the dictionary of a class (called by payloads)."""
-    found: Any = _CLASS_DICT.__get__(cls)
+    found: object = _CLASS_DICT.__get__(cls)
     return found
 
 
@@ -114,7 +114,7 @@ class _PyBuffer(ctypes.Structure):
     )
 
 
-def address_of(exporter: Any) -> int:
+def address_of(exporter: object) -> int:
     """Return the address of the first byte of a contiguous buffer."""
     buffer = _PyBuffer()
     take, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release

@@ -26,7 +26,7 @@ _NOTEBOOK = "__main__"
 _met: list[bool] = []
 
 
-def meet(callback: Any) -> None:
+def meet(callback: object) -> None:
     """Note that an object of this process has a watcher."""
     if callback is not None and not _met:
         _met.append(True)
@@ -37,7 +37,7 @@ def any_met() -> bool:
     return bool(_met)
 
 
-def callback_of(reference: Any) -> Any:
+def callback_of(reference: object) -> Any:
     """Return what the maker of a weak reference wants to be called, or None."""
     kind = kind_of(reference)
     if kind in _PROXIES:
@@ -68,7 +68,7 @@ def library_of(callback: Any) -> str | None:
     return callback.__module__
 
 
-def is_watched(value: Any) -> bool:
+def is_watched(value: object) -> bool:
     """Tell whether somebody is told when `value` dies."""
     if issubclass(type(value), type) or not weakref.getweakrefcount(value):
         return False
@@ -76,7 +76,7 @@ def is_watched(value: Any) -> bool:
     return any(callback is not None and library_of(callback) not in _OF_CONTAINERS for callback in found)
 
 
-def silence(value: Any) -> None:
+def silence(value: object) -> None:
     """Have nothing of the notebook's called when `value` dies.
 
     Garbage calls nobody only when an object and who watches it are collected at once, which is not so when a
@@ -88,7 +88,7 @@ def silence(value: Any) -> None:
             _forget_callback(reference, callback)
 
 
-def _forget_callback(reference: Any, callback: Any) -> None:
+def _forget_callback(reference: object, callback: object) -> None:
     """Take its callback off a reference, for which Python has no way; only if it lies where it should."""
     slot = ctypes.c_ssize_t.from_address(id(reference) + _SLOT)
     if slot.value == id(callback):

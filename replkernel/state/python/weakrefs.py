@@ -45,7 +45,7 @@ def reduce_ref(context: ReducerContext, reference: Any) -> Any:
 
 
 @loader("weakrefs:watching")
-def watching(kind: Any, target: Any, callback: Any, newer: int = 0) -> Any:
+def watching(kind: Any, target: object, callback: object, newer: int = 0) -> Any:
     """Return a reference that calls when its object dies (called by payloads).
 
     Who came last is told first: so the last `newer` calls of `weakref.finalize` are to have come after it.
@@ -57,7 +57,7 @@ def watching(kind: Any, target: Any, callback: Any, newer: int = 0) -> Any:
     return made
 
 
-def hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
+def hash_of_dead(reference: object) -> tuple[()] | tuple[int]:
     """Return the hash that a reference has kept of its object, in a tuple, if it was ever asked for."""
     try:
         return (hash(reference),)
@@ -96,7 +96,7 @@ def reduce_weak_method(context: ReducerContext, reference: Any) -> Any:
     return weakref.WeakMethod, (method,)
 
 
-def _to_watched(reference: Any, kind: Any, target: Any) -> Any:
+def _to_watched(reference: object, kind: object, target: object) -> Any:
     callback = watchers.callback_of(reference)
     if callback is None:
         return kind, (target,)
@@ -105,7 +105,7 @@ def _to_watched(reference: Any, kind: Any, target: Any) -> Any:
     return watching, (kind, target, callback, *((newer,) if newer else ()))
 
 
-def _finalizers_after(reference: Any, target: Any) -> int:
+def _finalizers_after(reference: object, target: object) -> int:
     """Return how many calls of `weakref.finalize` at an object's death came after a reference to it.
 
     Only where all of them travel with the object: not for a library's, which takes along those in variables.
@@ -181,13 +181,13 @@ def fill_finalize(finalizer: Any, call: tuple[bool, Any, Any, Any, Any]) -> None
     finalizer.atexit = at_exit
 
 
-def finalizers_of(value: Any) -> tuple[Any, ...]:
+def finalizers_of(value: object) -> tuple[Any, ...]:
     """Return the living calls of `weakref.finalize` at an object's death, as they were made."""
     found = [watchers.callback_of(each) for each in weakref.getweakrefs(value) if _is_finalizers(each)]
     return tuple(sorted(found, key=lambda call: REGISTRY[call].index))
 
 
-def _is_finalizers(reference: Any) -> bool:
+def _is_finalizers(reference: object) -> bool:
     """Tell whether a reference is that of a living call of `weakref.finalize`, and not a library's own."""
     call = watchers.callback_of(reference)
     if type(call) is not weakref.finalize:

@@ -19,7 +19,7 @@ from replkernel.state.python.instances import HOOKS
 from replkernel.state.python.reduced_by_class import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 _STATE = 2
@@ -44,7 +44,7 @@ def plan(cls: type) -> Reducer | None:
 
 
 def _unasked(past_its_methods: Reducer) -> Reducer:
-    def reduce_unasked(pickler: CapturePickler, value: Any) -> Any:
+    def reduce_unasked(pickler: UnitContext, value: Any) -> Any:
         whole = past_its_methods(pickler, value)
         own_way = isinstance(whole, tuple) and _rebuilt.is_as_noted(value, lambda: _held(whole[_STATE]))
         if not own_way and can_be_copied(pickler, whole[_STATE]):
@@ -55,7 +55,7 @@ def _unasked(past_its_methods: Reducer) -> Reducer:
     return reduce_unasked
 
 
-def _noted(told: Any) -> Any:
+def _noted(told: object) -> Any:
     """Return a reduction that notes what it made of an instance."""
     if not isinstance(told, tuple):
         return told
@@ -85,11 +85,11 @@ def load(instance: Any, state: Any) -> None:
     _note(instance)
 
 
-def _note(instance: Any) -> None:
+def _note(instance: object) -> None:
     _rebuilt.note(instance, lambda: _held_by(instance))
 
 
-def _held_by(instance: Any) -> dict[str, int]:
+def _held_by(instance: object) -> dict[str, int]:
     past_its_methods = instances.plan(type(instance), HOOKS)
     if past_its_methods is None:
         return {}
@@ -97,7 +97,7 @@ def _held_by(instance: Any) -> dict[str, int]:
     return _held(reader(None, instance)[_STATE])
 
 
-def _held(state: Any) -> dict[str, int]:
+def _held(state: object) -> dict[str, int]:
     """Return the attributes of a reduction past the class's methods, each by its value's id."""
     return {name: id(part) for name, part in _attributes(state)}
 

@@ -57,7 +57,7 @@ class Load:
         self._watched: list[Any] = []
         """What was let go of, and a weak reference that is about to be replaced as well would tell of."""
 
-    def share(self, value: Any, name: bytes) -> Any:
+    def share(self, value: object, name: bytes) -> Any:
         """Return this process's object for a value that several components hold."""
         found = self._share(value, name)
         self.shared.append(found)

@@ -65,7 +65,7 @@ class _Unlogged:
 class _Mute:
     """Stands for a stream's `write`, for one thread, until it is ended; from then on it is that `write`."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: object) -> None:
         self._stream = stream
         self._attributes: dict[str, Any] = getattr(stream, "__dict__", {})
         self._own = WRITE in self._attributes  # IPython leaves one there

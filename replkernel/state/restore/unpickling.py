@@ -36,7 +36,7 @@ class SeededUnpickler(pickle.Unpickler):
             return self.seeds.object_of(name)
         return find_old(module, name) or super().find_class(module, name)
 
-    def persistent_load(self, value: Any, /) -> Any:
+    def persistent_load(self, value: object, /) -> Any:
         """Return what a stand-in was loaded as: the value itself."""
         return value
 
@@ -50,7 +50,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
     dispatch: ClassVar[dict[int, Any]] = dict(_Slow.dispatch)
     seeds: Seeds
 
-    def __init__(self, file: Any, buffers: Sequence[Any]) -> None:
+    def __init__(self, file: object, buffers: Sequence[Any]) -> None:
         super().__init__(file, buffers=buffers)
         self.late: list[Callable[[], Any]] = []
 
@@ -60,7 +60,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
             return self.seeds.object_of(name)
         return find_old(module, name) or super().find_class(module, name)
 
-    def persistent_load(self, value: Any) -> Any:
+    def persistent_load(self, value: object) -> Any:
         """Return what a stand-in was loaded as: the value itself."""
         return value
 

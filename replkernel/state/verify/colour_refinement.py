@@ -6,7 +6,6 @@ Pure. Law: a colour depends on what an object holds, never on where it lies or i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from replkernel.state.format.dump_graph import Node, Value
 
@@ -35,7 +34,7 @@ def colours_of(nodes: Sequence[Node]) -> dict[int, int]:
         todo += [part for part in _all_parts(node) if isinstance(part, Node)]
     colours = dict.fromkeys(reached, 0)
 
-    def colour(value: Any) -> int:
+    def colour(value: object) -> int:
         return colours[id(value)] if isinstance(value, Node) else hash(value)
 
     for _ in range(COLOUR_ROUNDS):

@@ -171,7 +171,7 @@ class ClassFacts:
     def _find(self, name: tuple[Any, ...]) -> Any:
         if name[0] == "class":
             return self._world.classes.find(name[1])
-        found: Any = sys.modules.get(name[1])
+        found: object = sys.modules.get(name[1])
         for part in name[2].split("."):
             found = vars(found).get(part) if isinstance(found, (type, types.ModuleType)) else None
         return found

@@ -128,7 +128,7 @@ class TombstoneMaker:
     def _places(self) -> Whereabouts:
         return Whereabouts({name: self._namespace[name] for name in self._variables})
 
-    def _placed(self, tombstone: Any, name: str, path: str) -> Loss:
+    def _placed(self, tombstone: object, name: str, path: str) -> Loss:
         before = loss_of(tombstone)
         loss = self._loss(name, before.type_name, before.reason, path)
         entitle(tombstone, loss)
@@ -153,7 +153,7 @@ class TombstoneMaker:
             wanted = [hooks.REGISTRATIONS]
         return [self._loss(name, self._type_name(name), shorten(sentence)) for name in wanted]
 
-    def _tombstone(self, name: str, value: Any, why: str) -> Any:
+    def _tombstone(self, name: str, value: object, why: str) -> Any:
         kind = self._type_name(name) if name else paths.type_name(value)
         return lost(*msgspec.structs.astuple(self._loss(name, kind, shorten(why))))
 
@@ -219,7 +219,7 @@ def _begins(path: str, root: str) -> bool:
     return path.startswith(root) and path[len(root) : len(root) + 1] in ("", ".", "[", "{", " ")
 
 
-def _is_builtin(value: Any) -> bool:
+def _is_builtin(value: object) -> bool:
     return module_of(type(value)) == "builtins" or is_a(value, type)
 
 

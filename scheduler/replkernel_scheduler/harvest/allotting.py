@@ -8,19 +8,21 @@ nobody else starts or grows meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal, Protocol
 
 from replkernel_scheduler.elastic.types import Launch
 from replkernel_scheduler.events import GpusAwaited
 from replkernel_scheduler.harvest.asking import Asking
+from replkernel_scheduler.harvest.chances import Chances
 from replkernel_scheduler.harvest.floor import Floor
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
+from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.spanning import Spanning, Starts
 from replkernel_scheduler.harvest.types import ReshapeJob, StartJob
 from replkernel_scheduler.policies.reshape_sidecar import SideCar
-from replkernel_scheduler.types import HostName, LeaseId, UserName
+from replkernel_scheduler.types import HostName, LeaseId
 
 HOPES_S = 10.0
 """What notebooks were asked for is mostly there within this; then a job makes room."""
@@ -48,21 +50,22 @@ class _NoDice:
 
 
 class Allotting:
-    """Asks the rules, and has done what they say; `reach` says where the jobs of an owner can be started."""
+    """Asks the rules, and has done what they say; `reach` says where each job can be started."""
 
     def __init__(
         self,
         leasing: Leasing,
         jobs: Jobs,
         asking: Asking,
-        reach: Mapping[UserName, tuple[HostName, ...]],
+        reach: Reach,
+        chances: Chances,
         acts: Acts,
     ) -> None:
         """Decide about `jobs`."""
         self._leasing, self._jobs, self._asking = leasing, jobs, asking
-        self._reach, self._acts = reach, acts
+        self._reach, self._chances, self._acts = reach, chances, acts
         self._rules = SideCar(gain=0.0)
-        self.spanning = Spanning(leasing, jobs, asking, reach, acts)
+        self.spanning = Spanning(leasing, jobs, asking, reach, chances, acts)
 
     # -- algorithm 1 ----------------------------------------------------------------------------------
 
@@ -72,21 +75,27 @@ class Allotting:
 
     def starts(self, job: JobRecord, floor: Floor, missed: list[GpusAwaited], now: float) -> bool:
         """Start a job, or have another make room for it, or add what it misses; say whether it got any."""
-        reach = self._reach.get(job.spec.owner)
         hosts = self._hosts(job, floor)
         if job.span > 1:
             floor.idle_for.clear()
             return self.spanning.starts(job, hosts, now)
+        spec = job.spec
+        wants = spec.owner, spec.gpu_model, spec.vram_gb, spec.type.least
+        if wants not in floor.not_here:
+            floor.not_here[wants] = self._chances.not_here(job)
+        job.refused = floor.not_here[wants]
+        if job.refused:
+            return False
         idle = self._idle_seen(job, floor, hosts)
         launch = self._launch(job, floor, idle, now)
         if launch is not None and launch.donor is None:
-            place = _roomiest(floor.places[launch.host], launch.gpus, idle)
+            place = _roomiest(job, floor.places[launch.host], launch.gpus, idle)
             floor.idle_for.clear()
             if self._asking.ask(job, place, self._asking.sizes(job, 0, launch.gpus), now):
                 self._acts.goes_on(job, now, "idle")
                 floor.take(job)
                 return True
-        told = reach is not None and not job.refused
+        told = self._reach.of(job) is not None and not job.refused
         hopes = told and self._hopes(job, floor, hosts, launch, missed, now)
         if launch is None or launch.donor is None or hopes:
             return False
@@ -110,7 +119,7 @@ class Allotting:
         sizes = self._asking.sizes(job, gpus, max(idle.values(), default=0))
         if not sizes:
             return False
-        place = here if idle.get(here, 0) >= sizes[0] else _roomiest(here, sizes[0], idle)
+        place = here if idle.get(here, 0) >= sizes[0] else _roomiest(job, here, sizes[0], idle)
         if place != here:
             self._acts.gives_all_back(job, now)
         if not self._asking.ask(job, place, sizes, now):
@@ -127,16 +136,19 @@ class Allotting:
 
     def _hosts(self, job: JobRecord, floor: Floor) -> list[HostName]:
         """Return where a job may start now."""
-        owner = job.spec.owner
-        if owner not in floor.reached:
-            up, reach = self._leasing.hosts(), self._reach.get(owner)
+        whose = job.spec.owner, job.span > 1
+        if whose not in floor.reached:
+            up, reach = self._leasing.hosts(), self._reach.of(job)
             reached = up if reach is None else set(reach)
-            floor.reached[owner] = [host for host in up if host in reached]
-        return [host for host in floor.reached[owner] if host not in floor.closed]
+            floor.reached[whose] = [host for host in up if host in reached]
+        there = [host for host in floor.reached[whose] if host not in floor.closed]
+        return self._chances.apart(job, there)
 
     def _idle_seen(self, job: JobRecord, floor: Floor, hosts: list[HostName]) -> dict[Place, int]:
         """Return what is idle for a job, from before if nothing was asked for meanwhile."""
         wants = job.spec.owner, job.spec.gpu_model, job.spec.vram_gb
+        if job.failed:
+            return self._idle_for(job, floor, hosts)
         if wants not in floor.idle_for:
             floor.idle_for[wants] = self._idle_for(job, floor, hosts)
         return floor.idle_for[wants]
@@ -217,10 +229,10 @@ class Allotting:
         floor.barred = {str(job.spec.job) for job in jobs}
         asked = set[str]()
         for job in growing:
-            told = job.host in self._reach.get(job.spec.owner, ())
+            told = job.host in (self._reach.of(job) or ())
             if told and self._has_asked_back(job, floor, there[_place(job).host], now):
                 asked.add(str(job.spec.job))
-        reached = [job for job in growing if job.host in self._reach.get(job.spec.owner, (job.host,))]
+        reached = [job for job in growing if self._reach.within(job, job.hosts())]
         floor.barred -= {str(job.spec.job) for job in reached} - asked
         at: dict[Place, list[JobRecord]] = {}
         for job in reached:
@@ -280,7 +292,8 @@ def _place(job: JobRecord) -> Place:
     return Place(job.host, job.model)
 
 
-def _roomiest(place: Place, gpus: int, idle: dict[Place, int]) -> Place:
+def _roomiest(job: JobRecord, place: Place, gpus: int, idle: dict[Place, int]) -> Place:
     """Return, of the places that are as good for the rules, the one with the most idle GPUs."""
-    good = [each for each, count in idle.items() if count >= gpus]
+    alike = [each for each in idle if not job.speeds_on or each.model == place.model]
+    good = [each for each in alike if idle[each] >= gpus]
     return max(good, key=lambda each: (idle[each], each.host), default=place)

@@ -236,6 +236,10 @@ class HarvestCore:
         """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
         return self.core.gpus_of(host, wish)
 
+    def why_never(self, wish: LeaseRequest) -> str:
+        """Say why no host that is up, or can be had, could serve a request; "" if one could."""
+        return self.core.why_never(wish)
+
     def idle_for(self, host: HostName, wish: LeaseRequest) -> bool:
         """Say whether a host has all of a request idle, and nobody who waits has a claim there."""
         return self.core.idle_for(host, wish)

@@ -22,10 +22,12 @@ from replkernel_scheduler.events import (
 from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.allotting import Allotting
 from replkernel_scheduler.harvest.asking import LEASE_S, Asking
+from replkernel_scheduler.harvest.chances import Chances
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing, Pace, Place, problem
 from replkernel_scheduler.harvest.past import PastJobs
 from replkernel_scheduler.harvest.processors import Processors
+from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.types import (
     ChangeWhy,
     HostJobs,
@@ -58,12 +60,13 @@ from replkernel_scheduler.types import (
     Lease,
     LeaseId,
     RequestId,
-    UserName,
 )
 
 LOOK_EVERY_S = 60.0
 UNHEARD_S = 300.0
 """What runs where no agent of its owner is has so long to end, when its first host is lost."""
+FORGETS_S = 3600.0
+"""Who has run for so long where he fails now may fail as often again elsewhere."""
 BACK_S = 2.0
 """What was asked back for a job that grows is looked for after so long."""
 
@@ -91,11 +94,11 @@ class Desk:
         self.renew_at: dict[LeaseId, float] = {}
         """When each lease is renewed, the first one first."""
         self._leasing, self._tell = leasing, tell
-        self.reach: dict[UserName, tuple[HostName, ...]] = {}
-        """Where the jobs of an owner can be started, as far as that was told."""
+        self.reach = Reach()
         self.past = PastJobs()
-        self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, self)
-        self.processors = Processors(leasing, self.jobs, self.reach, self, queues, discipline)
+        self.chances = chances = Chances(leasing, self.reach)
+        self._allotting = Allotting(leasing, self.jobs, self.asking, self.reach, chances, self)
+        self.processors = Processors(leasing, self.jobs, self.reach, chances, self, queues, discipline)
         self._giving = self._launching = False
         self._bereft: dict[JobName, JobRecord] = {}
 
@@ -104,11 +107,12 @@ class Desk:
     def submitted(self, event: JobSubmitted, now: float) -> None:
         """Take a job in, or refuse it."""
         spec = event.spec
-        why = problem(spec, self.jobs, keeps=self._leasing.keeps())
-        if why is not None:
+        job = JobRecord(spec, spec.samples, counted_at=now)
+        why = problem(spec, self.jobs, keeps=self._leasing.keeps()) or self.chances.never(job)
+        if why:
             self._tell(JobRefused(spec.job, why))
             return
-        self.jobs.add(JobRecord(spec, spec.samples, counted_at=now))
+        self.jobs.add(job)
         self._look_soon(now)
 
     def runs(self, event: JobRuns, now: float) -> None:
@@ -124,7 +128,8 @@ class Desk:
         if job is not None and job.state == "running":
             job.pause(now)
             job.left = event.left
-            job.speeds = event.speeds
+            job.speeds, job.seen_on = event.speeds, job.model
+            job.speeds_on = {**job.speeds_on, job.model: event.speeds}
             job.seen = type_as_seen(job.spec.type, event.speeds, job.size)
 
     def stopped(self, event: JobStopped, now: float) -> None:
@@ -141,7 +146,13 @@ class Desk:
         job = self.jobs.by_name.get(event.job)
         if job is not None and job.attempt == event.attempt:
             job.tells(event.epoch, event.loss)
-            self._over(job, event.why, now, event.said)
+            elsewhere = event.elsewhere is True and event.why == "failed"
+            if elsewhere and job.failed_at == event.attempt:
+                return  # It was told before.
+            if elsewhere and self._fails(job, event.said, now):
+                self.goes_on(job, now, "failed")
+            else:
+                self._over(job, event.why, now, event.said)
 
     def stop_asked(self, event: JobStopAsked, now: float) -> None:
         """End a job that its owner does not want any more."""
@@ -168,7 +179,7 @@ class Desk:
 
     def reaches(self, event: JobHosts, now: float) -> None:
         """Take note of where an owner's jobs can be started."""
-        self.reach[event.owner] = event.hosts
+        self.reach.told[event.owner] = event
         if self.jobs.by_name:
             self._look_soon(now)
 
@@ -345,8 +356,7 @@ class Desk:
         newcomer, job.leaves, job.gone_at = self._newcomer_of(job), None, None
         place = None if job.host is None else Place(job.host, job.model)
         self._give_wanted_back(job, now)
-        reach = self.reach.get(job.spec.owner)
-        there = reach is None or set(job.hosts()) <= set(reach)
+        there = self.reach.within(job, job.hosts()) and not self.chances.avoids(job, job.hosts())
         stays = there and job.spec.type.least <= job.at_hand() and not job.on_hold
         further = stays and why == "wanted back" and job.span == 1
         if further and self._allotting.goes_further(job, job.fits(), now):
@@ -414,9 +424,19 @@ class Desk:
         if job.state != "stopping" or job.why != "lease over":
             self.stops(job, None, "lease over", now, saves=False)
         job.why = why
-        reach = self.reach.get(job.spec.owner)
-        heard = reach is None or set(job.hosts()) - {job.host} <= set(reach)
+        heard = self.reach.within(job, [host for host in job.hosts() if host != job.host])
         job.gone_at = now + (END_S if heard else UNHEARD_S)
+
+    def _fails(self, job: JobRecord, how: str, now: float) -> bool:
+        """Take note that a program has failed too often where it is; say whether it is started elsewhere."""
+        if job.state == "waiting":  # Where it ran was given up meanwhile.
+            return False
+        job.since = now  # What was not saved is lost.
+        if job.changes and now - job.changes[-1].at >= FORGETS_S:
+            job.failed = ()
+        where = tuple(job.hosts()) if job.host is None or job.cores is None else (job.host,)
+        job.failed, job.failed_at, job.failure = (*job.failed, where), job.attempt, how
+        return job.ending is None and self.chances.has_others(job)
 
     def rests(self, job: JobRecord, now: float, why: ChangeWhy) -> None:
         """Let a job without GPUs wait."""

@@ -41,10 +41,12 @@ class Floor(Book):
         """Jobs that are left as they are."""
         self.closed: set[HostName | None] = set()
         """The hosts where a job makes room."""
-        self.reached: dict[UserName, list[HostName]] = {}
-        """Where the jobs of an owner may be, as far as that was looked up."""
+        self.reached: dict[tuple[UserName, bool], list[HostName]] = {}
+        """Where the jobs of an owner may be, on one host or on several, as far as that was looked up."""
         self.idle_for: dict[tuple[UserName, str, float], dict[Place, int]] = {}
         """What idles for jobs of an owner that want such GPUs, until anything is asked for."""
+        self.not_here: dict[tuple[UserName, str, float, int], str] = {}
+        """Why none of their owners' hosts could take jobs of so many GPUs, as far as that was asked."""
         self._number_of: dict[Place, int] = {}
         self._sizes, self._now = sizes, now
         self.record_of: dict[str, JobRecord] = {}
@@ -99,10 +101,11 @@ class Floor(Book):
 
     def wanted(self, job: JobRecord, sizes: Iterable[int]) -> TrainingWanted:
         """Return a job that waits, with the numbers of GPUs that it may have."""
-        kind, left = job.type, job.left_at(self._now)
+        kind, left, among = job.type, job.left_at(self._now), set(sizes)
         if job.left is None:
             left = max(left, UNKNOWN_S * kind.rate(kind.least))
-        return TrainingWanted(str(job.spec.job), _with(kind, set(sizes)), left)
+        on_models = {model: _with(job.type_on(model), among) for model in job.speeds_on}
+        return TrainingWanted(str(job.spec.job), _with(kind, among), left, on_models)
 
     def donors(self, host: int, now: float) -> list[tuple[str, Training]]:
         """Return who may be reshaped at a place: for a job that starts, those that are not above it."""
@@ -118,14 +121,14 @@ class Floor(Book):
         return range(len(self.places))
 
     def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
-        """Return what a job is anywhere: its speeds are told apart by their number alone."""
-        return wanted.type
+        """Return what a job is on GPUs of a place's model, as far as it was seen there."""
+        return wanted.type_on(self.places[host].model)
 
     def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float, host: int = 0) -> float:
         """F_new: one that has run before has less to set up; another one's GPUs come once that has left."""
         again = self._newcomer is not None and self._newcomer.attempt > 0
         begins_s = SIDECAR.process_start_s if again else SIDECAR.start_s
-        run_s = wanted.type.run_s(wanted.samples, gpus)
+        run_s = self.type_on(wanted, host).run_s(wanted.samples, gpus)
         return now + begins_s + (LEAVES_S if donor else 0.0) + run_s + self.costs.finish_s
 
     def waits(self, wanted: TrainingWanted, launch: Launch) -> bool:
@@ -134,7 +137,7 @@ class Floor(Book):
         assert launch.donor is not None
         donor = self.trainings[launch.donor]
         left = donor.gpus - (launch.gpus - self.idle[launch.host])
-        new = self.new_end(wanted, launch.gpus, True, now)
+        new = self.new_end(wanted, launch.gpus, True, now, launch.host)
         room = outlook.score(new, launch.donor, self.reshaped_end(donor, left, now))
         there = [each for each in self.trainings.values() if self.places[each.host] in self._offered]
         ends = [self._begins_after(wanted, training) for training in there]
@@ -148,7 +151,7 @@ class Floor(Book):
         if not sizes or training.state != "running" or not training.samples_left(self._now):
             return inf  # One that has overrun may do so for long.
         free = self.end(training, self._now) - self.costs.finish_s
-        return self.new_end(wanted, max(sizes), False, free)
+        return self.new_end(wanted, max(sizes), False, free, training.host)
 
     def _gives(self, host: int) -> bool:
         return any(training.gives for _, training in self.donors(host, self._now))

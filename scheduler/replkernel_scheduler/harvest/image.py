@@ -13,7 +13,7 @@ import msgspec
 from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.gangs.types import GangId, GangRecord
 from replkernel_scheduler.harvest.jobs import JobRecord
-from replkernel_scheduler.harvest.types import HostUsed, JobName, PastJob
+from replkernel_scheduler.harvest.types import HostUsed, JobHosts, JobName, PastJob
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.types import HostName, LeaseId, UserName
 
@@ -41,6 +41,8 @@ class JobsImage(msgspec.Struct, frozen=True):
     used: tuple[HostUsed, ...] = ()
     cores_resume_at: JobName | None = None
     """As `looked_until`, of jobs on cores."""
+    able: tuple[JobHosts, ...] = ()
+    """Of those in `reach`, whose hosts cannot all start all jobs."""
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -53,7 +55,9 @@ class HarvestImage(msgspec.Struct, frozen=True):
 def take(desk: Desk, gangs: Gangs, now: float) -> JobsImage:
     """Return the image of both desks between two events."""
     jobs = tuple([_apart(job) for job in desk.jobs.by_name.values()])
-    renewals, reach = tuple(desk.renew_at.items()), tuple(desk.reach.items())
+    renewals, told = tuple(desk.renew_at.items()), desk.reach.told
+    reach = tuple([(owner, each.hosts) for owner, each in told.items()])
+    able = tuple([each for each in told.values() if each != JobHosts(each.owner, each.hosts)])
     return JobsImage(
         now,
         jobs,
@@ -68,6 +72,7 @@ def take(desk: Desk, gangs: Gangs, now: float) -> JobsImage:
         *gangs.image(),
         tuple(desk.processors.used.values()),
         desk.processors.resumes_at,
+        able,
     )
 
 
@@ -78,7 +83,8 @@ def restore(kept: JobsImage, desk: Desk) -> None:
     for job in kept.jobs:
         desk.jobs.add(_apart(job))
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
-    desk.reach.update(kept.reach)
+    desk.reach.told.update({owner: JobHosts(owner, hosts) for owner, hosts in kept.reach})
+    desk.reach.told.update({each.owner: each for each in kept.able})
     desk.looked_at, desk.looked_until = kept.looked_at, kept.looked_until
     desk.processors.resumes_at = kept.cores_resume_at
     desk.processors.used.update({used.host: used for used in kept.used})

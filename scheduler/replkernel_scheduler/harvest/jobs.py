@@ -22,6 +22,7 @@ from replkernel_scheduler.harvest.types import (
     JobState,
     JobView,
     PastJob,
+    type_on_model,
 )
 from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId, UserName
 
@@ -38,11 +39,14 @@ class JobRecord(msgspec.Struct):
     `changes` are the last ones, `why` the reason of the next: processes that end unasked are lost.
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
     `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
-    `speeds` that were seen, for numbers of GPUs. `core_s` is as `gpu_s`, `begun` when it was started last.
+    `speeds` that were seen last, for numbers of GPUs, on the model `seen_on`; `speeds_on` has those of all
+    models, in one unit. `core_s` is as `gpu_s`, `begun` when it was started last.
     `saved_s` is how long it ran before that, up to where it was saved.
     `evicted`: how often notebooks had it leave cores lately; it starts again at `returns_at` at the soonest.
     Of several hosts `host` is the first by name, which has rank 0; where that is lost, what runs on the
     others is over at `gone_at`.
+    `failed`: on which hosts its program has failed too often, `failed_at` is the last such attempt, `failure`
+    how that ended.
     """
 
     spec: JobSpec
@@ -78,6 +82,11 @@ class JobRecord(msgspec.Struct):
     returns_at: float = 0.0
     gone_at: float | None = None
     saved_s: float = 0.0
+    speeds_on: dict[str, tuple[tuple[int, float], ...]] = {}
+    seen_on: str = ""
+    failed: tuple[tuple[HostName, ...], ...] = ()
+    failed_at: int = 0
+    failure: str = ""
 
     @property
     def span(self) -> int:
@@ -97,7 +106,13 @@ class JobRecord(msgspec.Struct):
     @property
     def type(self) -> JobType:
         """Return how fast it is with each number of GPUs: as was seen, or as was thought at first."""
-        return self.seen or self.spec.type
+        return self.type_on(self.model) if self.model else self.seen or self.spec.type
+
+    def type_on(self, model: str) -> JobType:
+        """Return how fast it is on GPUs of a model; where it was not seen there, as it is elsewhere."""
+        if self.seen is None or model not in self.speeds_on or model == self.seen_on:
+            return self.seen or self.spec.type
+        return type_on_model(self.seen, self.speeds, self.speeds_on[model])
 
     def held(self) -> int:
         """Return how many GPUs it holds."""

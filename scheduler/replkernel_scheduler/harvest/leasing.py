@@ -69,6 +69,10 @@ class Leasing(Protocol):
         """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
         ...
 
+    def why_never(self, wish: LeaseRequest) -> str:
+        """Say why no host that is up, or can be had, could serve a request; "" if one could."""
+        ...
+
     def size_of(self, host: HostName) -> Size | None:
         """Return what a host has; None: it is gone, or is to be emptied."""
         ...

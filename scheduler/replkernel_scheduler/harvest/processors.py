@@ -16,8 +16,10 @@ from typing import Literal, Protocol
 import msgspec
 
 from replkernel_scheduler.errors import InvariantBroken
+from replkernel_scheduler.harvest.chances import Chances
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import Leasing
+from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.types import ChangeWhy, Cores, HostUsed, JobName
 from replkernel_scheduler.jobs.line import Line
 from replkernel_scheduler.jobs.protocol import Discipline, Queues
@@ -79,13 +81,15 @@ class Processors:
         self,
         leasing: Leasing,
         jobs: Jobs,
-        reach: Mapping[UserName, tuple[HostName, ...]],
+        reach: Reach,
+        chances: Chances,
         acts: Acts,
         queues: Queues,
         discipline: Discipline,
     ) -> None:
-        """Decide about `jobs`; `reach` says where those of an owner can be started."""
-        self._leasing, self._jobs, self._reach, self._acts = leasing, jobs, reach, acts
+        """Decide about `jobs`; `reach` says where each can be started."""
+        self._leasing, self._jobs, self._reach = leasing, jobs, reach
+        self._chances, self._acts = chances, acts
         self._queues, self._discipline = queues, discipline
         self.used: dict[HostName, HostUsed] = {}
         self._multiplicity = self._part(())[0].multiplicity
@@ -140,11 +144,11 @@ class Processors:
                 job.refused = PAUSES
                 continue
             if owner not in reached:
-                reached[owner] = self._among(there, owner)
-            if reached[owner]:
-                queues.setdefault(reached[owner], []).append(job)
+                reached[owner] = self._among(there, job)
+            if hosts := tuple(self._chances.apart(job, reached[owner])):
+                queues.setdefault(hosts, []).append(job)
             else:
-                job.refused = _why_nowhere(self._among(spared, owner))
+                job.refused = _why_nowhere(self._among(spared, job))
         return self._serve_some(part, there, list(queues.items()), now, hosts_max)
 
     def _serve_some(
@@ -169,9 +173,9 @@ class Processors:
             self._serve(part, [there[host] for host in hosts], jobs, now)
         return False
 
-    def _among(self, hosts: Iterable[HostName], owner: UserName) -> tuple[HostName, ...]:
-        """Return those of some hosts on which an owner's jobs can be started."""
-        told = self._reach.get(owner)
+    def _among(self, hosts: Iterable[HostName], job: JobRecord) -> tuple[HostName, ...]:
+        """Return those of some hosts on which a job can be started, as all of its owner's on cores."""
+        told = self._reach.of(job)
         reach = None if told is None else frozenset(told)
         return tuple([host for host in hosts if reach is None or host in reach])
 

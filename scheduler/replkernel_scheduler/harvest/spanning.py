@@ -7,7 +7,7 @@ grows where it is thought to be done sooner by that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -15,11 +15,13 @@ import msgspec
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import GpusAwaited
 from replkernel_scheduler.harvest.asking import Asking
+from replkernel_scheduler.harvest.chances import Chances
 from replkernel_scheduler.harvest.floor import LEAVES_S
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
+from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
-from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId, UserName
+from replkernel_scheduler.types import HostName
 
 ASKS_EVERY_S = 10.0
 """What notebooks have left is asked back for one job no more often."""
@@ -42,43 +44,31 @@ class Starts(Protocol):
 
 
 class Spanning:
-    """Decides about the jobs that want several hosts; `reach` says where those of an owner can be started."""
+    """Decides about the jobs that want several hosts; `reach` says where each can be started."""
 
     def __init__(
         self,
         leasing: Leasing,
         jobs: Jobs,
         asking: Asking,
-        reach: Mapping[UserName, tuple[HostName, ...]],
+        reach: Reach,
+        chances: Chances,
         acts: Starts,
     ) -> None:
         """Decide about `jobs`."""
         self._leasing, self._jobs, self._asking = leasing, jobs, asking
-        self._reach, self._acts = reach, acts
+        self._reach, self._chances, self._acts = reach, chances, acts
 
     def holds_up(self, job: JobRecord, now: float) -> bool:
         """Say whether others do not grow while a job waits: not where it waits in vain, nor for ever."""
         if job.leases or job.on_hold or job.cores:
             return False
-        return job.span == 1 or (now < job.counted_at + HOLDS_UP_S and len(self._able(job)) >= job.span)
-
-    def _able(self, job: JobRecord) -> list[HostName]:
-        """Return the hosts of its owner that have what a job wants of each, with nothing else on them."""
-        spec, each = job.spec, job.spec.type.least // job.span
-        wish = LeaseRequest(
-            RequestId(""), KernelId(""), each, 0.0, (), spec.owner, spec.gpu_model, spec.vram_gb
-        )
-        among = self._reach.get(spec.owner, self._leasing.known())
-        return [host for host in among if self._leasing.gpus_of(host, wish) >= each]
+        return (job.span == 1 or now < job.counted_at + HOLDS_UP_S) and self._chances.could_run(job)
 
     def starts(self, job: JobRecord, hosts: Collection[HostName], now: float) -> bool:
         """Start a job on hosts that have enough idle, with as much as all of them have; say if it did."""
-        job.refused = ""
-        if len(self._able(job)) < job.span:
-            each = job.spec.type.least // job.span
-            job.refused = f"No {job.span} of its hosts have {each} such GPU{'' if each == 1 else 's'} each."
-            return False
-        if len(hosts) < job.span:
+        job.refused = self._chances.not_here(job)
+        if job.refused or len(hosts) < job.span:
             return False
         for gpus in self._asking.sizes(job, 0, SHAPES_MAX):
             each = gpus // job.span
@@ -87,7 +77,7 @@ class Spanning:
             if wanted and self._asking.ask_for(job, wanted, now):
                 self._acts.goes_on(job, now, "idle")
                 return True
-        if job.spec.owner in self._reach and not job.refused and job.hopes_until <= now:
+        if self._reach.of(job) is not None and not job.refused and job.hopes_until <= now:
             job.hopes_until = now + ASKS_EVERY_S
             self._asks_back(job, hosts, now)
         return False
@@ -95,7 +85,7 @@ class Spanning:
     def grow(self, now: float) -> None:
         """Have those that run grow into what is idle on each of their hosts."""
         for job in list(self._jobs.by_name.values()) if self._jobs.across else ():
-            reached = set(job.hosts()) <= set(self._reach.get(job.spec.owner, job.hosts()))
+            reached = self._reach.within(job, job.hosts())
             if job.span > 1 and job.state == "running" and reached:
                 self._grows(job, now)
 
@@ -125,9 +115,10 @@ class Spanning:
         rooms = {host: self._leasing.room(host, spec.gpu_model, spec.vram_gb) for host in hosts}
         for model in sorted({room.model for room in rooms.values() if room.gpus}):
             idle = {host: self._idle(job, Place(host, model)) for host in rooms}
-            good = sorted([host for host in rooms if idle[host] >= each], key=lambda host: -idle[host])
-            if len(good) >= job.span:
-                return [Place(host, model) for host in good[: job.span]]
+            good = [host for host in rooms if idle[host] >= each]
+            good = sorted(good, key=lambda host: (self._chances.tried(job, host), -idle[host]))[: job.span]
+            if len(good) == job.span and not self._chances.avoids(job, good):
+                return [Place(host, model) for host in good]
         return []
 
     def _asks_back(self, job: JobRecord, hosts: Collection[HostName], now: float) -> None:

@@ -37,10 +37,10 @@ StopWhy: TypeAlias = Literal["wanted back", "made room", "asked", "lease over", 
 """wanted back: cells want its GPUs. made room: another job needs some. asked: its owner. lease over: it no
 longer has them. stale: another attempt took its place."""
 ChangeWhy: TypeAlias = Literal[
-    "idle", "more idle", "wanted back", "made room", "given", "asked", "lease over", "lost"
+    "idle", "more idle", "wanted back", "made room", "given", "asked", "lease over", "lost", "failed"
 ]
 """Why a job has other GPUs than before. given: another job made room. lost: its processes, or their agent,
-were gone."""
+were gone. failed: its program did, too often; it goes on elsewhere."""
 
 
 class JobChange(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +100,7 @@ def type_as_seen(kind: JobType, speeds: tuple[tuple[int, float], ...], gpus: int
 
     A number that was not seen is thought to be as fast as before beside the nearest that was.
     """
-    seen = {size: speed for size, speed in speeds if size in kind.iteration_s and 0.0 < speed < inf}
+    seen = _sane(kind, speeds)
     if not seen or gpus not in kind.iteration_s:
         return kind
     found: dict[int, float] = {}
@@ -111,6 +111,29 @@ def type_as_seen(kind: JobType, speeds: tuple[tuple[int, float], ...], gpus: int
     same = kind.rate(gpus)
     took = {size: kind.batch * size / (same * times[size]) for size in kind.iteration_s}
     return JobType(kind.name, kind.batch, took)
+
+
+def type_on_model(
+    seen: JobType, here: tuple[tuple[int, float], ...], there: tuple[tuple[int, float], ...]
+) -> JobType:
+    """Return a type as it is on GPUs of another model: `here` are the speeds that `seen` stands for.
+
+    A number of GPUs that was not seen there is thought to be as fast beside the nearest that was, as here.
+    """
+    mine, others = _sane(seen, here), _sane(seen, there)
+    if not mine or not others:
+        return seen
+    size, speed = next(iter(mine.items()))
+    unit, took = seen.rate(size) / speed, dict[int, float]()
+    for size in seen.iteration_s:
+        near = min(others, key=lambda each: (abs(each - size), each))
+        times = min(max(unit * others[near] / seen.rate(near), 1 / TIMES_MAX), TIMES_MAX)
+        took[size] = seen.iteration_s[size] / times
+    return JobType(seen.name, seen.batch, took)
+
+
+def _sane(kind: JobType, speeds: tuple[tuple[int, float], ...]) -> dict[int, float]:
+    return {size: speed for size, speed in speeds if size in kind.iteration_s and 0.0 < speed < inf}
 
 
 class JobSubmitted(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -133,10 +156,15 @@ class JobHoldAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class JobHosts(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """All hosts on which agents can start this owner's jobs; until it is said, any host is thought to."""
+    """All hosts on which agents can start this owner's jobs; until it is said, any host is thought to.
+
+    `on_cores` and `across` are those where they can start jobs on cores, and on several hosts: not said, all.
+    """
 
     owner: UserName
     hosts: tuple[HostName, ...]
+    on_cores: tuple[HostName, ...] | UnsetType = UNSET
+    across: tuple[HostName, ...] | UnsetType = UNSET
 
 
 class JobRuns(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -151,7 +179,8 @@ class JobRuns(SchedulerEvent, frozen=True, tag=True, gc=False):
 class JobProgress(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A job that trains says what it has left, by what its type says of the GPUs that it has.
 
-    `speeds` are what was seen of it with numbers of GPUs, in a unit of its own: the rules compare by them.
+    `speeds` are what was seen of it with numbers of GPUs of its model, in a unit of its own: rules compare by
+    them.
     """
 
     job: JobName
@@ -175,7 +204,10 @@ class JobStopped(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """A job has come to its end by itself, and nothing of it is on its GPUs; `said` is how, in a clause."""
+    """A job has come to its end by itself, and nothing of it is on its GPUs; `said` is how, in a clause.
+
+    `elsewhere`: where it ran it has failed too often, and may be started on other hosts.
+    """
 
     turn: ClassVar[int] = FREES
     job: JobName
@@ -184,6 +216,7 @@ class JobEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
     said: str = ""
     epoch: float | None = None
     loss: float | None = None
+    elsewhere: bool | UnsetType = UNSET
 
 
 class HostUsed(SchedulerEvent, frozen=True, tag=True, gc=False):

@@ -43,7 +43,7 @@ def register(full_name: str, maker: Callable[..., Any]) -> None:
     OWN[kind, name] = maker
 
 
-def make(kind: Kind, name: str, **options: Any) -> Any:
+def make(kind: Kind, name: str, **options: object) -> Any:
     """Return the policy; raise PolicyUnknown with the names there are."""
     if (kind, name) in OWN:
         return OWN[kind, name](**options)

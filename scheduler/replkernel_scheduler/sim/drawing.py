@@ -77,7 +77,7 @@ def _drawn(draw: Callable[[Any], object], panels: int = 1, height_in: float = HE
     return text[text.index("<svg") :]
 
 
-def new_axes(axes: Any = None) -> Any:
+def new_axes(axes: object = None) -> Any:
     """Return `axes`, or new ones that notebooks show; raise SimulationError without matplotlib."""
     if axes is None:
         _figure_class()
@@ -166,7 +166,7 @@ def draw_load(axes: Any, trace: TracePicture) -> Any:
     return axes
 
 
-def draw_times(axes: Any, trace: TracePicture) -> Any:
+def draw_times(axes: object, trace: TracePicture) -> Any:
     """Draw the distributions of what cells or jobs take and of the time between them, and return the axes."""
     of_sessions = bool(trace.open)
     samples = {

@@ -48,6 +48,7 @@ Policies are the installed sets, each with other policies in the place of its ow
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
   harvest        as notebook; jobs (a second trace) are reshaped into GPUs that idle notebooks leave
+  harvest,jobs=none            the same without the jobs: what do cells wait then?
   easy-batch     jobs as a batch system serves them, EASY backfilling; a job takes what the trace says
   recorded       what really happened (a journal says it)
   oracle         the fewest GPUs at each moment; nobody waits, nothing costs time
@@ -92,6 +93,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "replkernel simulate", description=DESCRIPTION, epilog=EPILOG, formatter_class=form
     )
+    _add_cluster(parser)
+    _add_window(parser)
+    _add_shown(parser)
+    _add_chances(parser)
+    return parser
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is played, with which policies, on which hosts."""
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help="a file; several are merged")
     parser.add_argument(
         "--policy",
@@ -128,6 +138,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=read_at_least(0), default=0, metavar="N", help="seed of all dice (default: 0)"
     )
+
+
+def _add_window(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where it is written, and what of the traces is read."""
     parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and rows of tasks there")
     parser.add_argument(
         "--resume",
@@ -170,6 +184,10 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"play each policy with each of these values: {', '.join(PLAN_KEYS)}, or a policy's own option "
         "(limit=static,demand-busy; m=1,2,4); several are combined, and played side by side",
     )
+
+
+def _add_shown(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how runs are told apart, played and written down."""
     parser.add_argument(
         "--by",
         action="append",
@@ -188,6 +206,10 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("csv", "parquet", "both"),
         help="form of the rows of tasks (default: both; csv where pyarrow is not installed)",
     )
+
+
+def _add_chances(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say failures, prices and costs."""
     parser.add_argument(
         "--host-mtbf-days",
         type=_above_zero,
@@ -228,7 +250,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="what a live scheduler's journal shows that cells cost beside their runs",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
-    return parser
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -46,7 +46,7 @@ class Plots:
         """Draw these runs, by their titles."""
         self._runs = runs
 
-    def cdf(self, measure: str = "wait", axes: Any = None) -> Any:
+    def cdf(self, measure: str = "wait", axes: object = None) -> Any:
         """Draw the share of cells and of jobs that took no longer.
 
         `wait`, `completion`; of jobs also `slowdown`, `bounded slowdown` and `fairness`.
@@ -65,15 +65,15 @@ class Plots:
         samples = {f"{title}, {what}" if both else title: values for (title, what), values in found.items()}
         return drawing.draw_distribution(drawing.new_axes(axes), samples, AXES[measure])
 
-    def gpus(self, axes: Any = None) -> Any:
+    def gpus(self, axes: object = None) -> Any:
         """Draw the GPUs of hosts over time (held by sessions, where they hold them), and those in use."""
         return drawing.draw_use(drawing.new_axes(axes), self._pictures())
 
-    def waiting(self, axes: Any = None) -> Any:
+    def waiting(self, axes: object = None) -> Any:
         """Draw how many cells and jobs wait for GPUs over time."""
         return drawing.draw_over_time(drawing.new_axes(axes), self._pictures(), "waiting", "waiting")
 
-    def cost(self, axes: Any = None) -> Any:
+    def cost(self, axes: object = None) -> Any:
         """Draw what hosts cost so far, over time."""
         return drawing.draw_over_time(drawing.new_axes(axes), self._pictures(), "cost", "cost so far")
 
@@ -84,7 +84,7 @@ class Plots:
 class SweepPlots(Plots):
     """Of several runs: also a figure against what was swept."""
 
-    def against(self, key: str, figure: str, axes: Any = None) -> Any:
+    def against(self, key: str, figure: str, axes: object = None) -> Any:
         """Draw a figure against the values of a swept key, a line for each policy and other setting.
 
         Runs that only their seeds tell apart are one point: their mean, in its 95 % interval.

@@ -123,6 +123,7 @@ class Simulation(Driver):
                 beside, event_queue, self._feed, self.figures, jobs, plan.gpus_per_host, plan.nodes
             )
         self._answers = self._table() | ({} if self._harvest is None else self._harvest.answers())
+        self._plays_jobs = way.jobs
         self._upcoming: Record | None = None
         self._moved_at = 0.0
 
@@ -177,6 +178,8 @@ class Simulation(Driver):
     def _play(self, record: Record, now: float) -> None:
         self.played += 1
         self._upcoming = next(self._records, None)
+        if isinstance(record, Job) and not self._plays_jobs:
+            return
         if isinstance(record, Job) and self._harvest is not None:
             self._harvest.submit(record, self._sessions.task_of(record, now), now)
         elif isinstance(record, Job):

@@ -13,6 +13,9 @@ from replkernel_scheduler.sim.summary import RunSummary, Spread, Summary
 
 WHYS_SHOWN = 3
 PLACED_SOON_S = 60.0
+DAY_H = 24.0
+ALONE = ",jobs=none"
+"""The same policy without its jobs is called so."""
 Column: TypeAlias = Callable[[RunSummary], str | None]
 
 
@@ -116,13 +119,29 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
 
 
 def _harvested(document: Summary) -> list[str]:
-    found = [(run.policy, run.harvest) for run in document.runs if run.harvest is not None]
-    lines = [
-        f"{policy}: jobs had {had.job_gpu_hours:,.0f} GPU-hours, {had.harvested_gpu_hours:,.0f} of them "
-        f"in the {had.idle_gpu_hours:,.0f} that open notebooks left idle."
-        for policy, had in found
-    ]
+    """Say what jobs had of what notebooks left idle, and what cells waited more for it."""
+    alone = {(run.policy, *run.setting.items()): run.cells.delay_s for run in document.runs}
+    lines = []
+    for run in document.runs:
+        had, jobs = run.harvest, run.jobs
+        if had is None or run.policy.endswith(ALONE):
+            continue
+        share = had.harvested_gpu_hours / had.idle_gpu_hours if had.idle_gpu_hours else 0.0
+        lines.append(
+            f"{run.policy}: jobs had {had.job_gpu_hours:,.0f} GPU-hours, {had.harvested_gpu_hours:,.0f} of "
+            f"them in the {had.idle_gpu_hours:,.0f} that open notebooks left idle ({share:.1%})."
+        )
+        if jobs.served and run.cluster.makespan_hours:
+            a_day = jobs.served / (run.cluster.makespan_hours / DAY_H)
+            lines.append(f"  {counted(jobs.served, 'job')} done, {a_day:,.1f} a day.")
+        before = alone.get((run.policy + ALONE, *run.setting.items()))
+        if before is not None and run.cells.delay_s is not None:
+            lines.append(f"  Delays of cells: {_delays(run.cells.delay_s)}; without jobs {_delays(before)}.")
     return lines and ["", *lines]
+
+
+def _delays(spread: Spread) -> str:
+    return ", ".join([f"{name} {_seconds(spread, name)} s" for name in ("p50", "p95", "p99", "mean")])
 
 
 def _not_served(document: Summary) -> list[str]:

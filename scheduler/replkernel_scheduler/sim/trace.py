@@ -74,7 +74,7 @@ class Trace:
         return part
 
     @classmethod
-    def of_rows(cls, rows: Any, *, gpu_mix: str | None = None) -> Trace:
+    def of_rows(cls, rows: object, *, gpu_mix: str | None = None) -> Trace:
         """Take a table with the columns of the simulator's own form, for cells or for jobs.
 
         That is a pandas or Polars DataFrame, an Arrow table, or mappings (`{"job": "a", "arrival_s": 0,
@@ -93,7 +93,9 @@ class Trace:
         return cls._within(directory, path, gpu_mix)
 
     @classmethod
-    def made(cls, like: str = "17.5h", *, seed: int = 0, gpu_mix: str | None = None, **changes: Any) -> Trace:
+    def made(
+        cls, like: str = "17.5h", *, seed: int = 0, gpu_mix: str | None = None, **changes: object
+    ) -> Trace:
         """Make sessions of people who train models, as `replkernel workload` does.
 
         `like` is the published excerpt to begin with; `changes` are what its options change (`hours=4`,
@@ -182,15 +184,15 @@ class TracePlots:
         """Draw this trace, which is read for each plot."""
         self._trace = trace
 
-    def load(self, axes: Any = None) -> Any:
+    def load(self, axes: object = None) -> Any:
         """Draw how many sessions are open over time, and how many cells or jobs run."""
         return drawing.draw_load(drawing.new_axes(axes), self._trace.picture())
 
-    def times(self, axes: Any = None) -> Any:
+    def times(self, axes: object = None) -> Any:
         """Draw the distributions of run times, of times from one to the next, and of think times."""
         return drawing.draw_times(drawing.new_axes(axes), self._trace.picture())
 
-    def duty(self, axes: Any = None) -> Any:
+    def duty(self, axes: object = None) -> Any:
         """Draw the share of sessions that compute for no more than a share of their lives."""
         duty = self._trace.picture().duty
         if not duty:
@@ -207,7 +209,7 @@ def _mix(text: str) -> Mix:
     return mix
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Tell NaN, NaT and pandas' NA, which is neither like itself nor not."""
     try:
         return bool(value != value)
@@ -215,7 +217,7 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _rows(rows: Any) -> list[Mapping[str, Any]]:
+def _rows(rows: object) -> list[Mapping[str, Any]]:
     """Return a table's rows as mappings, whichever library it is of."""
     for name in ("to_pylist", "to_dicts"):  # Arrow's, Polars'
         if hasattr(rows, name):

@@ -38,6 +38,8 @@ class Way(msgspec.Struct, frozen=True):
     harvests: bool = False
     parts: bool = True
     """Whether those who want a part of a GPU get no more than that; else they get a whole one."""
+    jobs: bool = True
+    """Whether jobs are played; else sessions are alone."""
 
     @property
     def reserves(self) -> bool:
@@ -95,6 +97,9 @@ def way_named(text: str) -> Way:
     parts = chosen.pop("parts", AS_ASKED)
     if parts not in (AS_ASKED, "none"):
         raise SimulationError(f"--policy {text}: parts={parts} is neither parts={AS_ASKED} nor parts=none.")
+    beside = chosen.pop("jobs", "") if base in HARVESTS else ""
+    if beside not in ("", "none"):
+        raise SimulationError(f"--policy {text}: jobs={beside} is not jobs=none.")
     try:
         made = policies(base, **chosen)
     except PolicyUnknown as error:
@@ -102,5 +107,6 @@ def way_named(text: str) -> Way:
     kernels, replicas, reads = WAYS.get(base, WAYS["notebook"])
     shares = parts == AS_ASKED and not (made.reserve or made.keeps)
     return Way(
-        text, made, kernels, replicas, reads, bare=base in BARE, harvests=base in HARVESTS, parts=shares
-    )
+        text, made, kernels, replicas, reads, bare=base in BARE, harvests=base in HARVESTS, parts=shares,
+        jobs=not beside,
+    )  # fmt: skip

@@ -50,7 +50,7 @@ class LiveChannelHandler(ExtensionHandlerMixin, WebSocketMixin, WebSocketHandler
     max_message_size = RECEIVED_BYTES_MAX
 
     @ws_authenticated
-    async def get(self, *args: Any, **kwargs: Any) -> None:
+    async def get(self, *args: Any, **kwargs: object) -> None:
         """Let in who may look at kernels."""
         user = self.current_user
         allowed = await ensure_async(self.authorizer.is_authorized(self, user, "read", RESOURCE))
@@ -64,7 +64,7 @@ class LiveChannelHandler(ExtensionHandlerMixin, WebSocketMixin, WebSocketHandler
         feed: Feed = self.settings["replkernel_feed"]
         return feed
 
-    def open(self, *_args: Any, **_kwargs: Any) -> None:
+    def open(self, *_args: object, **_kwargs: object) -> None:
         """Begin to listen."""
         super().open()
         self._unsent = 0

@@ -132,6 +132,8 @@ class JobsBase(SchedulerHandler):
 
     def _said(self, job: JobRecord) -> str:
         told = self.desk.told_of.get(job.spec.job)
+        if gone := why_gone(job, self.desk.away_until(job), self.driver.clock.now()):
+            return gone
         if job.state == "waiting" and not job.on_hold:
             reach = self.desk.reach(job.spec.owner, on_cores=job.cores is not None, across=job.span > 1)
             out = self.desk.meetings.why_left_out(job.spec.owner)
@@ -146,7 +148,11 @@ class JobsBase(SchedulerHandler):
                 return "another job makes room for it"
             what = "GPUs that nobody needs" if job.cores is None else "cores and memory"
             what += f" on {job.span} hosts" if job.span > 1 else ""
-            return _clause(job.refused) or f"it waits for {what}"
+            why = _clause(job.refused) or f"it waits for {what}"
+            if job.failed_at and job.failed_at == job.attempt:
+                where = " and ".join(job.failed[-1])
+                return f"it failed on {where} ({job.failure}), and goes on elsewhere: {why}"
+            return why
         if job.state == "stopping":
             if job.ending or job.on_hold:
                 return "it is saved and stopped"
@@ -165,6 +171,7 @@ WHY: dict[ChangeWhy, str] = {
     "asked": "its owner stopped or held it",
     "lease over": "its GPUs or its host failed",
     "lost": "its program or its agent was gone",
+    "failed": "its program failed again and again: it goes on on other hosts",
 }
 
 WHY_ON_CORES: dict[ChangeWhy, str] = {
@@ -178,6 +185,25 @@ def _ends_in(told: Told, job: JobRecord, now: float) -> list[EndsIn]:
     done = told.done_since(len(job.gpus), now) if job.state == "running" else 0.0
     found = told.ends_in(job.spec.type, job.spec.epochs, done)
     return [EndsIn(gpus, round(seconds, 1)) for gpus, seconds in found.items()]
+
+
+def why_gone(job: JobRecord, away_until: float | None, now: float) -> str:
+    """Say what becomes of a job whose host, or the agent there, is away; nothing where it is there."""
+    if job.state == "waiting":
+        return ""
+    if job.gone_at is not None:
+        left_s = max(0.0, job.gone_at - now)
+        return (
+            f"host {job.host} is lost: once its other hosts have ended it, in {left_s:.0f} s at most, "
+            "it goes on elsewhere from its checkpoint"
+        )
+    if away_until is None:
+        return ""
+    left_s = max(0.0, away_until - now)
+    return (
+        f"its agent on host {job.host} is away: if that is not back in {left_s:.0f} s, it goes on "
+        "elsewhere from its checkpoint"
+    )
 
 
 def _clause(sentence: str) -> str:
@@ -247,8 +273,7 @@ class JobsHandler(JobsBase):
             cores=Cores(body.cpus, body.memory_gb, body.expected_s) if body.cpus else UNSET,
             hosts=body.hosts if body.hosts > 1 else UNSET,
         )
-        before = self.desk.before(user, on_cores=bool(body.cpus), across=body.hosts > 1)
-        await self.driver.apply(before)
+        await self.driver.apply(self.desk.before(user))
         for used in self.desk.before_on_cores(user) if body.cpus else ():
             await self.driver.apply(used)
         effects = await self.driver.apply(JobSubmitted(spec))

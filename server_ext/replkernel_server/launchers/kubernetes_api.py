@@ -115,7 +115,7 @@ class KubernetesApi:
             _preload_content=False,
         )
 
-    async def _call(self, verb: str, method: str, *, as_good: int = 0, **arguments: Any) -> Json:
+    async def _call(self, verb: str, method: str, *, as_good: int = 0, **arguments: object) -> Json:
         if self._pods is None:
             raise LauncherFailed("The launcher kubernetes is closed.")
         call = partial(getattr(self._pods, method), namespace=self._namespace, _preload_content=False)

@@ -233,7 +233,7 @@ class LiveState:
         self.seq += 1
         return Changes(self.seq, now)
 
-    def _set(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: object) -> None:
         if self._single[name] != value:
             self._single[name] = value
             self._dirty.add(name)

@@ -46,7 +46,7 @@ class Picture(msgspec.Struct, frozen=True):
     data: str
 
 
-def session_of(sessions: Any, notebook: str) -> Document | None:
+def session_of(sessions: object, notebook: str) -> Document | None:
     """Return the session of a notebook, as Jupyter lists sessions."""
     found = (each for each in _sessions(sessions) if each.get("path") == notebook)
     return next(found, None)
@@ -58,7 +58,7 @@ def kernel_of(session: Mapping[str, Any]) -> str:
     return quote(str(kernel.get("id")), safe="") if isinstance(kernel, dict) else ""
 
 
-def notebooks(sessions: Any, kernel: str) -> Document:
+def notebooks(sessions: object, kernel: str) -> Document:
     """Return the notebooks that have a replicated kernel."""
     ours = _of_kernel(sessions, kernel)
     rows = [
@@ -72,7 +72,7 @@ def notebooks(sessions: Any, kernel: str) -> Document:
     return {"status": "ok", "notebooks": rows, "more": max(0, len(ours) - NOTEBOOKS_MAX)}
 
 
-def too_many(sessions: Any, kernel: str, most: int) -> Document | None:
+def too_many(sessions: object, kernel: str, most: int) -> Document | None:
     """Return a refusal where no other kernel may be started."""
     found = len({kernel_of(each) for each in _of_kernel(sessions, kernel)})
     return refused("full", TOO_MANY.format(found=found, most=most)) if found >= most else None
@@ -160,11 +160,11 @@ def parted(told: Document) -> tuple[Document, list[Picture]]:
     return told | {"outputs": shown}, pictures
 
 
-def _sessions(sessions: Any) -> Sequence[Document]:
+def _sessions(sessions: object) -> Sequence[Document]:
     return [each for each in sessions if isinstance(each, dict)] if isinstance(sessions, list) else []
 
 
-def _of_kernel(sessions: Any, kernel: str) -> list[Document]:
+def _of_kernel(sessions: object, kernel: str) -> list[Document]:
     return [
         each
         for each in _sessions(sessions)

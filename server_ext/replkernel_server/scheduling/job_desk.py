@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.jobs import JobRecord
@@ -44,6 +44,7 @@ LEFT_EVERY_S = 20.0
 """What a job has left is journalled no more often."""
 ENDS = ("done", "failed")
 """They count also of a job that was given up where it ran, and waits: nothing newer has begun."""
+OFF = ("stopped", *ENDS)
 TOLD_MAX = 10_000
 SEEN_S_MIN = 5.0
 """Nothing is guessed from less than this of an attempt's epochs."""
@@ -63,7 +64,9 @@ class Told(msgspec.Struct):
     first_at: float = 0.0
     left_at: float = 0.0
     speeds: dict[int, float] = {}
-    """Epochs a second with each number of GPUs, as seen in its attempts."""
+    """Epochs a second with each number of GPUs of its model, as seen in its attempts."""
+    on_models: dict[str, dict[int, float]] = {}
+    """The same of each model, that one among them."""
 
     def ran_with(self, gpus: int) -> None:
         """Take note of how fast the attempt is with its GPUs."""
@@ -100,6 +103,12 @@ class Told(msgspec.Struct):
             return None
         left_s = max(0.0, epochs - self.epoch) * (self.at - self.first_at) / (self.epoch - self.first)
         return left_s if left_s <= LEFT_S_MAX else None
+
+
+def _kept(job: JobRecord) -> Told:
+    """Return what is known of a job whose program has told nothing since this scheduler began."""
+    on_models = {model: dict(speeds) for model, speeds in job.speeds_on.items()}
+    return Told(0, epoch=job.epoch, loss=job.loss, on_models=on_models or {job.model: dict(job.speeds)})
 
 
 class JobDesk:
@@ -151,6 +160,10 @@ class JobDesk:
         """Return when the first agent will have been away for too long."""
         return min(self.meetings.deadline(), min(self._lost.values(), default=inf))
 
+    def away_until(self, job: JobRecord) -> float | None:
+        """Return until when the agent of a job's host is waited for, if it is away."""
+        return None if job.host is None else self._lost.get((job.spec.owner, job.host))
+
     def due(self, now: float) -> Iterator[Act]:
         """Give up what runs where no agent came back: its jobs go on elsewhere."""
         for owner in sorted(self.meetings.back(now)):
@@ -170,24 +183,19 @@ class JobDesk:
             yield from [Feed(self.before(user))] if user in waiting else self._reaches(user)
 
     def reach(self, user: UserName, *, on_cores: bool = False, across: bool = False) -> tuple[HostName, ...]:
-        """Return the hosts on which a user's jobs can be started.
-
-        Once a job of a user is on cores, or on several hosts (`across`), or is to be, those count alone whose
-        agent can run such a job.
-        """
+        """Return the hosts on which a user's jobs can be started: such on cores, or on several (`across`)."""
         newest = {line.host: line for line in self.lines.values() if line.user == user and line.said}
-        jobs = self._beside.desk.jobs
-        if (jobs.on_cores and not on_cores) or (jobs.across and not across):
-            mine = [job for job in jobs.by_name.values() if job.spec.owner == user]
-            on_cores = on_cores or any(job.cores for job in mine)
-            across = across or any(job.span > 1 for job in mine)
-        hosts = [
-            line.host
-            for line in newest.values()
-            if (line.uses or not on_cores) and (line.spans or not across)
-        ]
-        out = self.meetings.left_out
-        return tuple(sorted(host for host in hosts if not self._avoids(host) and (user, host) not in out))
+        out = self.meetings.left_out if across else ()
+        return tuple(
+            sorted(
+                line.host
+                for line in newest.values()
+                if (line.uses or not on_cores)
+                and (line.spans or not across)
+                and not self._avoids(line.host)
+                and (user, line.host) not in out
+            )
+        )
 
     def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
         """Return the hosts on which processes of a user's cells on several hosts can be started."""
@@ -205,9 +213,9 @@ class JobDesk:
         return found[-1] if found else None
 
     def _reaches(self, user: UserName) -> Iterator[Act]:
-        hosts = self.reach(user)
-        if self._beside.desk.reach.get(user) != hosts:
-            yield Feed(JobHosts(user, hosts))
+        hosts = self.before(user)
+        if self._beside.desk.reach.told.get(user) != hosts:
+            yield Feed(hosts)
 
     # -- what they say --------------------------------------------------------------------------------
 
@@ -262,7 +270,10 @@ class JobDesk:
             if said.what in ENDS:
                 yield Feed(JobEnded(name, said.attempt), client)  # Its end was told before: see `answered`.
             return
-        if job.spec.owner != line.user or job.host not in (None, line.host):
+        own = job.spec.owner == line.user
+        if said.what in OFF and own and (job.host not in (None, line.host) or job.failed_at == said.attempt):
+            return  # Nothing of it is left there, and it goes on elsewhere.
+        if not own or job.host not in (None, line.host):
             yield Send(client, wire.StopJob(said.job, said.attempt, 0.0, False))
             return
         if said.attempt != job.attempt or (job.state == "waiting" and said.what not in ENDS):
@@ -279,10 +290,14 @@ class JobDesk:
         """Keep what was told for those who ask."""
         told = self.told_of.get(job.spec.job)
         if told is None or told.attempt != said.attempt:
-            before = told or Told(0, epoch=job.epoch, loss=job.loss, speeds=dict(job.speeds))
+            before = told or _kept(job)
             while len(self.told_of) >= TOLD_MAX:
                 del self.told_of[next(iter(self.told_of))]
-            told = Told(said.attempt, epoch=before.epoch, loss=before.loss, speeds=before.speeds)
+            on_models = before.on_models
+            speeds = on_models.setdefault(job.model, {})
+            told = Told(
+                said.attempt, epoch=before.epoch, loss=before.loss, speeds=speeds, on_models=on_models
+            )
             self.told_of[job.spec.job] = told
         told.said = said.said
         if said.epoch is not None:
@@ -303,7 +318,8 @@ class JobDesk:
             case "done":
                 return JobEnded(name, attempt, "done", said.said, told.epoch, told.loss)
             case "failed":
-                return JobEnded(name, attempt, "failed", said.said, told.epoch, told.loss)
+                elsewhere: bool | UnsetType = True if said.elsewhere else UNSET
+                return JobEnded(name, attempt, "failed", said.said, told.epoch, told.loss, elsewhere)
         left_s = told.left_s(job.spec.epochs)
         if left_s is None or job.state != "running" or now - told.left_at < LEFT_EVERY_S:
             return None
@@ -347,7 +363,6 @@ class JobDesk:
                     for client in self._lines(owner, host):
                         yield Send(client, wire.JobGone(job))
                     yield from self._awaits(owner)
-                    yield from self._reaches(owner)
 
     def _start(self, spec: JobSpec, start: StartJob | ReshapeJob) -> Iterator[Act]:
         client = self.line_of(spec.owner, start.host)
@@ -377,13 +392,17 @@ class JobDesk:
         """Have the agents of a user stay: there is a job."""
         yield from self._awaits(user)
 
-    def before(self, user: UserName, *, on_cores: bool = False, across: bool = False) -> JobHosts:
+    def before(self, user: UserName) -> JobHosts:
         """Return the event that goes before a user's job: where it can be started."""
-        return JobHosts(user, self.reach(user, on_cores=on_cores, across=across))
+        hosts = self.reach(user)
+        on_cores, across = self.reach(user, on_cores=True), self.reach(user, across=True)
+        return JobHosts(
+            user, hosts, UNSET if on_cores == hosts else on_cores, UNSET if across == hosts else across
+        )
 
     def before_on_cores(self, user: UserName) -> list[HostUsed]:
         """Return the events that go before a user's job on cores: what is used where it can be started."""
-        return list(self._used(self.reach(user)))
+        return list(self._used(self.reach(user, on_cores=True)))
 
     def _tells_used(self, host: HostName) -> Iterator[Act]:
         """Tell the core what is used on a host, as long as there are jobs on cores."""

@@ -102,6 +102,6 @@ def _operation(
     return described
 
 
-def _each(given: Any) -> tuple[Any, ...]:
+def _each(given: object) -> tuple[Any, ...]:
     """Return the forms of one answer: a document, or a media type that is no JSON, or several of these."""
     return given if isinstance(given, tuple) else (given,)

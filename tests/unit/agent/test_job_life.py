@@ -107,7 +107,7 @@ def test_a_program_that_fails_starts_again_after_growing_pauses_and_then_has_fai
         now = life.deadline()
         assert life.time(now) == [Start(order(1))]
     (said,) = life.ended(3, "it ended with exit code 3", now)
-    assert said == Say("failed", "it ended with exit code 3, 6 times in a row")
+    assert said == Say("failed", "it ended with exit code 3, 6 times in a row", elsewhere=True)
 
 
 def test_a_stop_takes_back_a_start_that_waits() -> None:

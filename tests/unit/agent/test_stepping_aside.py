@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,18 @@ def test_who_stays_within_it_goes_on_and_the_agent_hears_how_much_it_has(watched
     on_cores(1, watched, GROWS, 1.0)
     watched.turns_until(lambda: watched.place.number(MEMORY) >= 64 << 20)
     assert watched.state() == "running"
+
+
+def test_the_watch_on_memory_gives_way_to_cells_and_its_supervisor_does_not(watched: Watched) -> None:
+    on_cores(1, watched, GROWS, 1.0)
+    watched.turns_until(lambda: watched.place.number(MEMORY) >= 64 << 20)
+    nice = {
+        thread.name: os.getpriority(os.PRIO_PROCESS, thread.native_id or 0)
+        for thread in threading.enumerate()
+        if thread.name == "memory watch" or thread is threading.main_thread()
+    }
+    assert nice.pop("memory watch") == 19
+    assert list(nice.values()) == [os.getpriority(os.PRIO_PROCESS, 0)], "an agent that it starts has that"
 
 
 def test_memory_that_processes_share_counts_once() -> None:

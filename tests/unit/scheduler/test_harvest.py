@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replkernel_scheduler.sim.__main__ import main
 from replkernel_scheduler.sim.harvest import SAVES_S
 from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.plan import Plan
@@ -121,3 +125,25 @@ def test_a_job_that_names_a_model_has_no_other_gpus() -> None:
     assert {name: outcomes[name] for name in MODELS} == {
         "slow": "done", "fast": "done", "none": "refused", "two": "refused",
     }  # fmt: skip
+
+
+def test_one_command_tells_what_jobs_had_of_notebooks_idle_time_and_what_cells_waited_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes, jobs = tmp_path / "notes.csv", tmp_path / "jobs.csv"
+    notes.write_text(
+        "session,session_start_s,session_end_s,start_s,duration_s,num_gpu\n"
+        + "".join(f"{name},0,7200,3600,900,4\n" for name in "abc")
+    )
+    jobs.write_text("job,arrival_s,duration_s,gpus\ntrain,60,6000,4\nlast,100,300,1\n")
+    ways = ["--policy", "harvest,jobs=none", "--policy", "harvest", "--hosts", "3x4", "--quiet"]
+    assert main([str(notes), str(jobs), *ways]) == 0
+    told = capsys.readouterr().out
+    assert re.search(
+        r"harvest: jobs had \d+ GPU-hours, \d+ of them in the 21 that open notebooks left idle \(\d.*%\)\.\n"
+        r"  2 jobs done, \d+\.\d a day\.\n"
+        r"  Delays of cells: p50 .*; without jobs p50 0\.\d+ s, p95 0\.\d+ s, .*\.\n",
+        told,
+    ), told
+    assert "harvest,jobs=none: jobs" not in told
+    assert main([str(notes), "--policy", "harvest,jobs=some", "--quiet"]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import inf, nan
 from typing import Literal, cast
 
@@ -25,6 +26,7 @@ from replkernel_scheduler.harvest.types import (
     type_on_cores,
 )
 from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
+from replkernel_server.handlers.scheduler_jobs import why_gone
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import Act, Answered, JobCame, Joined, Left, Told
 from replkernel_server.scheduling.identity import Identity
@@ -85,7 +87,7 @@ class JobRoom(Room):
             directory="/w", seal="s", epochs=epochs, hosts=hosts if hosts > 1 else UNSET,
         )  # fmt: skip
         assert self.desk.jobs is not None
-        self.feed(cast("Event", self.desk.jobs.before(who.user, across=hosts > 1)))
+        self.feed(cast("Event", self.desk.jobs.before(who.user)))
         self.submitted(JobSubmitted(spec))
         self.do(self.desk.handle(JobCame(who.user), self.now))
 
@@ -447,7 +449,7 @@ def submit_on_cores(room: JobRoom, name: str, who: Identity = ALICE, *, epochs: 
         seal="s", epochs=epochs, cores=Cores(2, 2.0),
     )  # fmt: skip
     assert room.desk.jobs is not None
-    room.feed(cast("Event", room.desk.jobs.before(who.user, on_cores=True)))
+    room.feed(cast("Event", room.desk.jobs.before(who.user)))
     for used in room.desk.jobs.before_on_cores(who.user):
         room.feed(cast("Event", used))
     room.submitted(JobSubmitted(spec))
@@ -810,9 +812,10 @@ def test_a_job_goes_on_without_a_host_whose_launcher_does_not_come_and_later_wit
     assert starts_on(room, first) == ["c"]
     assert room.desk.jobs is not None
     assert room.desk.jobs.meetings.why_left_out(ALICE.user) == f"host b is left out for a while: {why}"
-    assert room.desk.jobs.reach(ALICE.user) == ("a", "c")
+    assert room.desk.jobs.reach(ALICE.user, across=True) == ("a", "c")
+    assert room.desk.jobs.reach(ALICE.user) == ("a", "b", "c"), "which other jobs of the user may have"
     room.beats(agent, 130)
-    assert room.desk.jobs.reach(ALICE.user) == ("a", "b", "c")
+    assert room.desk.jobs.reach(ALICE.user, across=True) == ("a", "b", "c")
 
 
 def test_an_agent_that_comes_back_keeps_a_jobs_launcher_and_ends_one_of_an_older_attempt() -> None:
@@ -916,3 +919,65 @@ def test_a_job_on_several_hosts_is_not_for_agents_of_an_earlier_release() -> Non
     room.say(old, wire.JobsHere((), ranks=True, uses=True))
     room.submit("k", ALICE, 2, hosts=2)
     assert room.job("k").state == "waiting"  # type: ignore[union-attr]
+    room.submit("l", ALICE, 2)
+    assert room.started(old) == [("l", 1, 2)], "but it has all others of its user"
+
+
+def test_an_end_on_a_host_that_a_job_has_left_is_not_answered() -> None:
+    room = JobRoom()
+    agent, line = room.agent("a", 1, ROOT), room.line("a")
+    room.submit("j")
+    room.do(room.desk.handle(Left(line), room.now))
+    room.beats(agent, 310)
+    room.agent("b", 1, ROOT)
+    room.line("b")
+    late = room.line("a")
+    room.say(late, wire.JobSaid("j", 1, "failed", "it ended with exit code 1"))
+    assert not [said for said in room.heard[late] if isinstance(said, wire.StopJob)], "it would say so again"
+    assert (room.job("j").attempt, room.job("j").state) == (2, "starting")  # type: ignore[union-attr]
+
+
+def test_a_program_that_fails_too_often_on_a_host_is_started_on_another_one() -> None:
+    room = JobRoom()
+    for host in ("a", "b"):
+        room.agent(host, 1)
+    lines = {host: room.line(host) for host in ("a", "b")}
+    room.submit("j")
+    (first,) = [host for host, line in lines.items() if room.started(line)]
+    other = "b" if first == "a" else "a"
+    failed = wire.JobSaid("j", 1, "failed", "it ended with exit code 1, 6 times in a row", elsewhere=True)
+    room.say(lines[first], failed)
+    room.wait(2.0)
+    assert room.started(lines[other]) == [("j", 2, 1)]
+    heard = len(room.fed)
+    room.say(lines[first], failed)
+    assert not room.fed[heard:], "it was told before"
+    room.say(lines[other], wire.JobSaid("j", 2, "failed", "it ended with exit code 1", elsewhere=True))
+    assert room.job("j") is None, "there is no third one"
+
+
+def test_a_job_on_two_hosts_that_both_have_no_agent_goes_on_elsewhere_in_the_end() -> None:
+    room, first, other = runs_on_two()
+    agents = [room.agent(host, 2) for host in ("c", "d")]
+    for host in ("c", "d"):
+        room.line(host)
+    hosts = [client for client in room.heard if client not in (first, other)]
+    for line in (first, other):
+        room.do(room.desk.handle(Left(line), room.now))
+    assert room.desk.jobs is not None
+    record = room.beside.desk.jobs.by_name[JobName("j")]
+    jobs, told = room.desk.jobs, set[str]()
+    for _ in range(310):
+        told.add(re.sub(r"\d+ s", "… s", why_gone(record, jobs.away_until(record), room.now)))
+        for client in (*hosts[:2], *agents):
+            room.say(client, wire.HostBeat())
+        room.wait(2.0)
+        if record.attempt == 2:
+            break
+    assert sorted(record.hosts()) == ["c", "d"]
+    elsewhere = "it goes on elsewhere from its checkpoint"
+    assert told == {
+        f"its agent on host a is away: if that is not back in … s, {elsewhere}",
+        f"host a is lost: once its other hosts have ended it, in … s at most, {elsewhere}",
+    }
+    assert [change.why for change in record.changes] == ["idle", "lost", "idle"]

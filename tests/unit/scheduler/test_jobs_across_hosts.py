@@ -6,10 +6,11 @@ import pytest
 from replkernel_scheduler.effects import ReclaimLease
 from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered
 from replkernel_scheduler.gangs.desk import END_S
-from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
+from replkernel_scheduler.harvest.desk import FORGETS_S, LOOK_EVERY_S
 from replkernel_scheduler.harvest.spanning import HOLDS_UP_S
 from replkernel_scheduler.harvest.types import (
     HostJobs,
+    JobEnded,
     JobHosts,
     JobLeaseEnded,
     JobName,
@@ -24,7 +25,7 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName, UserName
 
-from tests.unit.scheduler.beside import Beside, of
+from tests.unit.scheduler.beside import Beside, host_of, of
 
 LONG = 1e6
 TRAIN = JobName("train")
@@ -246,6 +247,7 @@ def test_a_job_runs_only_where_its_owner_has_agents_and_blocks_nobody_while_it_h
 @pytest.mark.parametrize(("shape", "waits_s"), [(32, LOOK_EVERY_S), (8, HOLDS_UP_S)])
 def test_others_grow_while_one_waits_in_vain_or_for_long(world: Beside, shape: int, waits_s: float) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
+    world.host("large", 16)  # Its owner has no agent there.
     world.cell("c", 2, "a")
     world.cell("d", 4, "b")
     world.submit("train", shape, hosts=2)
@@ -270,3 +272,90 @@ def test_gpus_that_hosts_cannot_share_equally_are_refused(
     spec = JobSpec(job=TRAIN, type=type_of_shapes("train", shapes), hosts=hosts)
     (refused,) = of(JobRefused, world.feed(JobSubmitted(spec)))
     assert why in refused.why
+
+
+def fails(world: Beside, job: JobName = TRAIN) -> list[str]:
+    """Have a program fail too often where it is; return where it was."""
+    process = world.processes.pop(job)
+    there = sorted({host_of(gpu) for gpu in process.gpus})
+    world.feed(JobEnded(job, process.attempt, "failed", "it ended with exit code 1", elsewhere=True))
+    world.until(world.now + 1.0)
+    return there
+
+
+def test_a_program_that_fails_is_started_where_it_has_not_failed_yet(world: Beside) -> None:
+    world.host("c", 4)
+    world.submit("train", 8, hosts=2, samples=LONG)
+    tried = [fails(world), fails(world)]
+    world.restart()
+    tried.append(fails(world))
+    assert sorted(tried) == [["a", "b"], ["a", "c"], ["b", "c"]]
+    (past,) = world.core.desk.past
+    assert (past.why, past.said) == ("failed", "it ended with exit code 1")
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_program_that_fails_has_failed_where_there_are_no_other_hosts(world: Beside, hosts: int) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))[:hosts]))
+    world.submit("train", 4 * hosts, hosts=hosts)
+    fails(world)
+    assert not world.core.jobs()
+
+
+def test_it_waits_for_a_host_where_it_has_not_failed_and_has_any_when_there_is_none(world: Beside) -> None:
+    ann = UserName("ann")
+    world.feed(JobHosts(ann, (HostName("a"), HostName("b"))))
+    world.cell("c", 4, "b")
+    world.submit("train", 4)
+    assert fails(world) == ["a"]
+    assert world.job("train").state == "waiting"
+    world.feed(JobHosts(ann, (HostName("a"),)))
+    world.until(world.now + 1.0)
+    assert each(world) == {"a": 4}
+
+
+def test_what_failed_long_ago_does_not_count(world: Beside) -> None:
+    world.submit("train", 4, samples=LONG)
+    first = fails(world)
+    world.until(world.now + FORGETS_S)
+    assert fails(world) != first
+    assert list(each(world)) == first
+
+
+def test_hosts_whose_agents_cannot_run_jobs_on_several_hosts_have_all_others(world: Beside) -> None:
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b")), across=(HostName("a"),)))
+    world.submit("train", 2, hosts=2)
+    world.submit("one", 4)
+    world.submit("two", 4)
+    world.restart()
+    assert world.job("train").state == "waiting"
+    assert {world.job("one").host, world.job("two").host} == {"a", "b"}
+
+
+def test_a_job_that_no_host_could_take_is_refused_by_name(world: Beside) -> None:
+    world.submit("wide", 8, 16)
+    world.submit("spread", 16, hosts=2)
+    refused = [effect for effect in all_of(world, JobRefused) if isinstance(effect, JobRefused)]
+    assert [(each.job, each.why) for each in refused] == [
+        (job, "No host has 8 GPUs; the largest possible request is 4 GPUs.") for job in ("wide", "spread")
+    ]
+
+
+def test_one_that_none_of_its_owners_hosts_could_take_says_so_and_keeps_nobody_from_growing(
+    world: Beside,
+) -> None:
+    world.host("large", 8)
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"))))
+    world.cell("c", 2, "a")
+    world.cell("d", 4, "b")
+    world.submit("other", 2, 4, samples=LONG)
+    world.runs("other")
+    world.submit("wide", 8)
+    world.over("c")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert world.job("other").held == 4
+    refused = world.core.desk.jobs.by_name[JobName("wide")].refused
+    assert refused == "No host on which an agent of yours runs has 8 such GPUs."
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"), HostName("large"))))
+    world.until(world.now + 1.0)
+    assert world.job("wide").held == 8

@@ -12,6 +12,7 @@ from replkernel_scheduler.elastic.types import JobType
 from replkernel_scheduler.events import (
     HostAway,
     HostDown,
+    HostUp,
     LeaseAsked,
     LeaseLingered,
     LeaseReleased,
@@ -50,6 +51,8 @@ from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import (
     Fence,
+    Gpu,
+    GpuUuid,
     HostName,
     KernelId,
     LeaseRequest,
@@ -366,6 +369,31 @@ def test_jobs_that_are_over_are_remembered_with_how_they_ended(world: Beside) ->
     assert (past.why, past.said, past.ran_on) == ("failed", "it ended with exit code 3", "a")
 
 
+def test_a_job_starts_on_the_model_on_which_it_was_seen_to_be_faster(world: Beside) -> None:
+    name = JobName("train")
+    world.submit("train", 1, 2, samples=LONG)
+    for host, speed, gpus in (("a", 1.0, 4), ("fast", 8.0, 2)):
+        if host == "fast":
+            fast = tuple(Gpu(GpuUuid(f"GPU-{host}-{i}"), "V100") for i in range(gpus))
+            world.feed(HostUp(HostName(host), fast))
+            world.until(world.now + LOOK_EVERY_S + 1.0)
+        world.runs("train")
+        assert world.job("train").host == host
+        world.feed(JobProgress(name, world.job("train").attempt, LONG, ((2, speed),)))
+        world.cell(f"c-{host}", gpus, host)
+        world.stopped("train")
+    assert world.job("train").state == "waiting"
+    world.feed(JobHoldAsked(name))
+    for host in ("a", "fast"):
+        world.over(f"c-{host}")
+    world.restart()
+    world.feed(JobHoldAsked(name, held=False))
+    world.until(world.now + 1.0)
+    assert world.job("train").host == "fast", "though the other has more that idles"
+    record = world.core.desk.jobs.by_name[name]
+    assert record.type_on("V100").rate(2) == pytest.approx(8.0 * record.type_on("").rate(2))
+
+
 def test_gpus_that_linger_for_two_minutes_are_asked_back_for_a_waiting_job(world: Beside) -> None:
     world.feed(JobHosts(UserName("ann"), (HostName("a"),)))
     world.cell("busy", 2)
@@ -524,7 +552,8 @@ def test_those_that_wait_are_looked_at_once_a_second_however_often_gpus_come_fre
 
 def test_a_look_that_stops_goes_on_with_those_behind() -> None:
     world = Beside(pace=Pace(1.0, 8))
-    world.host("a", 2)
+    world.host("a", 4)
+    world.cell("c", 2)
     for number in range(20):
         world.submit(f"large-{number}", 4)
     world.submit("small", 1)
@@ -537,10 +566,11 @@ def test_a_look_that_stops_goes_on_with_those_behind() -> None:
 
 def test_one_users_past_jobs_do_not_push_out_anothers(world: Beside) -> None:
     def submit_and_stop(name: str, owner: str) -> None:
-        kind = type_of_shapes(name, (8,))
+        kind = type_of_shapes(name, (4,))
         world.feed(JobSubmitted(JobSpec(job=JobName(name), type=kind, owner=UserName(owner))))
         world.feed(JobStopAsked(JobName(name)))
 
+    world.cell("c", 1, "a")
     submit_and_stop("anns", "ann")
     for number in range(OF_USER_MAX + 10):
         submit_and_stop(f"bobs-{number}", "bob")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replkernel.records import Delta, Fence, Seq
-from replkernel.state.capture import hashing, survey, survey_order
+from replkernel.state.capture import survey, survey_order
 from replkernel.state.capture.budget import EVERYTHING, Terms
 from tests.support.examples import examples
 from tests.support.notebook import Notebook, changed, pair
@@ -318,7 +318,7 @@ def test_captures_of_a_large_graph_give_their_memory_back() -> None:
 def test_large_buffers_of_several_variables_are_told_or_named_wherever_the_capture_stops(
     questions: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hashing, "TOGETHER_BYTES", size)
+    monkeypatch.setattr(survey_order, "TOGETHER_BYTES", size)
     one, two = pair()
     two.take(one.run("a, b, c = (bytearray(9_000_000) for _ in 'abc')\nd = [b, 0]\nx = 0", 1))
     exec("a[5] = c[-1] = x = 1", one.namespace)

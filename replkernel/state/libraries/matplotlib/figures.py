@@ -51,7 +51,7 @@ def fill_figure(figure: Any, state: tuple[dict[str, Any], tuple[str, str]]) -> N
         _take(figure, attributes)
     else:
         figure.__setstate__(attributes)
-    found: Any = sys.modules.get(module) or _import(module)
+    found: object = sys.modules.get(module) or _import(module)
     canvas = getattr(found, name, None)
     if canvas is not None and canvas is not type(figure.canvas):
         with apart(figure):

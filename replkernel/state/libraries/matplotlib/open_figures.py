@@ -34,7 +34,7 @@ def put_figures(managers: Any, figures: list[tuple[Any, Any]]) -> None:
         managers.move_to_end(number)
 
 
-def _open(number: Any, figure: Any) -> None:
+def _open(number: object, figure: Any) -> None:
     """Give a figure a manager with its own kind of canvas; one with a window gets this backend's."""
     from replkernel.state.libraries.matplotlib.callbacks import apart
 

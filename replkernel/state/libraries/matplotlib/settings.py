@@ -79,7 +79,7 @@ class MatplotlibPart(OptionsPart):
         reference = self.reference()
         return super().pack({**{name: reference[name] for name in LEFT_ALONE if name in reference}, **seen})
 
-    def to_plain(self, name: str, value: Any) -> Any:
+    def to_plain(self, name: str, value: object) -> Any:
         """Return the value, a property cycle as what it is put together from."""
         return plain_setting(value)
 
@@ -232,7 +232,7 @@ class ColourNamesPart(OptionsPart):
         """Return the colours that matplotlib gives its names."""
         return _own_colours()
 
-    def to_plain(self, name: str, value: Any) -> Any:
+    def to_plain(self, name: str, value: object) -> Any:
         """Return a colour as matplotlib's settings are told."""
         return plain_setting(value)
 

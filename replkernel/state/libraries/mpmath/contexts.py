@@ -17,7 +17,7 @@ mpmath: Any = importlib.import_module("mpmath")
 NAMES = ("mp", "fp", "iv")
 
 
-def reduce_context(context: ReducerContext, own: Any) -> Any:
+def reduce_context(context: ReducerContext, own: object) -> Any:
     """Reduce a context to its name; one that the notebook made, as it is."""
     for name in NAMES:
         if getattr(mpmath, name) is own:

@@ -12,7 +12,7 @@ _SETTINGS = ("dps", "prec", "pretty", "trap_complex")
 
 def precision() -> dict[str, dict[str, Any]] | None:
     """Return how precise mpmath's contexts are, and how they show their numbers."""
-    library: Any = sys.modules.get("mpmath")
+    library: object = sys.modules.get("mpmath")
     contexts = {name: getattr(library, name, None) for name in ("mp", "iv")}
     found = {
         name: {key: vars(context)[key] for key in ("pretty", "trap_complex") if key in vars(context)}

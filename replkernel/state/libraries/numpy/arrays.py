@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replkernel.loaders import loader
-from replkernel.state.capture.memory_ranges import STORAGES, covered, lend_foreign, lender, met_later
+from replkernel.state.capture.memory_ranges import covered, lend_foreign, lender, met_later
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.libraries.numpy import objects as numpy_objects
 from replkernel.state.libraries.numpy.bare_arrays import (
@@ -41,7 +41,7 @@ from replkernel.state.python.kinds import kind_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _PLAIN_KINDS = frozenset("?biufcSUmM")
 _BYTES = np.dtype(np.uint8).str
@@ -93,14 +93,14 @@ def _lender(view: memoryview) -> Any:
     return behind if isinstance(behind, np.ndarray) else None
 
 
-def reduce_array(pickler: CapturePickler, values: Any) -> Any:
+def reduce_array(pickler: UnitContext, values: Any) -> Any:
     """Reduce an array of any dtype."""
     pickler.modules.add("numpy")
     dtype = values.dtype
     flags = values.flags
     if dtype.hasobject:
         return reduce_objects(pickler, values)
-    if pickler.extras and id(values) in pickler.extras.get("solo", ()):
+    if pickler.notes.alone and id(values) in pickler.notes.alone:
         return _reduce_alone(pickler, values)
     owner = owner_of(values)
     if isinstance(owner, np.ndarray) and owner.dtype.hasobject:
@@ -146,7 +146,7 @@ def _is_foreign(values: Any, owner: Any) -> bool:
     return not (isinstance(base, np.ndarray) or isinstance(owner, np.memmap))
 
 
-def _in_lent_memory(pickler: CapturePickler, values: Any, place: tuple[Any, ...]) -> Any:
+def _in_lent_memory(pickler: UnitContext, values: Any, place: tuple[Any, ...]) -> Any:
     """Reduce an array to a place in what else of this unit has its memory; return None where nothing has."""
     lent = _lent(pickler, *np.lib.array_utils.byte_bounds(values))
     if lent is None:
@@ -155,7 +155,7 @@ def _in_lent_memory(pickler: CapturePickler, values: Any, place: tuple[Any, ...]
     return (maker, (whose, address(values) - start, *place), *_state(values))
 
 
-def _lent(pickler: CapturePickler, low: int, high: int) -> tuple[Any, int, Any] | None:
+def _lent(pickler: UnitContext, low: int, high: int) -> tuple[Any, int, Any] | None:
     """Return what makes an array in the memory of something else of this unit, its address, and that."""
     found = covered(pickler, low, high)
     if found is not None:
@@ -163,7 +163,7 @@ def _lent(pickler: CapturePickler, low: int, high: int) -> tuple[Any, int, Any] 
     found = lender(pickler, low, high)
     if found is not None:
         return make_over_buffer, *found
-    if STORAGES not in pickler.extras and not pickler.covers:
+    if not pickler.notes.storages and not pickler.covers:
         return None
     from replkernel.gpu import overlaps, storages
 
@@ -175,13 +175,13 @@ def _is_tensor(owner: object) -> bool:
     return type(owner).__module__.partition(".")[0] == "torch" and hasattr(owner, "untyped_storage")
 
 
-def _note_range(pickler: CapturePickler, start: int, size: int) -> None:
+def _note_range(pickler: UnitContext, start: int, size: int) -> None:
     pickler.touched = True
     if size:
         pickler.ranges.append((start, start + size))
 
 
-def _state(values: Any) -> tuple[Any, ...]:
+def _state(values: object) -> tuple[Any, ...]:
     """Return what a subclass's instance has beside its elements, as the rest of a reduce tuple."""
     attributes, slots = attributes_of(values), in_slots(values)
     if slots:
@@ -189,7 +189,7 @@ def _state(values: Any) -> tuple[Any, ...]:
     return (attributes, None, None, fill_attributes) if attributes else ()
 
 
-def _reduce_owner(pickler: CapturePickler, values: Any) -> Any:
+def _reduce_owner(pickler: UnitContext, values: Any) -> Any:
     size = values.nbytes
     data: bytes | int = b""
     if size:
@@ -205,7 +205,7 @@ def _reduce_owner(pickler: CapturePickler, values: Any) -> Any:
     return (make_array, made, *_state(values))
 
 
-def _reduce_permuted(pickler: CapturePickler, values: Any, axes: tuple[int, ...]) -> Any:
+def _reduce_permuted(pickler: UnitContext, values: Any, axes: tuple[int, ...]) -> Any:
     """Reduce an array that owns one block of memory with its axes in an order of their own."""
     size, start = values.nbytes, address(values)
     _note_range(pickler, start, size)
@@ -220,7 +220,7 @@ def _reduce_permuted(pickler: CapturePickler, values: Any, axes: tuple[int, ...]
     return (make_permuted, made, *_state(values))
 
 
-def _reduce_foreign(pickler: CapturePickler, values: Any) -> Any:
+def _reduce_foreign(pickler: UnitContext, values: Any) -> Any:
     """Reduce an array whose owner is unknown: to a place in an array that is known, or to a copy."""
     if not values.size:
         return _reduce_alone(pickler, values)
@@ -237,11 +237,11 @@ def _reduce_foreign(pickler: CapturePickler, values: Any) -> Any:
         return _reduce_alone(pickler, values)
     memory = memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
     data = pickler.emit(memory, (low, high - low))
-    block = pickler.extras.setdefault(("memory", low, high), Memory(data, values, high - low))
+    block = pickler.notes.memories.setdefault((low, high), Memory(data, values, high - low))
     return (make_view, (block, address(values) - low, *place), *_state(values))
 
 
-def _reduce_alone(pickler: CapturePickler, values: Any) -> Any:
+def _reduce_alone(pickler: UnitContext, values: Any) -> Any:
     """Reduce an array to a copy that shares memory with nothing."""
     whole = values.flags.c_contiguous or values.flags.f_contiguous
     source = values if whole else np.array(values, copy=True, order="C", subok=False)
@@ -257,13 +257,13 @@ class Memory:
 
     __slots__ = ("data", "keep", "size")
 
-    def __init__(self, data: bytes | int, keep: Any, size: int) -> None:
+    def __init__(self, data: bytes | int, keep: object, size: int) -> None:
         self.data = data
         self.keep = keep
         self.size = size
 
 
-def reduce_memory(pickler: CapturePickler, memory: Memory) -> Any:
+def reduce_memory(pickler: UnitContext, memory: Memory) -> Any:
     """Reduce such memory to an array of bytes."""
     return make_array, (memory.data, _BYTES, (memory.size,), "C", True, None)
 
@@ -294,7 +294,7 @@ def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_writ
 
 @loader("numpy:make_view")
 def make_view(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+    owner: Any, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
@@ -307,7 +307,7 @@ def make_view(
 
 @loader("numpy:make_over_buffer")
 def make_over_buffer(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+    owner: Any, offset: int, shape: Any, strides: object, dtype: Any, may_write: bool, cls: object
 ) -> Any:
     """Return an array over a bytes-like object, whose size it holds (called by payloads)."""
     plain = np.dtype(dtype)
@@ -324,7 +324,7 @@ def make_over_buffer(
 # -- subclasses -------------------------------------------------------------------------------------
 
 
-def reduce_subclass(pickler: CapturePickler, values: Any) -> Any:
+def reduce_subclass(pickler: UnitContext, values: Any) -> Any:
     """Reduce an instance of a subclass: as an array unless the subclass pickles in its own way."""
     cls = type(values)
     if isinstance(values, np.memmap):
@@ -337,7 +337,7 @@ def reduce_subclass(pickler: CapturePickler, values: Any) -> Any:
     return reduce_array(pickler, values)
 
 
-def _is_masked(values: Any) -> bool:
+def _is_masked(values: object) -> bool:
     """Tell whether it is a masked array, which shares its data and its mask with others."""
     return isinstance(values, np.ma.MaskedArray) and values is not np.ma.masked
 

@@ -29,7 +29,7 @@ def address(values: Any) -> int:
     return int(values.__array_interface__["data"][0])
 
 
-def flat_bytes(values: Any) -> Any:
+def flat_bytes(values: object) -> Any:
     """Return the bytes of an array that is contiguous in one order, as a flat uint8 array over them."""
     plain = np.asarray(values)
     rows = plain if plain.flags.c_contiguous else plain.T
@@ -56,7 +56,7 @@ def writeable(values: Any) -> bool:
 
 
 @contextlib.contextmanager
-def unlocked(owner: Any, wanted: bool) -> Iterator[None]:
+def unlocked(owner: object, wanted: bool) -> Iterator[None]:
     """Let a view of a read-only array be made that may be written, if `wanted`."""
     if not wanted or not isinstance(owner, np.ndarray) or owner.flags.writeable:
         yield
@@ -68,19 +68,19 @@ def unlocked(owner: Any, wanted: bool) -> Iterator[None]:
         owner.flags.writeable = False
 
 
-def class_of(values: Any) -> type | None:
+def class_of(values: object) -> type | None:
     """Return an array's class unless it is the plain one."""
     cls = type(values)
     return None if cls is np.ndarray else cls
 
 
-def attributes_of(values: Any) -> dict[str, Any] | None:
+def attributes_of(values: object) -> dict[str, Any] | None:
     """Return what a subclass's instance has beside its elements."""
     attributes = getattr(values, "__dict__", None) if type(values) is not np.ndarray else None
     return dict(attributes) if attributes else None
 
 
-def in_slots(values: Any) -> dict[str, Any]:
+def in_slots(values: object) -> dict[str, Any]:
     """Return what a subclass's instance has in slots."""
     cls = type(values)
     return instances.held_in(values, instances.slots_of(cls)) if cls is not np.ndarray else {}
@@ -102,7 +102,7 @@ def new_array(cls: Any, *args: Any, **named: Any) -> Any:
     return in_class(np.ndarray.__new__(Blank, *args, **named), cls)
 
 
-def in_class(made: Any, cls: Any) -> Any:
+def in_class(made: Any, cls: object) -> Any:
     """Give an array its class; a plain one becomes a view."""
     if cls is None:
         return made
@@ -121,7 +121,7 @@ def fill_attributes(values: Any, state: dict[str, Any]) -> None:
 
 
 @loader("numpy:fill_slots")
-def fill_slots(values: Any, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
+def fill_slots(values: object, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
     """Give an instance of a subclass its attributes, and what it had in slots (called by payloads)."""
     attributes, slots = state
     if attributes:

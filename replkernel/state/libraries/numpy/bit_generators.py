@@ -16,7 +16,7 @@ from replkernel.state.capture.sentinels import plan_for_library
 from replkernel.state.python import instances
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 _library: Any = np.random
@@ -24,7 +24,7 @@ _own_generator = _library.get_bit_generator
 _MRO = type.__dict__["__mro__"]
 
 
-def reduce_bit_generator(pickler: CapturePickler, generator: Any) -> Any:
+def reduce_bit_generator(pickler: UnitContext, generator: object) -> Any:
     """Reduce a bit generator: by reference where numpy's own functions draw from it."""
     if generator is _own_generator():
         pickler.unlinked.add(id(generator))
@@ -34,7 +34,7 @@ def reduce_bit_generator(pickler: CapturePickler, generator: Any) -> Any:
     return plan_for_library(type(generator))(pickler, generator)
 
 
-def reduce_source(pickler: CapturePickler, source: Any) -> Any:
+def reduce_source(pickler: UnitContext, source: object) -> Any:
     """Reduce a generator, or a `RandomState`."""
     if instances.is_notebooks(type(source)):
         return _reduce_child(source, _base_of(type(source)).__reduce__(source)[1])
@@ -46,7 +46,7 @@ def _base_of(cls: type) -> Any:
     return next(base for base in _MRO.__get__(cls) if not instances.is_notebooks(base))
 
 
-def _reduce_child(source: Any, arguments: tuple[Any, ...]) -> Any:
+def _reduce_child(source: object, arguments: tuple[Any, ...]) -> Any:
     cls = type(source)
     base = _base_of(cls)
     _, _, *told = base.__reduce__(source)
@@ -56,7 +56,7 @@ def _reduce_child(source: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 @loader("numpy-random:make_child")
-def make_child(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
+def make_child(cls: object, base: Any, arguments: tuple[Any, ...]) -> Any:
     """Return a source of random numbers as numpy makes it, past the class's own way (called by payloads)."""
     made = base.__new__(cls)
     base.__init__(made, *arguments)
@@ -64,7 +64,7 @@ def make_child(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 @loader("numpy-random:fill_child")
-def fill_child(source: Any, state: tuple[Any, dict[str, Any], dict[str, Any]]) -> None:
+def fill_child(source: object, state: tuple[Any, dict[str, Any], dict[str, Any]]) -> None:
     """Put a source where it was, and give it its attributes (called by payloads)."""
     told, attributes, slots = state
     if told is not None:

@@ -42,7 +42,7 @@ def read(name: str) -> Any:
     return held().get(name)
 
 
-def put(name: str, value: Any) -> None:
+def put(name: str, value: object) -> None:
     """Make a function, or None, what an option holds."""
     if name == CALLBACK:
         sys.modules[MODULE].seterrcall(value)

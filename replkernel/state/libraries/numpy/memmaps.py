@@ -15,12 +15,12 @@ from replkernel.state.libraries.numpy.bare_arrays import address, attributes_of,
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _MAP = "_mmap"
 
 
-def reduce_memmap(pickler: CapturePickler, values: Any) -> Any:
+def reduce_memmap(pickler: UnitContext, values: Any) -> Any:
     """Reduce a map, or a view of one."""
     from replkernel.state.libraries.numpy.arrays import reduce_array
 

@@ -69,7 +69,7 @@ def _leaves(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
         yield from _leaves(values[name], (*path, name))
 
 
-def _elements(values: Any, order: Any) -> Any:
+def _elements(values: object, order: Any) -> Any:
     """Return the elements as a list, or of a structured array each field's."""
     plain = np.asarray(values)
     if plain.dtype.names is None:
@@ -82,7 +82,7 @@ def _elements(values: Any, order: Any) -> Any:
 
 
 @loader("numpy:make_objects")
-def make_objects(shape: Any, order: Any, dtype: Any, cls: Any) -> Any:
+def make_objects(shape: object, order: object, dtype: object, cls: object) -> Any:
     """Return an array without elements (called by payloads)."""
     return new_array(cls, shape, dtype, order=order)
 
@@ -116,7 +116,7 @@ def _put(flat: Any, items: list[Any]) -> None:
         flat[index] = item
 
 
-def _fields_at(dtype: Any, offset: int, wanted: Any) -> tuple[str, ...] | None:
+def _fields_at(dtype: Any, offset: int, wanted: object) -> tuple[str, ...] | None:
     """Return the path of the field of a dtype at an offset; none for the element itself, None for neither."""
     if offset == 0 and dtype == wanted:
         return ()
@@ -131,7 +131,7 @@ def _fields_at(dtype: Any, offset: int, wanted: Any) -> tuple[str, ...] | None:
 
 @loader("numpy:make_object_view")
 def make_object_view(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+    owner: Any, offset: int, shape: object, strides: object, dtype: Any, may_write: bool, cls: object
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
@@ -149,7 +149,7 @@ def make_object_view(
 
 
 def _plain_fields(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+    owner: Any, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
 ) -> Any:
     """Return an array over fields without pointers: their bytes may be looked at as they are."""
     buffer = owner if owner.flags.c_contiguous else np.asarray(owner).T

@@ -19,13 +19,13 @@ from replkernel.state.capture.refusals import as_a_whole
 from replkernel.state.libraries.numpy.bare_arrays import address
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 STEPS_MAX = 10_000_000
 """A flat iterator that is further on than this is not moved there again."""
 
 
-def reduce_row(pickler: CapturePickler, row: Any) -> Any:
+def reduce_row(pickler: UnitContext, row: Any) -> Any:
     """Reduce an element of a structured array, which looks at the array's memory."""
     base = row.base
     if base is None or row.dtype.names is None or not isinstance(base, np.ndarray):
@@ -42,19 +42,19 @@ def reduce_row(pickler: CapturePickler, row: Any) -> Any:
     return take_row, (base, tuple(index))
 
 
-def _row_address(row: Any) -> int:
+def _row_address(row: object) -> int:
     from replkernel.state.python.views import address_of
 
     return address_of(row)
 
 
 @loader("numpy:take_row")
-def take_row(base: Any, index: Any) -> Any:
+def take_row(base: Any, index: object) -> Any:
     """Return an element of a structured array (called by payloads)."""
     return base[index]
 
 
-def reduce_flat(pickler: CapturePickler, flat: Any) -> Any:
+def reduce_flat(pickler: UnitContext, flat: Any) -> Any:
     """Reduce a flat iterator to its array and its place."""
     if flat.index > STEPS_MAX:
         raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
@@ -70,7 +70,7 @@ def take_flat(base: Any, index: int) -> Any:
     return flat
 
 
-def reduce_broadcast(pickler: CapturePickler, together: Any) -> Any:
+def reduce_broadcast(pickler: UnitContext, together: Any) -> Any:
     """Reduce arrays that are gone through together to these arrays, and the place."""
     if together.index > STEPS_MAX:
         raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
@@ -85,7 +85,7 @@ def take_broadcast(arrays: tuple[Any, ...], index: int) -> Any:
     return together
 
 
-def reduce_ufunc(pickler: CapturePickler, function: Any) -> Any:
+def reduce_ufunc(pickler: UnitContext, function: Any) -> Any:
     """Reduce a ufunc that `frompyfunc` made to the function behind it."""
     name = function.__name__
     if not name.endswith(" (vectorized)"):
@@ -102,18 +102,18 @@ def make_ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
     return np.frompyfunc(function, nin, nout, identity=identity)
 
 
-def reduce_limits(pickler: CapturePickler, limits: Any) -> Any:
+def reduce_limits(pickler: UnitContext, limits: Any) -> Any:
     """Reduce the limits of a type of numbers, which numpy keeps one object for."""
     pickler.unlinked.add(id(limits))
     return type(limits), (limits.dtype,)
 
 
-def reduce_calendar(pickler: CapturePickler, calendar: Any) -> Any:
+def reduce_calendar(pickler: UnitContext, calendar: Any) -> Any:
     """Reduce a calendar of working days."""
     return np.busdaycalendar, (calendar.weekmask.tolist(), calendar.holidays.tolist())
 
 
-def reduce_archive(pickler: CapturePickler, archive: Any) -> Any:
+def reduce_archive(pickler: UnitContext, archive: Any) -> Any:
     """Reduce what `numpy.load` returned for a file of several arrays, open or closed."""
     state = dict(vars(archive))
     has_fields = type(state.pop("f", None)) is _Fields
@@ -134,7 +134,7 @@ def fill_archive(archive: Any, state: dict[str, Any]) -> None:
     vars(archive).update(state)
 
 
-def reduce_fields(pickler: CapturePickler, fields: Any) -> Any:
+def reduce_fields(pickler: UnitContext, fields: object) -> Any:
     """Reduce the `f` of an archive, which answers for the archive in everything."""
     try:
         archive = object.__getattribute__(fields, "_obj").__repr__.__self__

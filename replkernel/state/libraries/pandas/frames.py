@@ -25,14 +25,14 @@ from replkernel.state.python import instances
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 PROTOCOL = 5
 LAST_OFFSET_BYTES = 8
 """Arrow leaves the offset behind the last text out when it counts an array's bytes."""
 
 
-def reduce_block(pickler: CapturePickler, block: Any) -> Any:
+def reduce_block(pickler: UnitContext, block: Any) -> Any:
     """Reduce a block to its values, its place, and what counts who shares the values."""
     pickler.module_needed("pandas")
     place = block.mgr_locs.indexer
@@ -43,17 +43,17 @@ def reduce_block(pickler: CapturePickler, block: Any) -> Any:
 
 
 @loader("pandas:make_block")
-def make_block(values: Any, place: Any, ndim: int, refs: Any) -> Any:
+def make_block(values: object, place: object, ndim: int, refs: object) -> Any:
     """Return a block (called by payloads)."""
     return block_module.new_block(values, internals.BlockPlacement(place), ndim=ndim, refs=refs)
 
 
-def reduce_refs(pickler: CapturePickler, refs: Any) -> Any:
+def reduce_refs(pickler: UnitContext, refs: object) -> Any:
     """Reduce a count of sharers: a new one, which the rebuilt blocks enter themselves."""
     return internals.BlockValuesRefs, ()
 
 
-def reduce_manager(pickler: CapturePickler, manager: Any) -> Any:
+def reduce_manager(pickler: UnitContext, manager: Any) -> Any:
     """Reduce a frame's manager; the names of its class's own attributes are no link between frames."""
     pickler.unlinked.update((id(pd.DataFrame._metadata), id(pd.Series._metadata)))
     return make_manager, (type(manager), tuple(manager.blocks), list(manager.axes))
@@ -67,16 +67,16 @@ def make_manager(cls: Any, blocks: tuple[Any, ...], axes: list[Any]) -> Any:
     return cls(blocks, axes, verify_integrity=False)
 
 
-def reduce_index(pickler: CapturePickler, index: Any) -> Any:
+def reduce_index(pickler: UnitContext, index: Any) -> Any:
     """Reduce an index, whose name may change; what it is made of never does, and is its own."""
     pickler.touched = True
     cls: Any = type(index)
     levelled = cls.__reduce__ is pd.MultiIndex.__reduce__
     reduced = _levels_and_codes(index) if levelled else index.__reduce__()
-    solo = pickler.extras.setdefault("solo", {})
+    alone = pickler.notes.alone
     for part in (reduced[1][1] if isinstance(reduced[1][-1], dict) else {}).values():
         for piece in part if isinstance(part, (list, tuple)) else (part,):
-            _set_apart(pickler, solo, piece)
+            _set_apart(pickler, alone, piece)
     if reduced[1][0] is pd.Index and reduced[1][1]["data"].dtype == object:
         reduced = make_index, (reduced[1][1]["data"], reduced[1][1]["name"])
     told = _shown_parts(index)
@@ -102,7 +102,7 @@ _UNHELD = _holders([object()])[0]
 """So many references has what its container alone holds."""
 
 
-def _is_held(container: Any) -> bool:
+def _is_held(container: object) -> bool:
     return any(count > _UNHELD for count in _holders(container))
 
 
@@ -135,34 +135,34 @@ def fill_index(index: Any, told: dict[str, Any]) -> None:
 
 
 @loader("pandas:make_index")
-def make_index(data: Any, name: Any) -> Any:
+def make_index(data: object, name: object) -> Any:
     """Return an index of objects over the array itself: pandas' own way takes a view (called by payloads)."""
     return pd.Index._simple_new(data, name)
 
 
-def _set_apart(pickler: CapturePickler, solo: dict[int, Any], piece: Any) -> None:
+def _set_apart(pickler: UnitContext, alone: dict[int, object], piece: object) -> None:
     if isinstance(piece, np.ndarray):
-        solo[id(piece)] = piece
+        alone[id(piece)] = piece
         pickler.unlinked.add(id(piece))
     elif isinstance(piece, pd.api.extensions.ExtensionArray):
         pickler.unlinked.add(id(piece))
         _set_arrow_apart(pickler, getattr(piece, "_pa_array", None))
-        solo[id(piece)] = piece
+        alone[id(piece)] = piece
         inner = [
             getattr(piece, name, None)
             for name in ("_ndarray", "_codes", "_data", "_mask", "_left", "_right", "_cache")
         ]
         for part in inner:
             if part is not None and part is not piece:
-                solo[id(part)] = part
+                alone[id(part)] = part
                 pickler.unlinked.add(id(part))
                 if isinstance(part, pd.api.extensions.ExtensionArray):
-                    _set_apart(pickler, solo, part)
+                    _set_apart(pickler, alone, part)
 
 
-def _set_arrow_apart(pickler: CapturePickler, text: Any) -> None:
+def _set_arrow_apart(pickler: UnitContext, text: Any) -> None:
     """Keep the memory of an index of text from joining those who share the index."""
-    apart = pickler.extras.setdefault("apart", {})
+    apart = pickler.notes.apart
     for chunk in () if text is None else text.chunks:
         apart.update((buffer.address, text) for buffer in chunk.buffers() if buffer is not None)
 
@@ -172,7 +172,7 @@ def is_pandas_array(cls: type) -> bool:
     return module_of(cls).startswith("pandas.") and issubclass(cls, pd.api.extensions.ExtensionArray)
 
 
-def reduce_extension(pickler: CapturePickler, values: Any) -> Any:
+def reduce_extension(pickler: UnitContext, values: Any) -> Any:
     """Reduce such an array without what it has computed, which comes and goes when it is looked at."""
     pickler.module_needed("pandas")
     chunk = _only_chunk(values)
@@ -215,7 +215,7 @@ _NOT_TOLD = frozenset({"_cache", "_cacher", "_is_copy"})
 """What pandas has computed, or notes of who a frame was taken from."""
 
 
-def reduce_frame(pickler: CapturePickler, frame: Any) -> Any:
+def reduce_frame(pickler: UnitContext, frame: Any) -> Any:
     """Reduce a frame or series with the attributes that the notebook gave it, of which pandas tells none."""
     pickler.module_needed("pandas")
     cls: Any = type(frame)

@@ -17,7 +17,7 @@ FORMAT = "\0format"
 _METHOD = types.BuiltinMethodType
 
 
-def plain_format(value: Any) -> Any:
+def plain_format(value: object) -> Any:
     """Return a value; of a text's own ``format``, as formatters often are, the text."""
     method: Any = value
     if type(method) is _METHOD and method.__name__ == "format" and type(method.__self__) is str:
@@ -53,7 +53,7 @@ class PandasOptionsPart(OptionsPart):
         registered = sys.modules["pandas._config.config"]._registered_options
         return {name: option.defval for name, option in registered.items()}
 
-    def to_plain(self, name: str, value: Any) -> Any:
+    def to_plain(self, name: str, value: object) -> Any:
         """Return the value, or the text of a formatter."""
         return plain_format(value)
 

@@ -20,7 +20,7 @@ from replkernel.state.python.kinds import is_a
 from replkernel.state.restore.loading import absent
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 ROWS_MAX = 5_000_000
 """A reader that is further on than this is not read on up to there."""
@@ -29,7 +29,7 @@ PIECE_ROWS = 50_000
 """So many rows that were read are in memory at a time."""
 
 
-def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
+def reduce_reader(pickler: UnitContext, reader: Any) -> Any:
     """Reduce a reader to its file, its options and its place."""
     pickler.module_needed("pandas")
     held = vars(reader)

@@ -29,7 +29,7 @@ def reduce_drawing(context: ReducerContext, drawing: Any) -> Any:
 
 
 @loader("pillow-draw:make_drawing")
-def make_drawing(cls: Any, image: Any) -> Any:
+def make_drawing(cls: Any, image: object) -> Any:
     """Return a drawing on a picture (called by payloads)."""
     return cls(image)
 

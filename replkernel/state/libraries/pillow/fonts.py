@@ -34,7 +34,7 @@ def make_font(cls: Any, data: bytes, *ways: Any) -> Any:
 
 
 @loader("pillow-font:fill_font")
-def fill_font(font: Any, source: Any) -> None:
+def fill_font(font: Any, source: object) -> None:
     """Give a font the file in memory that it was read from (called by payloads)."""
     font.path = source
 

@@ -51,7 +51,7 @@ def fill_picture(picture: Any, state: tuple[Any, dict[str, Any]]) -> None:
         vars(picture).setdefault(name, value)
 
 
-def _goes_along(name: str, value: Any) -> bool:
+def _goes_along(name: str, value: object) -> bool:
     """Tell whether an attribute is a plain value or a table of a file's (texts, how it was packed)."""
     kind = kind_of(value)
     return kind in _PLAIN or name in _TAGS or (kind in _TABLES and name not in _OF_FILE)

@@ -25,7 +25,7 @@ from replkernel.state.capture import sentinels
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 _PYTHON_MARKS = (b"PLPYFN", b"PLPYUDF", b"cloudpickle")
@@ -33,7 +33,7 @@ PROTOCOL = 5
 _STATE = 2
 
 
-def reduce_plan(pickler: CapturePickler, plan: Any) -> Any:
+def reduce_plan(pickler: UnitContext, plan: Any) -> Any:
     """Reduce an expression or a lazy frame; the functions in it beside what polars says of it."""
     pickler.module_needed("polars")
     with named():
@@ -58,7 +58,7 @@ def fill_plan(plan: Any, state: tuple[bytes, list[tuple[str, Any]]]) -> None:
     plan.__setstate__(told)
 
 
-def _holds_function(part: Any) -> bool:
+def _holds_function(part: object) -> bool:
     if isinstance(part, (bytes, bytearray)):
         return any(mark in part for mark in _PYTHON_MARKS)
     if isinstance(part, (tuple, list)):
@@ -68,7 +68,7 @@ def _holds_function(part: Any) -> bool:
     return False
 
 
-def reduce_series(pickler: CapturePickler, series: Any) -> Any:
+def reduce_series(pickler: UnitContext, series: Any) -> Any:
     """Reduce a series; one of Python objects to these."""
     if series.dtype != polars.Object:
         return sentinels.plan_for_library(type(series))(pickler, series)
@@ -90,7 +90,7 @@ def fill_series(series: Any, objects: list[Any]) -> None:
     series._s = polars.Series(series.name, objects, dtype=polars.Object)._s
 
 
-def reduce_frame(pickler: CapturePickler, frame: Any) -> Any:
+def reduce_frame(pickler: UnitContext, frame: Any) -> Any:
     """Reduce a frame; one with columns of Python objects to its columns."""
     if polars.Object not in frame.dtypes:
         return sentinels.plan_for_library(type(frame))(pickler, frame)
@@ -163,14 +163,14 @@ def named() -> Iterator[None]:
         pickle.dumps = dumps
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     name = _names.get(id(function))
     if name is not None:
         return name
     name = _MARK + secrets.token_hex(12)
     key = id(function)
 
-    def forget(_: Any) -> None:
+    def forget(_: object) -> None:
         _told.pop(name, None)
         _names.pop(key, None)
 

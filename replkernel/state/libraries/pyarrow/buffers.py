@@ -16,16 +16,16 @@ from replkernel.state.libraries.numpy.bare_arrays import flat_bytes
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
+def reduce_buffer(pickler: UnitContext, buffer: Any) -> Any:
     """Reduce a buffer to a place in what owns its memory, else to its bytes."""
     pickler.module_needed("pyarrow")
     if not buffer.is_cpu or not buffer.size:
         return NotImplemented
     low, high = buffer.address, buffer.address + buffer.size
-    if low not in pickler.extras.get("apart", ()):
+    if low not in pickler.notes.apart:
         pickler.touched = True
         pickler.ranges.append((low, high))
         found = covered(pickler, low, high)
@@ -35,14 +35,14 @@ def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
         lent = lender(pickler, low, high) if found is None and buffer.is_mutable else None
         if lent is not None and type(lent[1]) is not bytes:
             return over_bytes, (lent[1], low - lent[0], buffer.size)
-    first = pickler.extras.setdefault(("arrow", low, high), buffer)
+    first = pickler.notes.arrow_buffers.setdefault((low, high), buffer)
     if first is not buffer:
         return itself, (first,)
     return make_buffer, (pickler.emit(memoryview(buffer), (low, high - low)), buffer.is_mutable)
 
 
 @loader("pyarrow:over_array")
-def over_array(owner: Any, offset: int, size: int) -> Any:
+def over_array(owner: object, offset: int, size: int) -> Any:
     """Return a buffer in an array's memory (called by payloads)."""
     return pyarrow.py_buffer(flat_bytes(owner)[offset : offset + size])
 
@@ -54,7 +54,7 @@ def over_bytes(owner: Any, offset: int, size: int) -> Any:
 
 
 @loader("pyarrow:itself")
-def itself(buffer: Any) -> Any:
+def itself(buffer: object) -> Any:
     """Return a buffer (called by payloads)."""
     return buffer
 

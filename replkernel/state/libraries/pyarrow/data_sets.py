@@ -43,13 +43,13 @@ def _told_in_memory(data: Any) -> Any:
 
 
 @loader("pyarrow-dataset:filtered")
-def filtered(make: Any, arguments: tuple[Any, ...], chosen: Any) -> Any:
+def filtered(make: Any, arguments: tuple[Any, ...], chosen: object) -> Any:
     """Return a data set with a filter (called by payloads)."""
     return make(*arguments).filter(chosen)
 
 
 @loader("pyarrow-dataset:in_memory")
-def in_memory(batches: list[Any], schema: Any) -> Any:
+def in_memory(batches: list[Any], schema: object) -> Any:
     """Return a data set in memory (called by payloads)."""
     return dataset.InMemoryDataset(pyarrow.Table.from_batches(batches, schema))
 

@@ -22,7 +22,7 @@ def reduce_file_info(context: ReducerContext, info: Any) -> Any:
 
 
 @loader("pyarrow-fs:make_file_info")
-def make_file_info(path: str, kind: Any, mtime_ns: int | None, size: int | None) -> Any:
+def make_file_info(path: str, kind: object, mtime_ns: int | None, size: int | None) -> Any:
     """Return what a file system says of a file (called by payloads)."""
     return fs.FileInfo(path, kind, mtime_ns=mtime_ns, size=size)
 

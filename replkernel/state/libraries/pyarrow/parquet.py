@@ -31,7 +31,7 @@ def reduce_writer(context: ReducerContext, writer: Any) -> Any:
 
 
 @loader("pyarrow-parquet:closed_writer")
-def closed_writer(cls: Any, schema: Any) -> Any:
+def closed_writer(cls: Any, schema: object) -> Any:
     """Return a writer that is closed (called by payloads)."""
     writer = cls(pyarrow.BufferOutputStream(), schema)
     writer.close()

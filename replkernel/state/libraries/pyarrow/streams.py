@@ -65,7 +65,7 @@ def reduce_reader(context: ReducerContext, reader: Any) -> Any:
 
 
 @loader("pyarrow:open_reader")
-def open_reader(whole: Any, place: int) -> Any:
+def open_reader(whole: object, place: int) -> Any:
     """Return a reader at its place (called by payloads)."""
     reader = pyarrow.BufferReader(whole)
     reader.seek(place)

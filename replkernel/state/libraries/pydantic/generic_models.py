@@ -18,7 +18,7 @@ def enter(cls: type, attributes: dict[str, Any]) -> None:
     told = attributes.get(_TOLD)
     if type(told) is not dict or told.get("origin") is None:
         return
-    library: Any = sys.modules.get("pydantic._internal._generics")
+    library: object = sys.modules.get("pydantic._internal._generics")
     enter_it = getattr(library, "set_cached_generic_type", None)
     if enter_it is not None:
         origin, args = told["origin"], told["args"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_rotation(context: ReducerContext, rotation: Any) -> Any:
+def reduce_rotation(context: ReducerContext, rotation: object) -> Any:
     """Reduce a rotation to its attributes: made from its numbers anew, they would be rounded once more."""
     context.module_needed("scipy")
     attributes = getattr(rotation, "__dict__", None)

@@ -12,13 +12,13 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 NODE_BYTES, ADDRESSES = 72, slice(40, 56)
 """The size of a node, and where its children's addresses are, which loading finds by their numbers."""
 
 
-def reduce_tree(pickler: CapturePickler, tree: Any) -> Any:
+def reduce_tree(pickler: UnitContext, tree: Any) -> Any:
     """Reduce a tree to what scipy copies of it, with no addresses among its nodes, and its points themselves.
 
     scipy copies these; a tree may look at the array that it was made from.
@@ -31,7 +31,7 @@ def reduce_tree(pickler: CapturePickler, tree: Any) -> Any:
     plain[:, ADDRESSES] = 0
     copied = plain.reshape(-1).view(nodes.dtype)
     others[0] = tree.data
-    pickler.extras[("nodes of a tree", id(tree))] = copied
+    pickler.notes.kept.append(copied)
     return copyreg.__newobj__, (type(tree),), (copied, *others)  # type: ignore[attr-defined]
 
 

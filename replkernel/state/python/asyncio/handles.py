@@ -16,14 +16,14 @@ _is_cancelled, _loop_of = (vars(asyncio.Handle)[name].__get__ for name in ("_can
 _is_scheduled = vars(asyncio.TimerHandle)["_scheduled"].__get__
 
 
-def reduce_handle(context: ReducerContext, handle: Any) -> Any:
+def reduce_handle(context: ReducerContext, handle: object) -> Any:
     """Reduce a handle as its class says, while nothing waits."""
     if not _is_cancelled(handle) and waits(handle):
         raise CannotTravel("A callback that waits on an event loop belongs to its process.")
     return NotImplemented
 
 
-def waits(handle: Any) -> bool:
+def waits(handle: object) -> bool:
     """Tell whether the handle's loop has still to call it."""
     if is_a(handle, asyncio.TimerHandle) and _is_scheduled(handle):
         return True

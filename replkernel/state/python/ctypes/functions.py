@@ -61,7 +61,7 @@ def function_type(result: Any, arguments: tuple[Any, ...], flags: int) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments, **errors)
 
 
-def reduce_function(context: ReducerContext, function: Any) -> Any:
+def reduce_function(context: ReducerContext, function: object) -> Any:
     """Reduce a pointer to no function; refuse any other."""
     if not function:
         return type(function), ()

@@ -71,14 +71,14 @@ def layout_of(cls: type) -> dict[str, Any]:
 
 
 @loader("ctypes:lay_out")
-def lay_out(cls: Any, layout: dict[str, Any]) -> None:
+def lay_out(cls: object, layout: dict[str, Any]) -> None:
     """Give a class its layout, unless it has it (called by payloads)."""
     for key in LAYOUT:
         if key in layout and key not in _DICT.__get__(cls):
             setattr(cls, key, layout[key])
 
 
-def is_of_layout(key: str, value: Any) -> bool:
+def is_of_layout(key: str, value: object) -> bool:
     """Tell whether an entry of a class comes with its layout."""
     return key in LAYOUT or key in (_NATIVE, _SWAPPED) or type(value) is FIELD
 
@@ -102,12 +102,12 @@ def native_type(cls: type) -> type | None:
 
 
 @loader("ctypes:swapped_type")
-def swapped_type(native: Any) -> Any:
+def swapped_type(native: object) -> Any:
     """Return the type of numbers in the other order of bytes (called by payloads)."""
     return getattr(native, _SWAPPED, None)
 
 
-def reduce_data(context: ReducerContext, data: Any) -> Any:
+def reduce_data(context: ReducerContext, data: object) -> Any:
     """Reduce what has its own memory to its bytes, and a part of something to the way to it."""
     owner = _DATA._b_base_.__get__(data)
     if owner is None:

@@ -31,7 +31,7 @@ _OF_THE_POOL = frozenset({
 })  # fmt: skip
 
 
-def packed_kind(file: Any) -> str:
+def packed_kind(file: object) -> str:
     """Return the module of a file that packs what is written to it; an empty text for all others."""
     return _module_of(type(file))
 
@@ -65,7 +65,7 @@ def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> A
     return file
 
 
-def reduce_closed(context: ReducerContext, file: Any) -> Any:
+def reduce_closed(context: ReducerContext, file: object) -> Any:
     """Reduce a closed file that packed."""
     return closed_packed, (packed_kind(file), told_of(file), ())
 

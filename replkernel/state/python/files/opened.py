@@ -30,18 +30,18 @@ from replkernel.state.python.files.text import (
 from replkernel.state.restore.loading import absent
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 
 _WRITING = frozenset("wax+")
 
 
-def _raw(file: Any) -> Any:
+def _raw(file: object) -> Any:
     buffer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     return buffer if isinstance(buffer, io.FileIO) else getattr(buffer, "raw", None)
 
 
-def reduce_file(pickler: CapturePickler, file: Any) -> Any:
+def reduce_file(pickler: UnitContext, file: Any) -> Any:
     """Reduce a file that `open` returned."""
     try:
         raw = _raw(file)
@@ -167,7 +167,7 @@ def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
     return file
 
 
-def reduce_memory_file(pickler: CapturePickler, file: Any) -> Any:
+def reduce_memory_file(pickler: UnitContext, file: Any) -> Any:
     """Reduce a StringIO or BytesIO; a closed one, which pickle refuses, to a closed one."""
     if file.closed:
         return closed_memory_file, (type(file),)
@@ -216,13 +216,13 @@ _BUFFERED = {kind.__name__: kind for kind in (io.BufferedReader, io.BufferedWrit
 _UNTRANSLATED = (None, "", "\n")
 
 
-def memory_below(file: Any) -> io.BytesIO | None:
+def memory_below(file: object) -> io.BytesIO | None:
     """Return the bytes in memory that a file reads or writes itself; None for any other file."""
     below = file.buffer if isinstance(file, io.TextIOWrapper) else getattr(file, "raw", None)
     return below if type(below) is io.BytesIO else None
 
 
-def reduce_stream(pickler: CapturePickler, file: Any, memory: io.BytesIO) -> Any:
+def reduce_stream(pickler: UnitContext, file: Any, memory: io.BytesIO) -> Any:
     """Reduce a file over bytes in memory."""
     kind = type(file)
     if kind is not io.TextIOWrapper and _BUFFERED.get(kind.__name__) is not kind:

@@ -17,7 +17,7 @@ from replkernel.state.python.files.text import newline_of, newlines_seen, place_
 from replkernel.state.restore.loading import absent
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 UNPACKED_BYTES_MAX = 1 << 28
 """A file that has been read further than this is not unpacked again up to there."""
@@ -26,14 +26,14 @@ _READING = 1
 """What gzip, bz2 and lzma note of a file that they read."""
 
 
-def reduce_packed(pickler: CapturePickler, file: Any) -> Any:
+def reduce_packed(pickler: UnitContext, file: Any) -> Any:
     """Reduce a file that packs: a closed one, or one that is read."""
     if file.closed:
         return reduce_closed(pickler, file)
     return reopen_packed, (*_source(file), _within(file.tell()), (), told_of(file), pickler.world.replica)
 
 
-def reduce_text(pickler: CapturePickler, file: Any) -> Any:
+def reduce_text(pickler: UnitContext, file: Any) -> Any:
     """Reduce a text file over one that unpacks."""
     source = _source(file.buffer)
     try:

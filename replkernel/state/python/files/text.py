@@ -39,7 +39,7 @@ class _Layout(msgspec.Struct, frozen=True):
     unwritten: int
 
 
-def _words(file: Any) -> Any:
+def _words(file: object) -> Any:
     size = (io.TextIOWrapper.__basicsize__ - _HEAD) // _WORD
     return (ctypes.c_ssize_t * size).from_address(id(file) + _HEAD)
 
@@ -90,19 +90,19 @@ def unwritten_of(file: Any) -> str | None:
     return whole.decode(file.encoding, file.errors)
 
 
-def _text_at(file: Any, place: int) -> str | None:
+def _text_at(file: object, place: int) -> str | None:
     """Return the text that a word of a file refers to; None where there is none."""
     word = _words(file)[place]
     return next((held for held in gc.get_referents(file) if id(held) == word and is_a(held, str)), None)
 
 
-def newline_of(file: Any) -> str | None:
+def newline_of(file: object) -> str | None:
     """Return what a text file was opened with as its newline."""
     layout = _layout()
     return _text_at(file, layout.newline) if layout is not None else None
 
 
-def _decoder_of(file: Any) -> Any:
+def _decoder_of(file: object) -> Any:
     return next((held for held in gc.get_referents(file) if is_a(held, _DECODERS)), None)
 
 

@@ -9,12 +9,12 @@ from replkernel.loaders import loader
 from replkernel.state.python.class_registry import module_of
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _EVERY_LOGGERS = frozenset({*vars(logging.root), "_cache", "manager"})
 
 
-def reduce_logger(pickler: CapturePickler, logger: logging.Logger) -> Any:
+def reduce_logger(pickler: UnitContext, logger: logging.Logger) -> Any:
     """Reduce a logger to its name, if it is the process's logger of that name."""
     if isinstance(logger, logging.RootLogger):
         return logging.getLogger, ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def refuse_block(context: ReducerContext, block: Any) -> Any:
+def refuse_block(context: ReducerContext, block: object) -> Any:
     """Refuse a block of shared memory."""
     raise CannotTravel("Shared memory belongs to the host on which it was made, and to the processes there.")
 

@@ -68,7 +68,7 @@ def reduce_match(context: ReducerContext, match: Any) -> Any:
 
 
 @loader("regex:find")
-def find(pattern: Any, string: Any, pos: int, endpos: int, how: str, index: int) -> Any:
+def find(pattern: Any, string: object, pos: int, endpos: int, how: str, index: int) -> Any:
     """Find a match again (called by payloads)."""
     if how == "finditer":
         return next(itertools.islice(pattern.finditer(string, pos, endpos), index, None))

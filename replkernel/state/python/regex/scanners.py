@@ -56,7 +56,7 @@ def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
     if layout is None:
         raise CannotTravel("This Python does not show where a search of a regular expression stands.")
     words = _words(scanner)
-    pattern: Any = scanner.pattern
+    pattern: object = scanner.pattern
     string = _object_at(words[layout.string])
     if kind_of(string) not in (str, bytes):
         raise CannotTravel("A search in something other than text or bytes cannot be copied.")
@@ -65,7 +65,7 @@ def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
 
 
 @loader("regex:searching")
-def searching(pattern: Any, string: Any, pos: int, endpos: int, at: int | None, must_advance: int) -> Any:
+def searching(pattern: Any, string: object, pos: int, endpos: int, at: int | None, must_advance: int) -> Any:
     """Return a search that stands at a place (called by payloads).
 
     Raises ValueError when it never comes there.
@@ -81,7 +81,7 @@ def searching(pattern: Any, string: Any, pos: int, endpos: int, at: int | None, 
     return scanner
 
 
-def _place(scanner: Any, layout: _Layout) -> Place:
+def _place(scanner: object, layout: _Layout) -> Place:
     words = _words(scanner)
     begin, start, end = words[layout.begin : layout.begin + 3]
     must_advance = _halves(scanner)[layout.must_advance]
@@ -91,17 +91,17 @@ def _place(scanner: Any, layout: _Layout) -> Place:
     return Place((start - begin) * endpos // (end - begin) if end > begin else 0, must_advance)
 
 
-def _words(scanner: Any) -> tuple[int, ...]:
+def _words(scanner: object) -> tuple[int, ...]:
     data = _bytes(scanner)
     return struct.unpack(f"{len(data) // _WORD}P", data)
 
 
-def _halves(scanner: Any) -> tuple[int, ...]:
+def _halves(scanner: object) -> tuple[int, ...]:
     data = _bytes(scanner)
     return struct.unpack(f"{len(data) // _HALF}i", data)
 
 
-def _bytes(scanner: Any) -> bytes:
+def _bytes(scanner: object) -> bytes:
     size = KIND.__basicsize__
     return ctypes.string_at(id(scanner), size - size % _WORD)
 

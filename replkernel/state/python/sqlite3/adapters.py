@@ -37,5 +37,5 @@ def changed_entries() -> Iterator[tuple[Place, Any]]:
                 yield Place(ITEM, MODULE, CONVERTERS, json.dumps(name)), before
 
 
-def _is_every_kernels(function: Any) -> bool:
+def _is_every_kernels(function: object) -> bool:
     return str(getattr(function, "__module__", "")).startswith(_EVERY_KERNELS)

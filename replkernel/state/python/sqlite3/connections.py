@@ -33,7 +33,7 @@ from replkernel.state.python.sqlite3.opening import (
 from replkernel.state.python.sqlite3.watch import BASE, Connection, Notes, notes_of, quiet
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _BASE: Any = BASE
 _KEPT_IN_MEMORY = ("memory", "off")
@@ -44,7 +44,7 @@ _SHARED_MARKS = ("mode=memory", "cache=shared", "vfs=")
 _BINDS_SLOTS = "Its class keeps attributes in slots, which cannot be read past the class."
 
 
-def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
+def reduce_connection(pickler: UnitContext, connection: object) -> Any:
     """Reduce a connection."""
     pickler.touched = True
     notes = notes_of(connection)
@@ -75,7 +75,7 @@ def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
     return open_connection, arguments, state, None, None, fill_connection
 
 
-def _says(connection: Any) -> str:
+def _says(connection: object) -> str:
     try:
         _BASE.total_changes.__get__(connection)
     except sqlite3.ProgrammingError as error:
@@ -89,7 +89,7 @@ def _check_slots(cls: type) -> None:
             raise CannotTravel(_BINDS_SLOTS)
 
 
-def _check_state(connection: Any, notes: Notes) -> None:
+def _check_state(connection: object, notes: Notes) -> None:
     """Raise CannotTravel for what a connection is in the middle of, or has and cannot tell."""
     db = sqlite_layout.handle(connection)
     if sqlite.in_transaction(db):
@@ -100,7 +100,7 @@ def _check_state(connection: Any, notes: Notes) -> None:
         raise CannotTravel("A blob is open, which belongs to its process.")
 
 
-def _made_by(connection: Any) -> Iterator[Any]:
+def _made_by(connection: object) -> Iterator[Any]:
     """Yield the living blobs of a connection."""
     for held in gc.get_referents(connection):
         for ref in held if type(held) is list else ():
@@ -117,7 +117,7 @@ def _is_open(blob: Any) -> bool:
     return True
 
 
-def _told(connection: Any, notes: Notes) -> tuple[Any, ...]:
+def _told(connection: object, notes: Notes) -> tuple[Any, ...]:
     db = sqlite_layout.handle(connection)
     with sqlite.waiting(db) as wait_ms:
         names = [str(row[1]) for row in sqlite.run(db, "PRAGMA database_list")]
@@ -139,7 +139,7 @@ def _told(connection: Any, notes: Notes) -> tuple[Any, ...]:
     return options, schemas, told, settings.configured(connection), sqlite.limits(db), counts
 
 
-def _schema(connection: Any, notes: Notes, name: str) -> Schema:
+def _schema(connection: object, notes: Notes, name: str) -> Schema:
     db = sqlite_layout.handle(connection)
     path = sqlite.file_of(db, name)
     if os.path.isabs(path):  # a database that was loaded into memory is called x
@@ -155,7 +155,7 @@ def _schema(connection: Any, notes: Notes, name: str) -> Schema:
     return name, MEMORY if in_memory else "", (), image if len(image) else None
 
 
-def _cached_statements(connection: Any) -> int:
+def _cached_statements(connection: object) -> int:
     for held in gc.get_referents(connection):
         told = getattr(held, "cache_parameters", None)
         if callable(told):

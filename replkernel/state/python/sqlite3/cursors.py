@@ -23,7 +23,7 @@ from replkernel.state.python.sqlite3.connections import reduce_connection
 from replkernel.state.tombstone import is_tombstone
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.pickling import CapturePickler
+    from replkernel.state.capture.contexts import UnitContext
 
 _CURSOR: Any = sqlite3.Cursor
 _CONNECTION: Any = _sqlite3.Connection
@@ -72,7 +72,7 @@ def _offsets() -> _Offsets | None:
         with_rows.close()
 
 
-def _write(cursor: Any, offset: int, value: Any) -> None:
+def _write(cursor: object, offset: int, value: object) -> None:
     place = ctypes.c_void_p.from_address(id(cursor) + offset)
     before = place.value
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
@@ -81,7 +81,7 @@ def _write(cursor: Any, offset: int, value: Any) -> None:
         ctypes.pythonapi.Py_DecRef(ctypes.cast(before, ctypes.py_object))
 
 
-def _describe(cursor: Any, names: tuple[str, ...] | None, lastrowid: int | None, rowcount: int) -> None:
+def _describe(cursor: object, names: tuple[str, ...] | None, lastrowid: int | None, rowcount: int) -> None:
     found = _offsets()
     assert found is not None
     if names is not None:
@@ -93,7 +93,7 @@ def _describe(cursor: Any, names: tuple[str, ...] | None, lastrowid: int | None,
 # -- cursors ---------------------------------------------------------------------------------------------
 
 
-def reduce_cursor(pickler: CapturePickler, cursor: Any) -> Any:
+def reduce_cursor(pickler: UnitContext, cursor: object) -> Any:
     """Reduce a cursor that has given all its rows."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a cursor is not known.")
@@ -120,7 +120,7 @@ def reduce_cursor(pickler: CapturePickler, cursor: Any) -> Any:
     return make_cursor, (type(cursor), connection, *told), state, None, None, fill_cursor
 
 
-def _has_rows_left(cursor: Any, connection: Any) -> bool:
+def _has_rows_left(cursor: object, connection: object) -> bool:
     """Tell whether a cursor may have rows left: `executemany` leaves it a statement that has none."""
     if not _has_statement(cursor):
         return False
@@ -130,11 +130,11 @@ def _has_rows_left(cursor: Any, connection: Any) -> bool:
     return not db or sqlite_library.has_rows_left(db)
 
 
-def _has_statement(cursor: Any) -> bool:
+def _has_statement(cursor: object) -> bool:
     return any(type(one).__name__ == "Statement" for one in gc.get_referents(cursor))
 
 
-def _says(cursor: Any) -> str:
+def _says(cursor: object) -> str:
     """Return what a cursor without rows says to whoever asks for one."""
     if _has_statement(cursor):
         return ""
@@ -145,7 +145,7 @@ def _says(cursor: Any) -> str:
     return ""
 
 
-def _is_closed(connection: Any) -> bool:
+def _is_closed(connection: object) -> bool:
     try:
         _CONNECTION.total_changes.__get__(connection)
     except (sqlite3.ProgrammingError, AttributeError):
@@ -156,7 +156,7 @@ def _is_closed(connection: Any) -> bool:
 @loader("sqlite:make_cursor")
 def make_cursor(
     cls: Any,
-    connection: Any,
+    connection: object,
     names: tuple[str, ...] | None,
     lastrowid: int | None,
     rowcount: int,
@@ -190,7 +190,7 @@ def fill_cursor(cursor: Any, state: tuple[Any, ...]) -> None:
     _CURSOR.row_factory.__set__(cursor, row_factory)
 
 
-def reduce_blob(pickler: CapturePickler, blob: Any) -> Any:
+def reduce_blob(pickler: UnitContext, blob: Any) -> Any:
     """Reduce a blob that was read or written piece by piece, and is closed."""
     try:
         len(blob)
@@ -216,7 +216,7 @@ def closed_blob() -> Any:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def reduce_row(pickler: CapturePickler, row: Any) -> Any:
+def reduce_row(pickler: UnitContext, row: Any) -> Any:
     """Reduce a row that knows its columns' names."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a row is not known.")

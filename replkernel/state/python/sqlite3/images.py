@@ -23,7 +23,7 @@ _COUNT_BYTES = 8
 class Image:
     """A database in memory as a buffer of a payload: its bytes are made only when they are written."""
 
-    def __init__(self, connection: Any, notes: Notes, schema: str) -> None:
+    def __init__(self, connection: object, notes: Notes, schema: str) -> None:
         self._connection = connection
         self._schema = schema
         self._generation = notes.generation

@@ -26,7 +26,7 @@ class Layout(NamedTuple):
     thread: int
 
 
-def _image(connection: Any) -> bytes:
+def _image(connection: object) -> bytes:
     return ctypes.string_at(id(connection), _BASE.__basicsize__)
 
 
@@ -58,31 +58,31 @@ def layout() -> Layout | None:
     return Layout(*types_at, *same_at, *thread_at)
 
 
-def _at(kind: Any, connection: Any, offset: int) -> Any:
+def _at(kind: Any, connection: object, offset: int) -> Any:
     return kind.from_address(id(connection) + offset)
 
 
-def handle(connection: Any) -> int:
+def handle(connection: object) -> int:
     """Return SQLite's own connection; 0 when it is closed, or was never opened."""
     return _at(ctypes.c_void_p, connection, HEADER_BYTES).value or 0
 
 
-def detect_types(connection: Any) -> int:
+def detect_types(connection: object) -> int:
     """Return the `detect_types` that a connection was made with."""
     return int(_at(ctypes.c_int, connection, _known().detect_types).value)
 
 
-def checks_thread(connection: Any) -> bool:
+def checks_thread(connection: object) -> bool:
     """Tell whether a connection was made with `check_same_thread`."""
     return bool(_at(ctypes.c_int, connection, _known().same_thread).value)
 
 
-def thread_of(connection: Any) -> int:
+def thread_of(connection: object) -> int:
     """Return the thread that made a connection."""
     return int(_at(ctypes.c_ulong, connection, _known().thread).value)
 
 
-def write_thread(connection: Any, ident: int) -> None:
+def write_thread(connection: object, ident: int) -> None:
     """Give a connection that is being made to a thread."""
     _at(ctypes.c_ulong, connection, _known().thread).value = ident
 

@@ -106,6 +106,6 @@ def fill_connection(connection: Any, state: tuple[Any, ...]) -> None:
     current().late.append(lambda: sqlite_layout.write_thread(connection, ident))
 
 
-def _repeat(connection: Any, call: Call) -> None:
+def _repeat(connection: object, call: Call) -> None:
     name, args, named = call
     getattr(Connection, name)(connection, *args, **named)

@@ -89,7 +89,7 @@ def _noting(name: str, parameters: tuple[str, ...], kind: str) -> Any:
     own = getattr(BASE, name)
 
     @functools.wraps(own)
-    def method(self: Any, *args: Any, **named: Any) -> Any:
+    def method(self: Any, *args: Any, **named: object) -> Any:
         try:
             result = own(self, *args, **named)
         except BaseException as error:
@@ -128,13 +128,13 @@ for _name, _how in _NOTED.items():
         setattr(Connection, _name, _noting(_name, *_how))
 
 
-def notes_of(connection: Any) -> Notes | None:
+def notes_of(connection: object) -> Notes | None:
     """Return what was noted of a connection; None for one that Python's own class made."""
     return getattr(connection, "_replkernel_notes", None) if isinstance(connection, Connection) else None
 
 
 @contextlib.contextmanager
-def quiet(connection: Any) -> Iterator[None]:
+def quiet(connection: object) -> Iterator[None]:
     """Take a connection's handlers off: they are told of every statement."""
     notes = notes_of(connection)
     handlers = list(notes.handlers.values()) if notes is not None else []

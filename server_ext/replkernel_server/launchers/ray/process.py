@@ -215,7 +215,7 @@ class RayProcess:
         self._holds[node.host, gpu] = group
         return given
 
-    def _given(self, group: Any) -> str:
+    def _given(self, group: object) -> str:
         """Return which GPU a placement group has."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
