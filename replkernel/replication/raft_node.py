@@ -187,7 +187,7 @@ class RaftNode(PaperRules):
         self._callbacks = callbacks
         self._on_link = on_link
         self.on_led = on_led
-        self.transport: Any = None
+        self.transport: Any
         self.heard: dict[str, float] = {}
         self.applied_bytes = 0
         self._snapshot_bytes = 0

@@ -28,6 +28,8 @@ LATE_S = 0.02
 """A wake-up later than this was a stall of the whole process, not a silent peer."""
 ROUNDS_MAX = 8
 """Members that hand messages over among themselves leave sockets and jobs their turn after so many rounds."""
+TAKEN_MAX = 4
+"""In a round, a member takes so many of them: other groups go on while a large snapshot comes in pieces."""
 
 T = TypeVar("T")
 OnEvent = Callable[[int, int], None]
@@ -85,7 +87,7 @@ class RaftThread:
         self._changed: set[int] = set()
         self._touched: set[Ticking] = set()
         self._due: dict[Ticking, float] = {}
-        self._handed: deque[tuple[Ticking, Callable[[], None]]] = deque()
+        self._handed: dict[Ticking, deque[Callable[[], None]]] = {}
         self.near: dict[str, Any] = {}
         """What members of this thread find one another by; theirs alone."""
         self._awake_at = 0.0
@@ -181,8 +183,8 @@ class RaftThread:
             self._poll.unregister(fd)
 
     def hand(self, member: Ticking, job: Callable[[], None]) -> None:
-        """Run `job` after what was handed over before, and tick `member` then."""
-        self._handed.append((member, job))
+        """Run `job` after what was handed over to `member` before, and tick that then."""
+        self._handed.setdefault(member, deque()).append(job)
 
     def _run(self) -> None:
         try:
@@ -220,14 +222,17 @@ class RaftThread:
             self._tick(member, self._check_stall())
 
     def _take_handed(self) -> None:
-        """Deliver what has been handed over; what comes of that is for the next round."""
-        for _ in range(len(self._handed)):
-            member, job = self._handed.popleft()
+        """Deliver some of what each member has been handed; what comes of that is for the next round."""
+        for member, count in [(each, len(jobs)) for each, jobs in self._handed.items()]:
+            jobs = self._handed[member]
             self._touched.add(member)
-            try:
-                job()
-            except Exception:
-                log.exception("a Raft message could not be handled")
+            for _ in range(min(count, TAKEN_MAX)):
+                try:
+                    jobs.popleft()()
+                except Exception:
+                    log.exception("a Raft message could not be handled")
+            if not jobs:
+                del self._handed[member]
 
     def steady(self) -> bool:
         """Tell whether the thread has not stood still since the last tick began."""

@@ -11,6 +11,7 @@ import psutil
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import RaftMember
+from replkernel.replication.raft_thread import TAKEN_MAX, RaftThread
 from tests.contracts.consensus import Recorder
 
 SECRET = "a secret of the test, thirty-two"
@@ -59,6 +60,33 @@ def test_members_of_a_process_commit_without_a_connection_also_once_one_has_retu
     assert connections(group) == []
     for made, _ in members.values():
         made.close()
+
+
+class Sleeper:
+    """A member with nothing to do."""
+
+    def tick(self, now: float) -> float:
+        return now + 60.0
+
+    def forgive(self, late_s: float) -> None:
+        pass
+
+
+def test_a_member_that_is_told_much_leaves_the_others_their_turn() -> None:
+    thread = RaftThread()
+    thread.start()
+    told: list[str] = []
+
+    def tell() -> None:
+        for _ in range(100):
+            thread.hand(flooded, lambda: told.append("much"))
+        thread.hand(other, lambda: told.append("little"))
+
+    flooded, other = Sleeper(), Sleeper()
+    thread.call(tell)
+    until(lambda: len(told) == 101)
+    assert told.index("little") <= TAKEN_MAX
+    thread.end()
 
 
 def test_a_member_that_the_group_does_not_know_is_not_let_in(tmp_path: Path) -> None:

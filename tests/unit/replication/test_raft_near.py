@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from replkernel.replication.raft_near import NearConnection, copied
+from replkernel.replication.raft_near import NearConnection, NearTransport, copied
 
 
 class Queue:
@@ -30,7 +30,7 @@ class End:
 
     def __init__(self, queue: Any) -> None:
         self.heard: list[object] = []
-        self.connection = NearConnection(queue, None)
+        self.connection = NearConnection(cast("Any", queue), None)
         self.connection.tell(self.heard.append, lambda: self.heard.append("lost"))
 
 
@@ -94,3 +94,39 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 def test_the_bytes_of_an_entry_are_there_once() -> None:
     body = bytes(1000)
     assert copied({"entries": [(body, 1, 1)]})["entries"][0][0] is body
+
+
+class Taker(NearTransport):
+    """A member's transport without a node: what it tells of its one peer."""
+
+    def __init__(self, peer: str) -> None:
+        self._nodeAddrToNode = {peer: peer}
+        self._connections: dict[str, Any] = {}
+        self.told: list[str] = []
+
+    def _onNodeConnected(self, node: Any) -> None:
+        self.told.append(f"{node} is there")
+
+    def _onNodeDisconnected(self, node: Any) -> None:
+        self.told.append(f"{node} is gone")
+
+    def _connectIfNecessarySingle(self, node: Any) -> bool:
+        return False
+
+
+def test_a_peer_that_meets_us_anew_is_told_as_lost_first(queue: Queue) -> None:
+    taker = Taker("peer")
+    for connection in (NearConnection(cast("Any", queue), None), NearConnection(queue, None)):
+        taker._take_near("peer", connection)
+    assert taker.told == ["peer is there", "peer is gone", "peer is there"]
+    assert taker._connections == {"peer": connection}
+
+
+def test_who_has_left_the_group_is_not_taken(queue: Queue) -> None:
+    taker = Taker("peer")
+    theirs, ours = End(queue), NearConnection(cast("Any", queue), None)
+    theirs.connection.join(ours)
+    taker._take_near("a stranger", ours)
+    queue.run()
+    assert theirs.heard == ["lost"]
+    assert taker.told == []
