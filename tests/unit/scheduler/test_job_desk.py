@@ -16,6 +16,7 @@ from replkernel_scheduler.harvest.types import (
     HarvestEvent,
     HostJobs,
     HostUsed,
+    JobHoldAsked,
     JobName,
     JobsDue,
     JobSpec,
@@ -954,6 +955,25 @@ def test_a_program_that_fails_too_often_on_a_host_is_started_on_another_one() ->
     assert not room.fed[heard:], "it was told before"
     room.say(lines[other], wire.JobSaid("j", 2, "failed", "it ended with exit code 1", elsewhere=True))
     assert room.job("j") is None, "there is no third one"
+
+
+@pytest.mark.parametrize(
+    ("asked", "then"),
+    [(JobStopAsked(JobName("j")), "it is stopped"), (JobHoldAsked(JobName("j"), held=True), "it is held")],
+)
+def test_a_job_that_is_to_stop_is_not_said_to_go_on_where_its_hosts_have_no_agent(
+    asked: JobStopAsked | JobHoldAsked, then: str
+) -> None:
+    room, first, other = runs_on_two()
+    for line in (first, other):
+        room.do(room.desk.handle(Left(line), room.now))
+    room.submitted(asked)
+    assert room.desk.jobs is not None
+    jobs, record = room.desk.jobs, room.beside.desk.jobs.by_name[JobName("j")]
+    away = why_gone(record, jobs.away_until(record), room.now)
+    assert away.endswith(f"if that is not back in 300 s, {then} with its last checkpoint")
+    record.gone_at = room.now + 20.0
+    assert why_gone(record, None, room.now).endswith(f"in 20 s at most, {then} with its last checkpoint")
 
 
 def test_a_job_on_two_hosts_that_both_have_no_agent_goes_on_elsewhere_in_the_end() -> None:
