@@ -976,6 +976,30 @@ def test_a_job_that_is_to_stop_is_not_said_to_go_on_where_its_hosts_have_no_agen
     assert why_gone(record, None, room.now).endswith(f"in 20 s at most, {then} with its last checkpoint")
 
 
+def test_a_program_that_failed_too_often_where_it_was_given_up_is_started_on_another_host() -> None:
+    room = JobRoom()
+    agents, lines = list[int](), dict[str, int]()
+    for host, job in (("a", "j"), ("b", "k")):
+        agents.append(room.agent(host, 1))
+        lines[host] = room.line(host)
+        room.submit(job)
+        room.say(lines[host], wire.JobSaid(job, 1, "runs"))
+    room.do(room.desk.handle(Left(lines["a"]), room.now))
+    for _ in range(155):
+        for agent in agents:
+            room.say(agent, wire.HostBeat())
+        room.wait(2.0)
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    failed = wire.JobSaid("j", 1, "failed", "it ended with exit code 1", elsewhere=True)
+    back = room.join("jobs", "a", ALICE)
+    room.say(back, failed, wire.JobsHere(spans=True, uses=True))
+    room.wait(2.0)
+    assert room.job("j") is not None and room.started(back) == [], "it has failed there"
+    room.say(lines["b"], wire.JobSaid("k", 1, "done"))
+    room.wait(2.0)
+    assert room.started(lines["b"]) == [("k", 1, 1), ("j", 2, 1)]
+
+
 def test_a_job_on_two_hosts_that_both_have_no_agent_goes_on_elsewhere_in_the_end() -> None:
     room, first, other = runs_on_two()
     agents = [room.agent(host, 2) for host in ("c", "d")]
