@@ -815,6 +815,7 @@ def test_a_job_goes_on_without_a_host_whose_launcher_does_not_come_and_later_wit
     assert room.desk.jobs.meetings.why_left_out(ALICE.user) == f"host b is left out for a while: {why}"
     assert room.desk.jobs.reach(ALICE.user, across=True) == ("a", "c")
     assert room.desk.jobs.reach(ALICE.user) == ("a", "b", "c"), "which other jobs of the user may have"
+    assert room.desk.jobs.reach_of_ranks(ALICE.user) == ("a", "c"), "a cell would wait for a launcher there"
     room.beats(agent, 130)
     assert room.desk.jobs.reach(ALICE.user, across=True) == ("a", "b", "c")
 
