@@ -151,6 +151,8 @@ class SchedulerChannel:
             if stranger != self._why:
                 log.warning("%s", stranger)
             return stranger
+        if self._latest is not None:
+            self._latest.abandon()
         connection = self._connection = self._latest = Connection(self._take, self._name())
         try:
             await connection.open("ws" + self.url.removeprefix("http") + CHANNEL_PATH, self._token)

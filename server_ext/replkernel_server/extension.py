@@ -27,9 +27,9 @@ from replkernel_server.handlers.resting import RestingKernelHandler
 from replkernel_server.handlers.scheduler_routes import pattern
 from replkernel_server.handlers.status import StatusHandler
 from replkernel_server.live.feed import Feed
-from replkernel_server.room import make_room
 from replkernel_server.scheduling.server_hosting import ServerHosting
 from replkernel_server.sessions import Sessions
+from replkernel_server.zmq_sockets import allow_sockets
 
 PROVISIONER = "ReplkernelProvisioner"
 """The name of the provisioner's section in configuration files."""
@@ -122,7 +122,7 @@ class ReplkernelExtension(ExtensionApp):
         if self.serverapp is not None:
             self._feed = Feed(self.serverapp.kernel_manager, os.environ, self.status_timeout_s)
             self.settings["replkernel_feed"] = self._feed
-            make_room(self.serverapp.kernel_manager)
+            allow_sockets(self.serverapp.kernel_manager)
         section = Config({PROVISIONER: self.config[PROVISIONER]}) if PROVISIONER in self.config else None
         if section is not None and self.serverapp is not None:
             self.serverapp.kernel_manager.update_config(section)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.web import Application, RequestHandler
 
 from replkernel.errors import SettingError
@@ -366,17 +367,32 @@ async def test_close_sends_what_was_handed_over(server: ChannelServer) -> None:
     assert client.told == ["up"], "an end that was wanted is not told"
 
 
+def _ended(client: Client, server: ChannelServer, monkeypatch: pytest.MonkeyPatch) -> IOStream:
+    """End a connection whose goodbye is not answered; return its socket."""
+    ends = client.channel._connection
+    assert ends is not None
+    monkeypatch.setattr(server.clients[0].ws_connection, "_handle_message", lambda opcode, data: None)
+    ends.end("It is over.")
+    stream: IOStream = ends._socket.protocol.stream
+    return stream
+
+
 async def test_close_leaves_no_socket_of_a_connection_whose_goodbye_is_not_answered(
     server: ChannelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connected(server) as client:
-        ends = client.channel._connection
-        assert ends is not None
-        stream = ends._socket.protocol.stream
-        monkeypatch.setattr(server.clients[0].ws_connection, "_handle_message", lambda opcode, data: None)
-        ends.end("It is over.")
+        stream = _ended(client, server, monkeypatch)
         await until(lambda: "It is over." in client.told)
         await client.channel.close()
+        assert stream.closed()
+
+
+async def test_the_next_connection_leaves_no_socket_of_one_whose_goodbye_is_not_answered(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server) as client:
+        stream = _ended(client, server, monkeypatch)
+        await until(lambda: client.told.count("up") == 2)
         assert stream.closed()
 
 

@@ -51,7 +51,7 @@ class CommMessages:
             return self.hold(request)
         return self._give(request, target, now)
 
-    def wait(self, running: Execution | None) -> bool:
+    def any_waits(self, running: Execution | None) -> bool:
         """Tell whether a comm message waits, or a cell that it is to come behind."""
         return self._begins_soon(running) or self.held or self._queue.holds_comms
 

@@ -105,7 +105,7 @@ class Shell:
     @property
     def comms_wait(self) -> bool:
         """Tell whether a comm message waits, or a cell that it is to come behind."""
-        return self._comms.wait(self.running)
+        return self._comms.any_waits(self.running)
 
     def hold(self, request: ClientRequest) -> list[Effect]:
         """Keep a comm message until it can pass."""
@@ -130,9 +130,9 @@ class Shell:
             return answers.whole(request, self._parts.kernel_info())
         else:
             target = self._parts.succession.designated()
-        return (
-            self._queue.take_in(request, now) if target is None else self._questions.forward(request, target)
-        )
+        if target is None:
+            return self._queue.take_in(request, now)
+        return self._questions.forward(request, target)
 
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header

@@ -78,7 +78,8 @@ def met_later(pickler: UnitContext, start: int, end: int, owner: object) -> None
     """Note an owner; have the unit dumped again when something in its memory was met before it."""
     if any(low <= start and end <= high for low, high, _ in pickler.covers):
         return
-    for low, high in pickler.notes.looked_at:
+    notes = pickler.notes
+    for low, high in notes.looked_at:
         if start <= low and high <= end:
             raise Overlap((start, end, owner))
-    pickler.notes.owners.append((start, end, owner))
+    notes.owners.append((start, end, owner))

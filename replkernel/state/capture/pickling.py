@@ -130,7 +130,7 @@ class CapturePickler(pickle.Pickler):
         self.links: list[Any] = []
         self.unlinked: set[int] = set()
         self.codes: list[types.CodeType | None] = []
-        self.notes = UnitNotes()
+        self._notes: UnitNotes | None = None
         self.covers: list[tuple[int, int, Any]] = []
         self.dumped_by_hooks: dict[int, tuple[int, ...]] = {}
         self.gpus = 0
@@ -214,7 +214,7 @@ class CapturePickler(pickle.Pickler):
             run_deep(lambda: self.dump(value))
         else:
             self.dump(value)
-        for ask in self.notes.at_the_end.values():
+        for ask in () if self._notes is None else self._notes.at_the_end.values():
             ask(self)
         return self._finish(tuple(roots), single, mode, value)
 
@@ -429,6 +429,14 @@ class CapturePickler(pickle.Pickler):
         if self._root_dicts is None:
             self._root_dicts = frozenset(id(root) for root in self.roots.values() if type(root) is dict)
         return self._root_dicts
+
+    @property
+    def notes(self) -> UnitNotes:
+        """Return what this unit's reducers note for each other: few units have any."""
+        notes = self._notes
+        if notes is None:
+            notes = self._notes = UnitNotes()
+        return notes
 
     @property
     def book(self) -> LossBook:

@@ -400,6 +400,9 @@ class Survey:
 
     def _join(self) -> None:
         if len(self.units) + len(self.bundles) <= 1:
+            # It may still hold what a variable that nobody had to look at is bound to.
+            if self.changed and self.untouched and self._name_shared({}):
+                self._tell_shared()
             return
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))

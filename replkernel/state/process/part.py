@@ -7,9 +7,12 @@ something changes. Looking and packing change nothing in the process; neither ra
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from itertools import compress, starmap
+from operator import is_not
 from typing import Any, ClassVar, Generic, TypeVar
 
 from replkernel.records import ComponentId
@@ -17,13 +20,30 @@ from replkernel.state.process.plain import decode_plain, encode_plain, is_plain
 
 Seen = TypeVar("Seen")
 
+_NUMBERS = frozenset({bool, int, float})
+
 
 def are_equal(first: object, second: object) -> bool:
-    """Tell whether settings are equal: an array in one cannot say so, and counts as changed."""
+    """Tell whether settings are equal: an array in one cannot say so, and counts as changed.
+
+    True is not 1 and 0.0 not -0.0, for a notebook sees which of them it has.
+    """
     try:
-        return bool(first == second)
+        return bool(first == second) and _are_alike(first, second)
     except Exception:
         return False
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """Tell whether equal settings have the same numbers; as a rule most are the very same objects."""
+    kind = type(first)
+    if kind is not type(second):
+        return not _NUMBERS.issuperset((kind, type(second)))
+    if kind is dict:
+        first, second = first.values(), list(map(second.__getitem__, first))
+    elif kind is not list and kind is not tuple:
+        return kind is not float or math.copysign(1.0, first) == math.copysign(1.0, second)
+    return all(starmap(_are_alike, compress(zip(first, second, strict=True), map(is_not, first, second))))
 
 
 class Part(ABC, Generic[Seen]):

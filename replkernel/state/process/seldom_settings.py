@@ -19,7 +19,7 @@ from replkernel.state.library import Setting
 from replkernel.state.process import library_generators
 from replkernel.state.process import seldom_readers as readers
 from replkernel.state.process.descriptors import Descriptors
-from replkernel.state.process.part import OptionsPart
+from replkernel.state.process.part import OptionsPart, are_equal
 
 TIES = "\0ties"
 """Under this name, `look` says what ties the notebook to this process."""
@@ -175,7 +175,7 @@ class SeldomPart(OptionsPart):
             present = self._read(name)
             self._named.setdefault(name, present)
             try:
-                if present != value:
+                if not are_equal(present, value):
                     setting.put(value)
             except Exception as error:
                 self._troubles.append(

@@ -198,10 +198,7 @@ class Feed:
         for kernel_id, manager in served.items():
             try:
                 self._ask_kernel(kernel_id, manager, now)
-            except (
-                ZMQError,
-                OSError,
-            ) as error:  # It goes without; others go on.
+            except (ZMQError, OSError) as error:  # It goes without; others go on.
                 self._state.kernel_silent(kernel_id)
                 log.debug("Kernel %s cannot be asked: %s", kernel_id, error)
 

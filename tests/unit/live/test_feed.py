@@ -14,7 +14,7 @@ from replkernel_server.live import feed as driver
 from replkernel_server.live.documents import Changes, Message, Snapshot
 from replkernel_server.live.feed import LISTENERS_MAX, Feed
 from replkernel_server.live.jobs import jobs_of
-from replkernel_server.room import make_room
+from replkernel_server.zmq_sockets import allow_sockets
 from traitlets import TraitError
 from zmq import ZMQError
 
@@ -172,7 +172,7 @@ async def test_a_kernel_that_cannot_be_asked_does_not_hide_what_is_new_elsewhere
 
 def test_a_server_has_sockets_for_more_than_two_thousand_notebooks() -> None:
     kernels = AsyncMappingKernelManager()
-    make_room(kernels)
+    allow_sockets(kernels)
     assert kernels.context.get(zmq.MAX_SOCKETS) >= 7 * 2_000
 
 

@@ -36,6 +36,11 @@ def test_a_variable_that_was_told_alone_is_told_again_when_a_list_takes_its_text
     assert there["a"] is there["b"][0] is there["c"]["k"]
 
 
+def test_the_only_list_of_a_notebook_takes_a_text_that_was_told_before() -> None:
+    _, there = _moved("a = 'some text'", "b = [a]")
+    assert there["a"] is there["b"][0]
+
+
 def test_a_literal_is_the_literal_of_later_cells() -> None:
     _, there = _moved("IDLE = 'idle'; job = {'state': IDLE}")
     assert there["job"]["state"] is there["IDLE"] is sys.intern("idle")

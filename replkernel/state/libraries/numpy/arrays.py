@@ -100,7 +100,7 @@ def reduce_array(pickler: UnitContext, values: Any) -> Any:
     flags = values.flags
     if dtype.hasobject:
         return reduce_objects(pickler, values)
-    if pickler.notes.alone and id(values) in pickler.notes.alone:
+    if (alone := pickler.notes.alone) and id(values) in alone:
         return _reduce_alone(pickler, values)
     owner = owner_of(values)
     if isinstance(owner, np.ndarray) and owner.dtype.hasobject:

@@ -63,7 +63,7 @@ class PandasOptionsPart(OptionsPart):
         known = sys.modules["pandas._config.config"]._registered_options
         for name, told in changed.items():
             value = made_format(told)
-            if name in known and pandas.get_option(name) != value:
+            if name in known and not are_equal(pandas.get_option(name), value):
                 pandas.set_option(name, value)
 
 

@@ -64,6 +64,20 @@ def test_pandas_options_travel_and_defaults_do_not() -> None:
     assert pd.get_option("display.max_rows") == 7
 
 
+@pytest.mark.parametrize(("first", "second"), [(1, True), (0, False), (0.0, -0.0), (7, 7.0)])
+def test_a_setting_that_becomes_an_equal_number_of_another_kind_travels(
+    first: object, second: object
+) -> None:
+    here, there = PandasOptionsPart(), PandasOptionsPart()
+    pd.set_option("display.chop_threshold", first)
+    there.load(_told(here))
+    pd.set_option("display.chop_threshold", second)
+    data = _told(here)
+    pd.set_option("display.chop_threshold", first)
+    there.load(data)
+    assert repr(pd.get_option("display.chop_threshold")) == repr(second)
+
+
 def test_a_formatter_function_of_pandas_is_a_place_and_the_rest_travels() -> None:
     part = PandasOptionsPart()
     pd.set_option("display.float_format", lambda value: f"{value:.1f}")
