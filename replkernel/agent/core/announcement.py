@@ -1,10 +1,13 @@
 """What a host tells the scheduler about itself, and when: decided here, sent by the announcer. Pure.
 
-Law: an offer comes before beats, and again after each welcome; a GPU is taken off the offer only when it was
-missing several times in a row, for its leases end with that; what was refused is not offered again at once.
+Law: an offer comes before beats, and again after each welcome, but not before the driver has answered once; a
+GPU is taken off the offer only when it was missing several times in a row, for its leases end with that; what
+was refused is not offered again at once.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 import msgspec
 
@@ -23,6 +26,8 @@ GIB, MIB = 2**30, 2**20
 MIB_PER_GIB = 1024
 MISSED_MAX = 3
 """A GPU that could not be read so many times in a row is not offered any more."""
+UNREAD_S = 60.0
+"""A driver may take so long to begin; then the host is offered without its GPUs."""
 ALIKE_BYTES = 256 * MIB
 """What a driver keeps for itself may change by so much: parts of what was offered fit all the same."""
 REFUSED_S = 60.0
@@ -40,6 +45,8 @@ class Announcement:
         self._missed: dict[str, int] = {}
         self._offered: HostOffer | None = None
         self._silent_until = 0.0
+        self._unread_until: float | None = inf
+        """Until when the driver's first answer is waited for; None: it has come."""
 
     def welcomed(self, now: float) -> list[FromClient]:
         """Return what to say on a connection that has just been welcomed."""
@@ -52,7 +59,7 @@ class Announcement:
 
     def read(self, gpus: tuple[GpuStatus, ...]) -> None:
         """Take what the driver said."""
-        self.gpus = gpus
+        self.gpus, self._unread_until = gpus, None
         here = {gpu.uuid: gpu for gpu in gpus}
         for uuid in list(self._known):
             self._missed[uuid] = 0 if uuid in here else self._missed.get(uuid, 0) + 1
@@ -62,7 +69,7 @@ class Announcement:
 
     def beat(self, now: float, *, fresh: bool = True) -> list[FromClient]:
         """Return what to say now; not `fresh`: the driver does not answer, so nothing is told of its GPUs."""
-        if now < self._silent_until:
+        if now < self._silent_until or self._is_unread(now):
             return []
         uses = tuple(_use(gpu) for gpu in self.gpus) if fresh else ()
         offer = self._offer()
@@ -70,6 +77,11 @@ class Announcement:
             return [HostBeat(uses)]
         self._offered = offer
         return [offer, HostBeat(uses)]
+
+    def _is_unread(self, now: float) -> bool:
+        if self._unread_until is not None:
+            self._unread_until = min(self._unread_until, now + UNREAD_S)
+        return self._unread_until is not None and now < self._unread_until
 
     def _offer(self) -> HostOffer:
         return HostOffer(

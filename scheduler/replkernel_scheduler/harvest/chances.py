@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from replkernel_scheduler.harvest.jobs import JobRecord
-from replkernel_scheduler.harvest.leasing import Leasing
+from replkernel_scheduler.harvest.leasing import STARTS_WITHIN, Leasing
 from replkernel_scheduler.harvest.reach import Reach
+from replkernel_scheduler.harvest.types import Cores
 from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
 
 FAILS_MAX = 3
@@ -71,9 +72,15 @@ class Chances:
         reach = self._reach.of(job)
         among = self._leasing.known() if reach is None else reach
         if job.cores is not None:
-            return list(among)
+            return [host for host in among if self._is_large_enough(host, job.cores)]
         wish = _wish(job)
         return [host for host in among if self._leasing.gpus_of(host, wish) >= wish.gpus]
+
+    def _is_large_enough(self, host: HostName, wanted: Cores) -> bool:
+        size = self._leasing.size_of(host)
+        if size is None:
+            return False
+        return wanted.count <= size.cores and wanted.memory_gb <= size.memory_gb * STARTS_WITHIN
 
     def _untried(self, job: JobRecord) -> bool:
         """Say whether there are hosts for a job on which it has not failed together."""

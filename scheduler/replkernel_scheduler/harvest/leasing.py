@@ -19,6 +19,8 @@ from replkernel_scheduler.types import HostName, LeaseRequest, UserName
 JOBS_MAX = 10_000
 HOSTS_AT_ONCE_MAX = 1_000_000
 SHAPES_MAX = 64
+STARTS_WITHIN, STAYS_WITHIN = 0.9, 0.95
+"""Of a host's memory: no job on cores starts beyond the one, and beyond the other one of them leaves."""
 CORES_MAX = 1024
 MEMORY_GB_MAX = 65_536.0
 

@@ -18,7 +18,7 @@ import msgspec
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.harvest.chances import Chances
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
-from replkernel_scheduler.harvest.leasing import Leasing
+from replkernel_scheduler.harvest.leasing import STARTS_WITHIN, STAYS_WITHIN, Leasing
 from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.types import ChangeWhy, Cores, HostUsed, JobName
 from replkernel_scheduler.jobs.line import Line
@@ -27,8 +27,6 @@ from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.types import JobWanted, NodeShape, Part, Place
 from replkernel_scheduler.types import HostName, UserName
 
-STARTS_WITHIN, STAYS_WITHIN = 0.9, 0.95
-"""Of a host's memory: nothing starts beyond the one, and beyond the other somebody leaves."""
 LEAVES_S = 30.0
 PAUSE_S, PAUSE_S_MAX = 30.0, 1800.0
 """Who has to leave pauses so long, each time twice as long, or as at first if it has run for the longest."""

@@ -7,7 +7,7 @@ grows where it is thought to be done sooner by that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -115,11 +115,15 @@ class Spanning:
         rooms = {host: self._leasing.room(host, spec.gpu_model, spec.vram_gb) for host in hosts}
         for model in sorted({room.model for room in rooms.values() if room.gpus}):
             idle = {host: self._idle(job, Place(host, model)) for host in rooms}
-            good = [host for host in rooms if idle[host] >= each]
-            good = sorted(good, key=lambda host: (self._chances.tried(job, host), -idle[host]))[: job.span]
-            if len(good) == job.span and not self._chances.avoids(job, good):
+            good = self._best(job, {host: gpus for host, gpus in idle.items() if gpus >= each})
+            if good:
                 return [Place(host, model) for host in good]
         return []
+
+    def _best(self, job: JobRecord, idle: Mapping[HostName, int]) -> list[HostName]:
+        """Return as many hosts as a job wants: where it has not failed, then those with most idle."""
+        best = sorted(idle, key=lambda host: (self._chances.tried(job, host), -idle[host]))[: job.span]
+        return [] if len(best) < job.span or self._chances.avoids(job, best) else best
 
     def _asks_back(self, job: JobRecord, hosts: Collection[HostName], now: float) -> None:
         """Have notebooks asked for what a job misses, where as many hosts as it wants can be had by that."""
@@ -132,9 +136,10 @@ class Spanning:
         }
         for model in sorted(set().union(*having.values())):
             idle = {host: self._idle(job, Place(host, model)) for host in hosts if model in having[host]}
-            if len(idle) < job.span:
+            best = self._best(job, idle)
+            if not best:
                 continue
-            for host in sorted(idle, key=lambda host: -idle[host])[: job.span]:
+            for host in best:
                 if idle[host] < least:
                     on_host = GpusAwaited((host,), least, gpu_model=model, vram_gb=spec.vram_gb)
                     self._asking.ask_back([on_host], spares, now)

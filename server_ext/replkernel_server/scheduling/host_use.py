@@ -13,7 +13,7 @@ from math import ceil, floor, inf
 
 import msgspec
 from replkernel_scheduler.harvest.jobs import JobRecord
-from replkernel_scheduler.harvest.processors import STARTS_WITHIN, STAYS_WITHIN
+from replkernel_scheduler.harvest.leasing import STARTS_WITHIN, STAYS_WITHIN
 from replkernel_scheduler.harvest.types import HostUsed
 from replkernel_scheduler.hosts import Size
 from replkernel_scheduler.types import HostName, UserName

@@ -359,10 +359,11 @@ class JobDesk:
                     for client in clients:
                         yield Send(client, wire.StopJob(job, attempt, within_s, saves))
                     yield from self.meetings.stops(effect, self.lines, within_s, hears=bool(clients))
-                case JobOver(job, _, _, host, owner):
+                case JobOver(job, owner=owner):
                     self.told_of.pop(job, None)
-                    for client in self._lines(owner, host):
-                        yield Send(client, wire.JobGone(job))
+                    for client, line in self.lines.items():
+                        if line.user == owner:  # Where it failed before, its end is kept until then.
+                            yield Send(client, wire.JobGone(job))
                     yield from self._awaits(owner)
 
     def _start(self, spec: JobSpec, start: StartJob | ReshapeJob) -> Iterator[Act]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.agent.core.announcement import MISSED_MAX, REFUSED_S, Announcement
+from replkernel.agent.core.announcement import MISSED_MAX, REFUSED_S, UNREAD_S, Announcement
 from replkernel.leasing.wire import GpuUse, HostBeat, HostOffer, OfferedGpu
 from replkernel.protocol.status import GpuStatus
 
@@ -37,6 +37,17 @@ def test_a_driver_that_does_not_answer_stops_no_beat() -> None:
     host = announcement(ONE)
     host.welcomed(0.0)
     assert host.beat(2.0, fresh=False) == [HostBeat()]
+
+
+def test_a_host_is_not_offered_without_its_gpus_while_its_driver_begins() -> None:
+    host = Announcement(8.0, 64.0)
+    assert host.welcomed(0.0) == host.beat(4.0, fresh=False) == [], "leases on its GPUs would end"
+    host.read((ONE, TWO))
+    assert host.beat(6.0)[0] == HostOffer(OFFERED, 8.0, 64.0)
+    hangs = Announcement(8.0, 64.0)
+    hangs.welcomed(0.0)
+    hangs.welcomed(UNREAD_S - 1.0)
+    assert hangs.beat(UNREAD_S, fresh=False) == [HostOffer((), 8.0, 64.0), HostBeat()], "cells run without"
 
 
 def test_a_gpu_that_is_missing_for_a_moment_keeps_its_leases() -> None:

@@ -956,6 +956,7 @@ def test_a_program_that_fails_too_often_on_a_host_is_started_on_another_one() ->
     assert not room.fed[heard:], "it was told before"
     room.say(lines[other], wire.JobSaid("j", 2, "failed", "it ended with exit code 1", elsewhere=True))
     assert room.job("j") is None, "there is no third one"
+    assert all(wire.JobGone("j") in room.heard[line] for line in lines.values()), "none keeps it for ever"
 
 
 @pytest.mark.parametrize(

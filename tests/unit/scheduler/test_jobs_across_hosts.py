@@ -314,6 +314,27 @@ def test_it_waits_for_a_host_where_it_has_not_failed_and_has_any_when_there_is_n
     assert each(world) == {"a": 4}
 
 
+def test_notebooks_are_not_asked_for_hosts_on_which_it_does_not_start_as_it_has_failed_there(
+    world: Beside,
+) -> None:
+    world.host("c", 4)
+    world.feed(JobHosts(UserName("ann"), (HostName("a"), HostName("b"), HostName("c"))))
+    world.cell("busy", 4, "c")
+    world.submit("train", 8, hosts=2, samples=LONG)
+    assert fails(world) == ["a", "b"]
+    world.cell("nb", 4, "a")
+    rests = world.cells["nb"]
+    world.feed(LeaseLingered(rests.lease, rests.fence))
+    world.until(world.now + 400.0)
+    assert not all_of(world, ReclaimLease), "it would wait for c all the same"
+    rests = world.cells["busy"]
+    world.feed(LeaseLingered(rests.lease, rests.fence))
+    world.until(world.now + 400.0)
+    (told,) = all_of(world, ReclaimLease)
+    assert isinstance(told, ReclaimLease) and told.lease.host == "c"
+    assert each(world) == {"b": 4, "c": 4}
+
+
 def test_what_failed_long_ago_does_not_count(world: Beside) -> None:
     world.submit("train", 4, samples=LONG)
     first = fails(world)

@@ -18,8 +18,8 @@ from replkernel_scheduler.effects import ReleaseHost
 from replkernel_scheduler.events import HostAway, HostDown, HostDrained, HostUndrained, HostUp, TimeReached
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.desk import LOOK_EVERY_S
-from replkernel_scheduler.harvest.leasing import Pace
-from replkernel_scheduler.harvest.processors import LEAVES_S, PAUSE_S, PAUSE_S_MAX, STAYS_WITHIN
+from replkernel_scheduler.harvest.leasing import STAYS_WITHIN, Pace
+from replkernel_scheduler.harvest.processors import LEAVES_S, PAUSE_S, PAUSE_S_MAX
 from replkernel_scheduler.harvest.types import (
     Cores,
     HarvestEffect,
@@ -325,6 +325,22 @@ def test_a_job_whose_host_is_gone_starts_elsewhere_and_one_that_is_drained_has_i
     assert stop.saves
     world.stopped("j0")
     assert world.job("j0").state == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_gb", "goes_on"), [(2, 16.0, False), (8, 4.0, False), (8, 16.0, True)]
+)
+def test_a_program_that_fails_is_not_kept_for_a_host_that_is_too_small_for_it(
+    cores: int, memory_gb: float, goes_on: bool
+) -> None:
+    world = OnCores()
+    world.machine("a", 8)
+    assert world.wants("j0", 4, 4.0) == "a"
+    world.machine("b", cores, memory_gb)
+    world.feed(JobEnded(JobName("j0"), 1, "failed", "it ended with exit code 1", elsewhere=True))
+    world.until(world.now)
+    assert world.where("j0") == ("b" if goes_on else None)
+    assert [past.why for past in world.core.desk.past] == ([] if goes_on else ["failed"])
 
 
 def test_a_job_of_a_lost_host_is_ended_there_before_it_starts_elsewhere() -> None:
