@@ -99,7 +99,8 @@ class WatchAside:
     """Has a watch look, each `apart_s`, in a thread that gives way to cells; `told` and `held` are its last.
 
     The supervisor's own priority stays as it is, for an agent that it starts again would have a lower one.
-    The thread does not wait for an idle core: its job has to be bounded on a busy host as well.
+    The thread does not wait for an idle core: its job has to be bounded on a busy host as well. Where there
+    can be none, the supervisor looks itself, at each `turn`.
     """
 
     def __init__(self, watch: MemoryWatch, apart_s: float) -> None:
@@ -107,21 +108,34 @@ class WatchAside:
         self.told, self.held = "", 0
         self._watch, self._apart_s = watch, apart_s
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="memory watch", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        with contextlib.suppress(RuntimeError, MemoryError):  # Its user has as many as he may.
+            thread = threading.Thread(target=self._run, name="memory watch", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICEST)
         while not self._over.is_set():
+            self._look()
+            self._over.wait(self._apart_s)
+
+    def _look(self) -> None:
+        with contextlib.suppress(Exception):  # Where memory is short, say: that is when a watch is needed.
             self.told = self._watch.look(time.monotonic())
             self.held = self._watch.held
-            self._over.wait(self._apart_s)
+
+    def turn(self) -> None:
+        """Look, if nobody else does."""
+        if self._thread is None:
+            self._look()
 
     def close(self) -> None:
         """End, before this process is forked."""
         self._over.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
 
 def resident(pid: int) -> int:

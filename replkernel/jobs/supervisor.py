@@ -213,6 +213,7 @@ class Supervisor:
             return
         if self._watch is None:
             self._watch = WatchAside(MemoryWatch(order.memory_gb, self._members), LOOK_S)
+        self._watch.turn()
         self._tell_memory(self._watch.held)
         if self._watch.told:
             self._do(self._life.takes_too_much(self._watch.told))

@@ -5,16 +5,18 @@ Law: it ends with whoever started it. The text runs in `__main__`, with what it 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import io
 import linecache
 import os
 import sys
+import threading
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import dill
 import msgspec
@@ -94,9 +96,19 @@ def _tell(place: Path, error: BaseException) -> None:
         place.write_text(line[:ERROR_CHARS])
 
 
-if __name__ == "__main__":
-    status = main(Path(sys.argv[1]), int(sys.argv[2]))
+def _end(status: int) -> NoReturn:
+    """End as an interpreter does, but run no destructors of C++.
+
+    torch's store and gloo may have threads at work still. Their destructors then abort a rank that is done.
+    """
     with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    sys.exit(status)
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _end(main(Path(sys.argv[1]), int(sys.argv[2])))

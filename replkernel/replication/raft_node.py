@@ -18,7 +18,6 @@ from pysyncobj import SyncObjConf, replicated
 from pysyncobj.config import FAIL_REASON
 from pysyncobj.monotonic import monotonic as raft_clock
 from pysyncobj.node import TCPNode
-from pysyncobj.transport import TCPTransport
 
 from replkernel.errors import UNREADABLE
 from replkernel.hosts.strangers import Strangers, is_expected
@@ -30,6 +29,7 @@ from replkernel.replication.raft_listener import (
     STRANGERS_OF_ADDRESS_MAX,
     RaftListener,
 )
+from replkernel.replication.raft_near import NearTransport
 from replkernel.replication.raft_rules import PaperRules
 from replkernel.replication.raft_thread import MemberPoller
 
@@ -95,8 +95,8 @@ def read_snapshot(path: Path) -> SnapshotFile:
         raise JournalDamaged(str(path), str(error)) from error
 
 
-class Transport(TCPTransport):  # type: ignore[misc]
-    """PySyncObj's transport, which also tells the node who comes, goes and speaks, and lets in peers only.
+class Transport(NearTransport):
+    """A transport that also tells the node who comes, goes and speaks, and lets in peers only.
 
     Read-only members and PySyncObj's remote administration are shut out: nobody here uses them.
     """
@@ -187,7 +187,7 @@ class RaftNode(PaperRules):
         self._callbacks = callbacks
         self._on_link = on_link
         self.on_led = on_led
-        self.transport: Any = None
+        self.transport: Any
         self.heard: dict[str, float] = {}
         self.applied_bytes = 0
         self._snapshot_bytes = 0
@@ -217,6 +217,7 @@ class RaftNode(PaperRules):
         )
         _set_pace(conf, BIRTH)
         super().__init__(address, [peer for peer in peers if peer != address], conf, transportClass=Transport)
+        self.transport.open_near()
 
     @property
     def _poller(self) -> MemberPoller:

@@ -1,7 +1,7 @@
 """The one thread that drives every Raft member of this process: one poll, one clock, no hand-overs.
 
-Members in one process talk over loopback TCP like any others, but on this thread alone, so a commit among
-them waits for no other thread's turn, and idle groups wake the process together. Holds no Raft rule.
+Members in one process hand their messages over on this thread alone (`raft_near`), so a commit among them
+waits for no other thread's turn, and idle groups wake the process together. Holds no Raft rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from replkernel.errors import ReplkernelError
 
@@ -26,6 +26,10 @@ CALL_LIMIT_S = 30.0
 FAULT_PAUSE_S = 0.1
 LATE_S = 0.02
 """A wake-up later than this was a stall of the whole process, not a silent peer."""
+ROUNDS_MAX = 8
+"""Members that hand messages over among themselves leave sockets and jobs their turn after so many rounds."""
+TAKEN_MAX = 4
+"""In a round, a member takes so many of them: other groups go on while a large snapshot comes in pieces."""
 
 T = TypeVar("T")
 OnEvent = Callable[[int, int], None]
@@ -60,6 +64,15 @@ class MemberPoller:
     def poll(self, timeout_s: float) -> None:
         """Do nothing: the thread polls for all members at once."""
 
+    @property
+    def near(self) -> dict[str, Any]:
+        """Return the transports of the thread's members that listen, by address."""
+        return self._thread.near
+
+    def hand(self, job: Callable[[], None]) -> None:
+        """Have `job` run for this member once the one that runs now is done; on the thread alone."""
+        self._thread.hand(self._owner, job)
+
     def steady(self) -> bool:
         """Tell whether the clock may be trusted: the thread has not stood still just now."""
         return self._thread.steady()
@@ -74,6 +87,9 @@ class RaftThread:
         self._changed: set[int] = set()
         self._touched: set[Ticking] = set()
         self._due: dict[Ticking, float] = {}
+        self._handed: dict[Ticking, deque[Callable[[], None]]] = {}
+        self.near: dict[str, Any] = {}
+        """What members of this thread find one another by; theirs alone."""
         self._awake_at = 0.0
         self._lock = threading.Lock()
         self._jobs: deque[Callable[[], None]] = deque()
@@ -166,6 +182,10 @@ class RaftThread:
             self._changed.add(fd)
             self._poll.unregister(fd)
 
+    def hand(self, member: Ticking, job: Callable[[], None]) -> None:
+        """Run `job` after what was handed over to `member` before, and tick that then."""
+        self._handed.setdefault(member, deque()).append(job)
+
     def _run(self) -> None:
         try:
             while not self._ending or self._jobs:
@@ -180,19 +200,39 @@ class RaftThread:
             os.close(self._wake_write)
 
     def _turn(self) -> None:
-        planned = min(self._due.values(), default=None)
         now = time.monotonic()
+        planned = now if self._handed else min(self._due.values(), default=None)
         wait_ms = None if planned is None else max(0.0, planned - now) * 1000
         events = self._poll.poll(wait_ms)
         self._awake_at = max(now, planned or now)
         self._check_stall()
         self._dispatch(events)
         self._run_jobs()
+        for _ in range(ROUNDS_MAX):
+            self._take_handed()
+            self._tick_all()
+            if not self._handed:
+                break
+
+    def _tick_all(self) -> None:
         now = self._check_stall()
         touched, self._touched = self._touched, set()
         due = [member for member, at in self._due.items() if at <= now or member in touched]
         for member in due:
             self._tick(member, self._check_stall())
+
+    def _take_handed(self) -> None:
+        """Deliver some of what each member has been handed; what comes of that is for the next round."""
+        for member, count in [(each, len(jobs)) for each, jobs in self._handed.items()]:
+            jobs = self._handed[member]
+            self._touched.add(member)
+            for _ in range(min(count, TAKEN_MAX)):
+                try:
+                    jobs.popleft()()
+                except Exception:
+                    log.exception("a Raft message could not be handled")
+            if not jobs:
+                del self._handed[member]
 
     def steady(self) -> bool:
         """Tell whether the thread has not stood still since the last tick began."""

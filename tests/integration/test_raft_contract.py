@@ -1,4 +1,4 @@
-"""The Raft members keep the contract of consensus, over real sockets and journals."""
+"""The Raft members keep the contract of consensus, with real journals, on one thread and over sockets."""
 
 from __future__ import annotations
 
@@ -70,4 +70,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 class TestRaftConsensus(ConsensusContract):
-    """All of the contract."""
+    """All of the contract, among members of one process."""
+
+
+@pytest.mark.usefixtures("by_tcp")
+class TestRaftConsensusByTcp(ConsensusContract):
+    """All of it among members that talk as those of different hosts do."""

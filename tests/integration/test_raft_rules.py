@@ -104,10 +104,12 @@ class Disorder:
         return current and all(len(entries) == len(first) for entries in others)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "way"), [(1, "near"), (2, "by_tcp")])
 def test_nothing_acknowledged_is_lost_or_moved_in_disorder(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest, seed: int, way: str
 ) -> None:
+    if way == "by_tcp":
+        request.getfixturevalue(way)
     disorder = Disorder(tmp_path, seed)
     with caplog.at_level(logging.CRITICAL, logger="pysyncobj"):
         disorder.run()

@@ -38,6 +38,12 @@ def test_rank_0_gives_back_however_it_ends_well(tmp_path: Path, end: str) -> Non
     assert dill.loads((tmp_path / "result").read_bytes()) == {"x": 7}
 
 
+def test_what_cpp_does_at_the_end_of_a_process_fails_no_rank_that_is_done(tmp_path: Path) -> None:
+    aborts = "import ctypes; c = ctypes.CDLL(None); c.__cxa_atexit(c.abort, None, None)"
+    done = ran(tmp_path, f"import atexit; atexit.register(print, 'bye')\n{aborts}\nprint('done')")
+    assert (done.returncode, done.stdout) == (0, "done\nbye\n"), "gloo's threads abort there, now and then"
+
+
 def test_only_rank_0_gives_back_and_only_where_it_ended_well(tmp_path: Path) -> None:
     assert ran(tmp_path, "x = 7", back=("x",), rank=1).returncode == 0
     assert ran(tmp_path, "x = 7; raise SystemExit(3)", back=("x",)).returncode == 3

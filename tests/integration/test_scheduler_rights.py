@@ -307,6 +307,9 @@ async def test_an_admin_sets_quotas_and_everybody_reads_his_own(world: World) ->
     assert [quota.pop("gpu_hours_used") >= 0 for quota in own] == [True]
     money = {"budget_month": None, "spent_month": None, "currency": "", "preemptible": False}
     assert own == [{"user": "alice", **body, "priority": 0, "held": 1, "waiting": 0, **money}]
+    assert (await world.call("r", "PUT", "quotas/alice", {"idle_gpus": " "}))[0] == 200
+    (own,) = (await world.call("a", "GET", "quotas"))[1]["quotas"]
+    assert own["idle_gpus"] is None, "nothing is no rule, and does not lift what holds for all"
     await world.call("b", "GET", "status")
     everybody = (await world.call("r", "GET", "quotas"))[1]["quotas"]
     assert {quota["user"]: quota["priority"] for quota in everybody} == {"alice": 0, "bob": 1}

@@ -31,6 +31,7 @@ from replkernel.objects.store import open_store
 from replkernel.protocol.confirmation import CONFIRMS, read_confirmation
 from replkernel.protocol.message import encode
 from replkernel.protocol.router_to_agent import RouterToAgent, StatusQuery
+from replkernel.records import HostName
 from replkernel.replication import checkpoint
 from replkernel.replication.checkpoint import CheckpointDamaged, Place, document_name, seal_key
 from replkernel.replication.entries import EntryUnreadable, assemble_delta, decode_entry
@@ -119,7 +120,7 @@ def test_the_routers_gate_refuses_it(bad: bytes) -> None:
     else:
         assert request.header.msg_type.isprintable()
     with pytest.raises(WireError):
-        read_replica(wire.HostName("r1"), "shell", frames)  # type: ignore[arg-type]
+        read_replica(HostName("r1"), "shell", frames)  # type: ignore[arg-type]
     assert parent_of(bad) == ""
     assert read(ExecuteOptions, bad) in (ExecuteOptions(), read(ExecuteOptions, b"{}"))
 
@@ -150,7 +151,7 @@ def _as_bundle(data: bytes) -> object:
 @packed
 def test_a_sealed_checkpoint_with_it_is_damaged(bad: bytes) -> None:
     key = seal_key(b"the kernel's")
-    name = document_name("checkpoint", wire.HostName("k"), "one", Place(1, 2))  # type: ignore[arg-type]
+    name = document_name("checkpoint", HostName("k"), "one", Place(1, 2))  # type: ignore[arg-type]
     bad = tagged("", "kernel_id", bad)
     rest = struct.pack(">I", len(bad)) + bad
     digest = blake3(rest).digest()

@@ -22,6 +22,11 @@ from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import RaftMember
 from tests.conftest import ROOT
 from tests.contracts.consensus import Recorder
+from tests.support.raft_by_tcp import by_tcp
+
+__all__ = ["by_tcp"]
+
+pytestmark = pytest.mark.usefixtures("by_tcp")
 
 SECRET = "a secret of the test, thirty-two"
 NOBODY = 65_533

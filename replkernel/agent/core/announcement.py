@@ -6,6 +6,8 @@ missing several times in a row, for its leases end with that; what was refused i
 
 from __future__ import annotations
 
+import msgspec
+
 from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import (
     KERNELS_OF_GPU_MAX,
@@ -21,6 +23,8 @@ GIB, MIB = 2**30, 2**20
 MIB_PER_GIB = 1024
 MISSED_MAX = 3
 """A GPU that could not be read so many times in a row is not offered any more."""
+ALIKE_BYTES = 256 * MIB
+"""What a driver keeps for itself may change by so much: parts of what was offered fit all the same."""
 REFUSED_S = 60.0
 """A refused offer is made again after this."""
 
@@ -54,7 +58,7 @@ class Announcement:
             self._missed[uuid] = 0 if uuid in here else self._missed.get(uuid, 0) + 1
             if self._missed[uuid] >= MISSED_MAX:
                 del self._known[uuid], self._missed[uuid]
-        self._known.update(here)
+        self._known.update({uuid: _as_before(gpu, self._known.get(uuid)) for uuid, gpu in here.items()})
 
     def beat(self, now: float, *, fresh: bool = True) -> list[FromClient]:
         """Return what to say now; not `fresh`: the driver does not answer, so nothing is told of its GPUs."""
@@ -77,6 +81,13 @@ class Announcement:
             memory_gb=self._memory_gb,
             guarded=self._guarded,
         )
+
+
+def _as_before(gpu: GpuStatus, known: GpuStatus | None) -> GpuStatus:
+    """Return a GPU with the memory that it was known to have, if that is about what it has."""
+    if known is None or abs(gpu.memory_bytes - known.memory_bytes) >= ALIKE_BYTES:
+        return gpu
+    return msgspec.structs.replace(gpu, memory_bytes=known.memory_bytes)
 
 
 def _use(gpu: GpuStatus) -> GpuUse:

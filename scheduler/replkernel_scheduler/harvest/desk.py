@@ -429,12 +429,14 @@ class Desk:
 
     def _fails(self, job: JobRecord, how: str, now: float) -> bool:
         """Take note that a program has failed too often where it is; say whether it is started elsewhere."""
+        where = tuple(job.hosts()) if job.host is None or job.cores is None else (job.host,)
         if job.state == "waiting":  # Where it ran was given up meanwhile.
+            where = () if job.ran_on is None or job.span > 1 else (job.ran_on,)
+        if not where:
             return False
         job.since = now  # What was not saved is lost.
         if job.changes and now - job.changes[-1].at >= FORGETS_S:
             job.failed = ()
-        where = tuple(job.hosts()) if job.host is None or job.cores is None else (job.host,)
         job.failed, job.failed_at, job.failure = (*job.failed, where), job.attempt, how
         return job.ending is None and self.chances.has_others(job)
 

@@ -18,6 +18,7 @@ from replkernel_scheduler.harvest.types import (
     JobLeased,
     JobLeaseEnded,
     JobName,
+    JobRefused,
     JobRuns,
     JobsDue,
     JobSpec,
@@ -114,12 +115,16 @@ class Harvest:
     def answers(self) -> dict[type[Any], Callable[[Any, float], None]]:
         """Say who answers which effect; the others are for people."""
         return {
+            JobRefused: self._refused,
             JobLeased: self._leased,
             JobLeaseEnded: self._lease_ended,
             StartJob: self._start,
             ReshapeJob: self._reshape,
             StopJob: self._stop,
         }
+
+    def _refused(self, effect: JobRefused, now: float) -> None:
+        self._figures.given_up(self._runs.pop(effect.job).task, "refused", effect.why)
 
     def _leased(self, effect: JobLeased, now: float) -> None:
         """Count a job's GPUs."""

@@ -154,7 +154,7 @@ class QuotaHandler(SchedulerHandler):
 
     def _idle_gpus(self, text: str | None) -> str | UnsetType:
         """Return what is kept of a rule that is stated."""
-        if text is None:
+        if text is None or not text.strip():  # As the setting: whoever wants none says so.
             return UNSET
         try:
             return written(read_rule("idle_gpus", text))

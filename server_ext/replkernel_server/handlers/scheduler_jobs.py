@@ -191,19 +191,18 @@ def why_gone(job: JobRecord, away_until: float | None, now: float) -> str:
     """Say what becomes of a job whose host, or the agent there, is away; nothing where it is there."""
     if job.state == "waiting":
         return ""
+    then = "it goes on elsewhere from its checkpoint"
+    if job.ending is not None or job.on_hold:
+        then = f"it is {'held' if job.ending is None else 'stopped'} with its last checkpoint"
     if job.gone_at is not None:
         left_s = max(0.0, job.gone_at - now)
         return (
-            f"host {job.host} is lost: once its other hosts have ended it, in {left_s:.0f} s at most, "
-            "it goes on elsewhere from its checkpoint"
+            f"host {job.host} is lost: once its other hosts have ended it, in {left_s:.0f} s at most, {then}"
         )
     if away_until is None:
         return ""
     left_s = max(0.0, away_until - now)
-    return (
-        f"its agent on host {job.host} is away: if that is not back in {left_s:.0f} s, it goes on "
-        "elsewhere from its checkpoint"
-    )
+    return f"its agent on host {job.host} is away: if that is not back in {left_s:.0f} s, {then}"
 
 
 def _clause(sentence: str) -> str:

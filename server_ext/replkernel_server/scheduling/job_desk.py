@@ -200,7 +200,8 @@ class JobDesk:
     def reach_of_ranks(self, user: UserName) -> tuple[HostName, ...]:
         """Return the hosts on which processes of a user's cells on several hosts can be started."""
         able = {line.host for line in self.lines.values() if line.user == user and line.ranks}
-        return tuple([host for host in self.reach(user) if host in able])
+        out = self.meetings.left_out
+        return tuple([host for host in self.reach(user) if host in able and (user, host) not in out])
 
     def line_of_ranks(self, user: UserName, host: HostName) -> int | None:
         """Return the client that starts and ends those on a host."""

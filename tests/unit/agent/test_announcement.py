@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from replkernel.agent.core.announcement import MISSED_MAX, REFUSED_S, Announcement
 from replkernel.leasing.wire import GpuUse, HostBeat, HostOffer, OfferedGpu
 from replkernel.protocol.status import GpuStatus
@@ -57,6 +59,16 @@ def test_a_gpu_that_is_gone_is_taken_off_the_offer_and_comes_back_on_it() -> Non
     assert host.beat(2.0)[0] == HostOffer(OFFERED[:1], 8.0, 64.0)
     host.read((ONE, TWO))
     assert host.beat(4.0)[0] == HostOffer(OFFERED, 8.0, 64.0)
+
+
+def test_a_gpu_of_which_the_driver_keeps_a_little_more_for_a_while_is_not_offered_anew() -> None:
+    host = announcement(ONE, TWO)
+    host.welcomed(0.0)
+    for less_mib in (1, 40, 0, 200):
+        host.read((msgspec.structs.replace(ONE, memory_bytes=ONE.memory_bytes - less_mib * 2**20), TWO))
+        assert [type(said) for said in host.beat(2.0)] == [HostBeat], "two halves still fit"
+    host.read((msgspec.structs.replace(ONE, memory_bytes=ONE.memory_bytes - 2**30), TWO))
+    assert host.beat(4.0)[0] == HostOffer((OfferedGpu("GPU-1", "H100", GIB - 1), OFFERED[1]), 8.0, 64.0)
 
 
 def test_a_refused_host_is_silent_for_a_while_and_offers_itself_again() -> None:

@@ -20,6 +20,12 @@ from replkernel.leasing.wire import FromClient, HostUse, JobGone, JobSaid, Start
 COMMAND = ("train",)
 
 
+@pytest.fixture(autouse=True)
+def no_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have none started: the test writes what one would, and two would write over each other's records."""
+    monkeypatch.setattr(processes, "start_supervisor", lambda *_: None)
+
+
 class Told:
     """The way to a scheduler, which keeps what is said."""
 

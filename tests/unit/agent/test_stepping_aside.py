@@ -20,8 +20,9 @@ from replkernel.cli.agent import run_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.jobs import agent_watch
 from replkernel.jobs.processes import command_with, environment
-from replkernel.jobs.stepping_aside import GIB, MemoryWatch, proportional, resident
+from replkernel.jobs.stepping_aside import GIB, MemoryWatch, WatchAside, proportional, resident
 from replkernel.jobs.words import MEMORY, Order
+from tests.support.live import eventually
 from tests.unit.agent.test_job_supervisor import Watched
 
 SAYS = """
@@ -97,6 +98,34 @@ def test_the_watch_on_memory_gives_way_to_cells_and_its_supervisor_does_not(watc
     }
     assert nice.pop("memory watch") == 19
     assert list(nice.values()) == [os.getpriority(os.PRIO_PROCESS, 0)], "an agent that it starts has that"
+
+
+def test_a_look_at_memory_that_fails_is_not_the_last_one() -> None:
+    looks = list[int]()
+
+    def fails_at_first() -> list[int]:
+        looks.append(1)
+        if len(looks) == 1:
+            raise MemoryError
+        return [os.getpid()]
+
+    watch = WatchAside(MemoryWatch(0.0, fails_at_first), 0.001)
+    try:
+        assert eventually(lambda: watch.told or None, "a second look").startswith("it took")
+    finally:
+        watch.close()
+
+
+def test_where_no_thread_can_be_started_the_supervisor_watches_memory_itself(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    on_cores(1, watched, GROWS, 0.06)
+    watched.turns_until(lambda: watched.state() == "failed")
+    assert "may have 61 MiB" in watched.place.record().said
 
 
 def test_memory_that_processes_share_counts_once() -> None:

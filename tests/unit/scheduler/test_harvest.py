@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replkernel_scheduler.harvest import leasing
 from replkernel_scheduler.sim.__main__ import main
 from replkernel_scheduler.sim.harvest import SAVES_S
 from replkernel_scheduler.sim.nodes import Hosts
@@ -125,6 +126,13 @@ def test_a_job_that_names_a_model_has_no_other_gpus() -> None:
     assert {name: outcomes[name] for name in MODELS} == {
         "slow": "done", "fast": "done", "none": "refused", "two": "refused",
     }  # fmt: skip
+
+
+def test_a_job_that_is_not_taken_in_is_refused_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leasing, "JOBS_MAX", 1)
+    jobs: list[Record] = [Job(name, 10.0, 300.0, 2) for name in ("first", "second")]
+    run = Run(jobs, "harvest", Plan(hosts=1, gpus_per_host=4))
+    assert {task.name: outcome for task, outcome in run.tasks} == {"first": "done", "second": "refused"}
 
 
 def test_one_command_tells_what_jobs_had_of_notebooks_idle_time_and_what_cells_waited_for_it(

@@ -16,6 +16,7 @@ from replkernel_scheduler.harvest.types import (
     HarvestEvent,
     HostJobs,
     HostUsed,
+    JobHoldAsked,
     JobName,
     JobsDue,
     JobSpec,
@@ -814,6 +815,7 @@ def test_a_job_goes_on_without_a_host_whose_launcher_does_not_come_and_later_wit
     assert room.desk.jobs.meetings.why_left_out(ALICE.user) == f"host b is left out for a while: {why}"
     assert room.desk.jobs.reach(ALICE.user, across=True) == ("a", "c")
     assert room.desk.jobs.reach(ALICE.user) == ("a", "b", "c"), "which other jobs of the user may have"
+    assert room.desk.jobs.reach_of_ranks(ALICE.user) == ("a", "c"), "a cell would wait for a launcher there"
     room.beats(agent, 130)
     assert room.desk.jobs.reach(ALICE.user, across=True) == ("a", "b", "c")
 
@@ -954,6 +956,49 @@ def test_a_program_that_fails_too_often_on_a_host_is_started_on_another_one() ->
     assert not room.fed[heard:], "it was told before"
     room.say(lines[other], wire.JobSaid("j", 2, "failed", "it ended with exit code 1", elsewhere=True))
     assert room.job("j") is None, "there is no third one"
+
+
+@pytest.mark.parametrize(
+    ("asked", "then"),
+    [(JobStopAsked(JobName("j")), "it is stopped"), (JobHoldAsked(JobName("j"), held=True), "it is held")],
+)
+def test_a_job_that_is_to_stop_is_not_said_to_go_on_where_its_hosts_have_no_agent(
+    asked: JobStopAsked | JobHoldAsked, then: str
+) -> None:
+    room, first, other = runs_on_two()
+    for line in (first, other):
+        room.do(room.desk.handle(Left(line), room.now))
+    room.submitted(asked)
+    assert room.desk.jobs is not None
+    jobs, record = room.desk.jobs, room.beside.desk.jobs.by_name[JobName("j")]
+    away = why_gone(record, jobs.away_until(record), room.now)
+    assert away.endswith(f"if that is not back in 300 s, {then} with its last checkpoint")
+    record.gone_at = room.now + 20.0
+    assert why_gone(record, None, room.now).endswith(f"in 20 s at most, {then} with its last checkpoint")
+
+
+def test_a_program_that_failed_too_often_where_it_was_given_up_is_started_on_another_host() -> None:
+    room = JobRoom()
+    agents, lines = list[int](), dict[str, int]()
+    for host, job in (("a", "j"), ("b", "k")):
+        agents.append(room.agent(host, 1))
+        lines[host] = room.line(host)
+        room.submit(job)
+        room.say(lines[host], wire.JobSaid(job, 1, "runs"))
+    room.do(room.desk.handle(Left(lines["a"]), room.now))
+    for _ in range(155):
+        for agent in agents:
+            room.say(agent, wire.HostBeat())
+        room.wait(2.0)
+    assert room.job("j").state == "waiting"  # type: ignore[union-attr]
+    failed = wire.JobSaid("j", 1, "failed", "it ended with exit code 1", elsewhere=True)
+    back = room.join("jobs", "a", ALICE)
+    room.say(back, failed, wire.JobsHere(spans=True, uses=True))
+    room.wait(2.0)
+    assert room.job("j") is not None and room.started(back) == [], "it has failed there"
+    room.say(lines["b"], wire.JobSaid("k", 1, "done"))
+    room.wait(2.0)
+    assert room.started(lines["b"]) == [("k", 1, 1), ("j", 2, 1)]
 
 
 def test_a_job_on_two_hosts_that_both_have_no_agent_goes_on_elsewhere_in_the_end() -> None:
