@@ -22,7 +22,7 @@ from replkernel.router.core.traffic import Traffic
 
 @dataclass(slots=True)
 class Parts:
-    """What shell and control have in common.
+    """What those have in common who take messages, decide about cells, or let go of a replica.
 
     `subshells` and `debugged` hold the executor where it is, as open comms do; a cell of `asks_stdin` was the
     last to ask for input; `own_kernel_info` is what the router says of the kernel until a replica speaks.
