@@ -126,7 +126,7 @@ class Openings:
                     end = book.reshaped_end(training, left, now)
                     makespan = self._outlook.score(None, job, end).makespan
                     givers.append(Giver(makespan, end - book.end(training, now), host, job))
-        return Way(model, gpus, at, _undominated(givers))
+        return Way(model, gpus, at, undominated(givers))
 
     def _waits(self, sizes: tuple[int, ...]) -> list[Freeing]:
         """Return when what is enough for each size comes free first, thought to be so by itself."""
@@ -149,7 +149,7 @@ def samples_of(job: JobRecord) -> float:
     return max(left, UNKNOWN_S * kind.rate(kind.least)) if job.left is None else left
 
 
-def _undominated(givers: list[Giver]) -> list[Giver]:
+def undominated(givers: list[Giver]) -> list[Giver]:
     """Leave out those that are never the choice, whatever a newcomer's length; the order stays."""
     found: list[Giver] = []
     for giver in givers:
