@@ -85,7 +85,7 @@ samples = st.sampled_from([None, 0.0, 1.0, 50.0, 500.0, 2e3, 1e4, 1e6]) | st.flo
 def running(draw: st.DrawFn, number: int) -> JobRecord:
     """A job that mostly has more than it needs."""
     shapes, host = draw(st.sampled_from([(1, 2, 4, 8), *SHAPES])), HostName(draw(st.sampled_from("ab")))
-    job = waiting(draw, f"r{number}", shapes)
+    job = draw(waiting(f"r{number}", shapes))
     job.host, job.model = host, draw(st.sampled_from(MODELS))
     job.state, job.since = draw(st.sampled_from(["running"] * 4 + ["starting", "stopping"])), 900.0
     job.gpus = tuple([GpuUuid(f"{number}-{i}") for i in range(draw(st.sampled_from(shapes[::-1])))])
@@ -95,6 +95,7 @@ def running(draw: st.DrawFn, number: int) -> JobRecord:
     return job
 
 
+@st.composite
 def waiting(draw: st.DrawFn, name: str, shapes: tuple[int, ...]) -> JobRecord:
     kind, priority = type_of_shapes("t", shapes), draw(st.integers(0, 1))
     job = JobRecord(JobSpec(job=JobName(name), type=kind, priority=priority), draw(samples))
@@ -113,7 +114,7 @@ def test_where_a_job_can_start_is_as_if_everybody_were_looked_at(data: st.DataOb
     idle = {place: data.draw(st.integers(0, 1)) for place in places if data.draw(st.integers(0, 9))}
     quick, naive = Floor(there, lambda _: [], NOW), EveryPlace(there, lambda _: [], NOW)
     for number in range(8):
-        job = waiting(data.draw, f"w{number}", data.draw(st.sampled_from(SHAPES)))
+        job = data.draw(waiting(f"w{number}", data.draw(st.sampled_from(SHAPES))))
         sizes = sorted(job.spec.type.iteration_s, reverse=True)
         launch = quick.openings(job, idle).best(job, sizes)
         assert launch == naive.best(job, idle, sizes)
