@@ -22,7 +22,7 @@ from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.spanning import Spanning, Starts
 from replkernel_scheduler.harvest.types import ReshapeJob, StartJob
 from replkernel_scheduler.policies.reshape_sidecar import SideCar
-from replkernel_scheduler.types import HostName, LeaseId
+from replkernel_scheduler.types import HostName, LeaseId, UserName
 
 HOPES_S = 10.0
 """What notebooks were asked for is mostly there within this; then a job makes room."""
@@ -75,10 +75,9 @@ class Allotting:
 
     def starts(self, job: JobRecord, floor: Floor, missed: list[GpusAwaited], now: float) -> bool:
         """Start a job, or have another make room for it, or add what it misses; say whether it got any."""
-        hosts = self._hosts(job, floor)
         if job.span > 1:
-            floor.idle_for.clear()
-            return self.spanning.starts(job, hosts, now)
+            floor.something_changed()
+            return self.spanning.starts(job, self._hosts(job, floor.closed, floor.reached), now)
         spec = job.spec
         wants = spec.owner, spec.gpu_model, spec.vram_gb, spec.type.least
         if wants not in floor.not_here:
@@ -86,21 +85,21 @@ class Allotting:
         job.refused = floor.not_here[wants]
         if job.refused:
             return False
-        idle = self._idle_seen(job, floor, hosts)
-        launch = self._launch(job, floor, idle, now)
+        idle = self._idle_seen(job, floor)
+        launch = self._launch(job, floor, idle)
         if launch is not None and launch.donor is None:
             place = _roomiest(job, floor.places[launch.host], launch.gpus, idle)
-            floor.idle_for.clear()
+            floor.something_changed()
             if self._asking.ask(job, place, self._asking.sizes(job, 0, launch.gpus), now):
                 self._acts.goes_on(job, now, "idle")
                 floor.take(job)
                 return True
         told = self._reach.of(job) is not None and not job.refused
-        hopes = told and self._hopes(job, floor, hosts, launch, missed, now)
+        hopes = told and self._hopes(job, floor, launch, missed, now)
         if launch is None or launch.donor is None or hopes:
             return False
         self._makes_room(launch, floor, idle, job, now)
-        floor.idle_for.clear()
+        floor.something_changed()
         return True
 
     def goes_further(self, job: JobRecord, gpus: int, now: float) -> bool:
@@ -111,7 +110,8 @@ class Allotting:
         """
         if job.host is None or self._jobs.waiting():
             return False
-        hosts = self._hosts(job, self.floor(now))
+        closed = {each.host for each in self._jobs.by_name.values() if each.leaves is not None}
+        hosts = self._hosts(job, closed, {})
         here, held = Place(job.host, job.model), job.held()
         idle = self._idle_for(job, None, hosts)
         if job.host in hosts:
@@ -134,24 +134,29 @@ class Allotting:
         if self._asking.ask(job, place, self._asking.sizes(job, 0, idle), now):
             self._acts.goes_on(job, now, "given")
 
-    def _hosts(self, job: JobRecord, floor: Floor) -> list[HostName]:
-        """Return where a job may start now."""
+    def _hosts(
+        self,
+        job: JobRecord,
+        closed: Collection[HostName | None],
+        reached: dict[tuple[UserName, bool], list[HostName]],
+    ) -> list[HostName]:
+        """Return where a job may start now; `reached` keeps where those of an owner may, among all hosts."""
         whose = job.spec.owner, job.span > 1
-        if whose not in floor.reached:
+        if whose not in reached:
             up, reach = self._leasing.hosts(), self._reach.of(job)
-            reached = up if reach is None else set(reach)
-            floor.reached[whose] = [host for host in up if host in reached]
-        there = [host for host in floor.reached[whose] if host not in floor.closed]
-        return self._chances.apart(job, there)
+            among = up if reach is None else set(reach)
+            reached[whose] = [host for host in up if host in among]
+        return self._chances.apart(job, [host for host in reached[whose] if host not in closed])
 
-    def _idle_seen(self, job: JobRecord, floor: Floor, hosts: list[HostName]) -> dict[Place, int]:
+    def _idle_seen(self, job: JobRecord, floor: Floor) -> dict[Place, int]:
         """Return what is idle for a job, from before if nothing was asked for meanwhile."""
         wants = job.spec.owner, job.spec.gpu_model, job.spec.vram_gb
-        if job.failed:
-            return self._idle_for(job, floor, hosts)
-        if wants not in floor.idle_for:
-            floor.idle_for[wants] = self._idle_for(job, floor, hosts)
-        return floor.idle_for[wants]
+        idle = None if job.failed else floor.idle_for.get(wants)
+        if idle is None:
+            idle = self._idle_for(job, floor, self._hosts(job, floor.closed, floor.reached))
+            if not job.failed:
+                floor.idle_for[wants] = idle
+        return idle
 
     def _idle_for(self, job: JobRecord, floor: Floor | None, hosts: list[HostName]) -> dict[Place, int]:
         """Return what is idle for a job at each place where it may be, also where that is nothing."""
@@ -169,42 +174,35 @@ class Allotting:
                     found[place] = self._leasing.room(host, other, vram_gb).gpus
         return found
 
-    def _launch(self, job: JobRecord, floor: Floor, idle: dict[Place, int], now: float) -> Launch | None:
+    def _launch(self, job: JobRecord, floor: Floor, idle: dict[Place, int]) -> Launch | None:
         """Return what algorithm 1 says."""
         job.refused = ""
         sizes = self._asking.sizes(job, 0, SHAPES_MAX) if idle else []
-        if not sizes:
-            return None
-        floor.offer(job, idle)
-        wanted = floor.wanted(job, sizes)
-        launch = self._rules.launch(floor, wanted, _NoDice(), now)
-        if launch is not None and launch.donor is not None and floor.waits(wanted, launch):
-            floor.nobody_gives()
-            return self._rules.launch(floor, wanted, _NoDice(), now)
-        return launch
+        return floor.openings(job, idle).best(job, sizes) if sizes else None
 
     def _hopes(
         self,
         job: JobRecord,
         floor: Floor,
-        hosts: list[HostName],
         launch: Launch | None,
         missed: list[GpusAwaited],
         now: float,
     ) -> bool:
         """Have notebooks asked for what a job misses; say whether it is worth waiting for that."""
-        spec = job.spec
-        misses = GpusAwaited(
-            tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb
-        )  # fmt: skip
         if launch is None or launch.donor is None:
             if len(missed) < MISSED_MAX:
-                missed.append(misses)
+                missed.append(self._misses(job, floor))
             return False
-        floor.idle_for.clear()
+        misses = self._misses(job, floor)
+        floor.something_changed()
         if job.hopes_until <= now and self._asking.ask_back([misses], self._jobs.of_lease, now):
             job.hopes_until = now + HOPES_S
         return job.hopes_until > now
+
+    def _misses(self, job: JobRecord, floor: Floor) -> GpusAwaited:
+        """Return what notebooks could be asked back for a job."""
+        spec, hosts = job.spec, self._hosts(job, floor.closed, floor.reached)
+        return GpusAwaited(tuple(hosts), spec.type.least, gpu_model=spec.gpu_model, vram_gb=spec.vram_gb)
 
     def _makes_room(
         self, launch: Launch, floor: Floor, idle: dict[Place, int], job: JobRecord, now: float

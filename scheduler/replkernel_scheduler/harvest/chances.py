@@ -7,7 +7,8 @@ as there are any; after so many hosts it has failed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.leasing import STARTS_WITHIN, Leasing
@@ -47,7 +48,7 @@ class Chances:
 
     def could_run(self, job: JobRecord) -> bool:
         """Say whether a job could start if all that it wants were idle."""
-        return len(self.able(job)) >= job.span
+        return sum(1 for _ in islice(self._able(job), job.span)) == job.span
 
     def avoids(self, job: JobRecord, hosts: Iterable[HostName]) -> bool:
         """Say whether a job is not to start on these hosts: it has failed there, and there are others."""
@@ -69,12 +70,20 @@ class Chances:
 
     def able(self, job: JobRecord) -> list[HostName]:
         """Return the hosts of its owner that have what a job wants of each, with nothing else on them."""
+        return list(self._able(job))
+
+    def _able(self, job: JobRecord) -> Iterator[HostName]:
+        """Yield them one by one: the first few mostly tell enough."""
         reach = self._reach.of(job)
         among = self._leasing.known() if reach is None else reach
-        if job.cores is not None:
-            return [host for host in among if self._is_large_enough(host, job.cores)]
         wish = _wish(job)
-        return [host for host in among if self._leasing.gpus_of(host, wish) >= wish.gpus]
+        for host in among:
+            if job.cores is not None:
+                enough = self._is_large_enough(host, job.cores)
+            else:
+                enough = self._leasing.gpus_of(host, wish) >= wish.gpus
+            if enough:
+                yield host
 
     def _is_large_enough(self, host: HostName, wanted: Cores) -> bool:
         size = self._leasing.size_of(host)

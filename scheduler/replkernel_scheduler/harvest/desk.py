@@ -9,6 +9,7 @@ on GPUs that are wanted back. Who starts, makes room and grows, SideCar's rules 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Literal
 
 from msgspec import UNSET
@@ -281,7 +282,7 @@ class Desk:
 
     def due(self, now: float) -> None:
         """Renew leases, launch those that wait, and each minute let jobs grow unless somebody waits."""
-        for name in [name for name, at in self.renew_at.items() if at <= now]:
+        for name, _ in list(takewhile(lambda each: each[1] <= now, self.renew_at.items())):
             lease = self.jobs.of_lease[name].leases[name]
             del self.renew_at[name]
             self.renew_at[name] = now + LEASE_S / 2

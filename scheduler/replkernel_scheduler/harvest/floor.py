@@ -7,23 +7,17 @@ and who grows, is for the rules to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from math import inf
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
 
 from replkernel_scheduler.elastic.book import Book, Training
-from replkernel_scheduler.elastic.types import SIDECAR, JobType, Launch, TrainingWanted
+from replkernel_scheduler.elastic.types import SIDECAR, JobType, TrainingWanted
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.leasing import Place
+from replkernel_scheduler.harvest.openings import Openings
 from replkernel_scheduler.types import HostName, UserName
-
-LEAVES_S = SIDECAR.checkpoint_s + SIDECAR.process_stop_s
-"""How long a job is thought to take until it has left GPUs for another one."""
-UNKNOWN_S = 3600.0
-"""A job that says nothing of its length is thought to need so long with its fewest GPUs, when it starts."""
-
 
 Sizes: TypeAlias = Callable[[JobRecord], list[int]]
 
@@ -51,10 +45,7 @@ class Floor(Book):
         self._sizes, self._now = sizes, now
         self.record_of: dict[str, JobRecord] = {}
         self._newcomer: JobRecord | None = None
-        self._giver = True
-        self._ranks: int | None = None
-        self._offered: Collection[Place] = ()
-        """Where the newcomer may be at all."""
+        self._openings: dict[tuple[UserName, str, float, int], Openings] = {}
         for job in jobs:
             self.take(job)
 
@@ -82,10 +73,7 @@ class Floor(Book):
 
     def offer(self, newcomer: JobRecord | None, idle: dict[Place, int]) -> None:
         """Let the rules see so many idle GPUs, for a job that starts; None: for those that grow."""
-        self._newcomer, ranks = newcomer, None if newcomer is None else newcomer.spec.priority
-        if newcomer is not None and idle is self._offered and ranks == self._ranks and self._giver:
-            return  # Nothing has changed since.
-        self._offered, self._ranks, self._giver = idle, ranks, True
+        self._newcomer = newcomer
         for place in idle:
             self._number(place)
         self.idle = [idle.get(place, 0) for place in self.places]
@@ -95,63 +83,31 @@ class Floor(Book):
             if newcomer is not None and place in idle and self._gives(number)
         }
 
-    def nobody_gives(self) -> None:
-        """Have the rules see what idles alone, until the next offer."""
-        self.giving, self._giver = set(), False
+    def openings(self, job: JobRecord, idle: dict[Place, int]) -> Openings:
+        """Return where a job may start, and all of its owner's and priority that want such GPUs."""
+        wants = job.spec.owner, job.spec.gpu_model, job.spec.vram_gb, job.spec.priority
+        found = self._openings.get(wants)
+        if found is None or job.failed:
+            self.offer(job, idle)
+            donors = {host: self.donors(host, self._now) for host in self.giving}
+            found = Openings(self, self.places, self.idle, donors, idle, self._now)
+            if not job.failed:
+                self._openings[wants] = found
+        return found
 
-    def wanted(self, job: JobRecord, sizes: Iterable[int]) -> TrainingWanted:
-        """Return a job that waits, with the numbers of GPUs that it may have."""
-        kind, left, among = job.type, job.left_at(self._now), set(sizes)
-        if job.left is None:
-            left = max(left, UNKNOWN_S * kind.rate(kind.least))
-        on_models = {model: _with(job.type_on(model), among) for model in job.speeds_on}
-        return TrainingWanted(str(job.spec.job), _with(kind, among), left, on_models)
+    def something_changed(self) -> None:
+        """Look anew at what idles, and who gives."""
+        self.idle_for.clear()
+        self._openings.clear()
 
     def donors(self, host: int, now: float) -> list[tuple[str, Training]]:
         """Return who may be reshaped at a place: for a job that starts, those that are not above it."""
         newcomer = self._newcomer
         return [
             (name, training)
-            for name, training in (super().donors(host, now) if self._giver else ())
+            for name, training in super().donors(host, now)
             if name not in self.barred and (newcomer is None or _may_give(self.record_of[name], newcomer))
         ]
-
-    def worth_a_look(self, wanted: TrainingWanted) -> Iterable[int]:
-        """Return all places: what is offered there differs from job to job."""
-        return range(len(self.places))
-
-    def type_on(self, wanted: TrainingWanted, host: int) -> JobType:
-        """Return what a job is on GPUs of a place's model, as far as it was seen there."""
-        return wanted.type_on(self.places[host].model)
-
-    def new_end(self, wanted: TrainingWanted, gpus: int, donor: bool, now: float, host: int = 0) -> float:
-        """F_new: one that has run before has less to set up; another one's GPUs come once that has left."""
-        again = self._newcomer is not None and self._newcomer.attempt > 0
-        begins_s = SIDECAR.process_start_s if again else SIDECAR.start_s
-        run_s = self.type_on(wanted, host).run_s(wanted.samples, gpus)
-        return now + begins_s + (LEAVES_S if donor else 0.0) + run_s + self.costs.finish_s
-
-    def waits(self, wanted: TrainingWanted, launch: Launch) -> bool:
-        """Say whether all are done as soon if a job waits for an end where it may be: nobody makes room."""
-        now, outlook = self._now, self.outlook(self._now)
-        assert launch.donor is not None
-        donor = self.trainings[launch.donor]
-        left = donor.gpus - (launch.gpus - self.idle[launch.host])
-        new = self.new_end(wanted, launch.gpus, True, now, launch.host)
-        room = outlook.score(new, launch.donor, self.reshaped_end(donor, left, now))
-        there = [each for each in self.trainings.values() if self.places[each.host] in self._offered]
-        ends = [self._begins_after(wanted, training) for training in there]
-        wait = outlook.score(min(ends, default=inf))
-        return (wait.makespan, wait.completions) <= (room.makespan, room.completions)
-
-    def _begins_after(self, wanted: TrainingWanted, training: Training) -> float:
-        """Return when a job is thought to be over that starts on the GPUs of another one, once that is."""
-        there = self.idle[training.host] + training.gpus
-        sizes = [gpus for gpus in wanted.type.iteration_s if gpus <= there]
-        if not sizes or training.state != "running" or not training.samples_left(self._now):
-            return inf  # One that has overrun may do so for long.
-        free = self.end(training, self._now) - self.costs.finish_s
-        return self.new_end(wanted, max(sizes), False, free, training.host)
 
     def _gives(self, host: int) -> bool:
         return any(training.gives for _, training in self.donors(host, self._now))

@@ -16,9 +16,9 @@ from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.events import GpusAwaited
 from replkernel_scheduler.harvest.asking import Asking
 from replkernel_scheduler.harvest.chances import Chances
-from replkernel_scheduler.harvest.floor import LEAVES_S
 from replkernel_scheduler.harvest.jobs import JobRecord, Jobs
 from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
+from replkernel_scheduler.harvest.openings import LEAVES_S
 from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
 from replkernel_scheduler.types import HostName
