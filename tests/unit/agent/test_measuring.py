@@ -13,7 +13,7 @@ from replkernel.agent.io.measuring import cpu_times, used_memory
 GIB = 1 << 30
 SPINS = """
 import subprocess, sys, time
-spin = "import time\\nwhile time.process_time() < 0.2: pass\\nprint('up', flush=True)\\ntime.sleep(600)"
+spin = "import time\\nwhile time.process_time() < 0.25: pass\\nprint('up', flush=True)\\ntime.sleep(600)"
 subprocess.run([sys.executable, "-c", spin.replace("time.sleep(600)", "")])
 subprocess.Popen([sys.executable, "-c", spin], start_new_session=True)
 time.sleep(600)
