@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from replkernel_scheduler.cards import MILLI, best_card, counted, goes_on, opens
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Host, Pool, least_gb
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.load_index import Load
@@ -210,7 +210,7 @@ def suits(load: Load, gpus: int, model: str, vram_gb: float) -> bool:
 
 def _kind(wish: LeaseRequest) -> Callable[[Load], bool] | None:
     """Return what says whether a pool's GPUs are of the kind that is wanted; None where any are."""
-    gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
+    gpus, model, vram_gb = wish.gpus, wish.gpu_model, least_gb(wish)
     if not gpus or not (model or vram_gb):
         return None
     return lambda load: suits(load, gpus, model, vram_gb)

@@ -36,10 +36,19 @@ if TYPE_CHECKING:
     from replkernel_scheduler.queue import Line
 
 MILLI = 1000
+SOLD_AS = 0.975
+"""A whole GPU is asked for by the size that it is sold with, of which its driver keeps up to a fortieth."""
 ALIKE_GB = 0.5
 """Of one model, GPUs that differ by less are alike: a driver keeps more of one that has a screen."""
 STALE_MAX = 64
 """So many pools may have changed since the index was brought up to date: no question waits for more."""
+
+
+def least_gb(wish: LeaseRequest | KernelSpec) -> float:
+    """Return the memory that each GPU must have for `wish`: of a part it is a bound, and holds to the MiB."""
+    if not wish.vram_gb or (isinstance(wish, LeaseRequest) and wish.share is not UNSET):
+        return wish.vram_gb
+    return wish.vram_gb * SOLD_AS
 
 
 class Room(NamedTuple):
@@ -113,7 +122,7 @@ class Pool:
     def suits(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether these GPUs are what `wish` asks for, however many."""
         return not wish.gpus or (
-            (not wish.gpu_model or wish.gpu_model == self.model) and self.memory_gb >= wish.vram_gb
+            (not wish.gpu_model or wish.gpu_model == self.model) and self.memory_gb >= least_gb(wish)
         )
 
 
@@ -204,7 +213,7 @@ class Host:
         best = NO_ROOM
         if self.state == "up" and not self.claims:
             for pool in self.pools:
-                fits = pool.memory_gb >= vram_gb and gpu_model in ("", pool.model)
+                fits = pool.memory_gb >= vram_gb * SOLD_AS and gpu_model in ("", pool.model)
                 if fits and len(pool.idle) > best.gpus:
                     best = Room(len(pool.idle), pool.model)
         return best
@@ -213,7 +222,7 @@ class Host:
         """Say whether it has GPUs of this model, and nobody who waits has a claim on any here."""
         if self.state != "up" or self.claims:
             return False
-        return any(pool.model == gpu_model and pool.memory_gb >= vram_gb for pool in self.pools)
+        return any(pool.model == gpu_model and pool.memory_gb >= vram_gb * SOLD_AS for pool in self.pools)
 
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""

@@ -19,7 +19,7 @@ from replkernel_scheduler.effects import (
     ProvisionHost,
     ReleaseHost,
 )
-from replkernel_scheduler.hosts import MILLI, Host, Pool
+from replkernel_scheduler.hosts import MILLI, Host, Pool, least_gb
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.load_index import Load
@@ -103,7 +103,7 @@ class Placing:
     def candidates(self, kernel: Kernel) -> Iterator[Pool]:
         """Return pools on different hosts that may take one more replica, as placement prefers them."""
         parts, spec = self.parts, kernel.spec
-        gpus, model, vram_gb, reserve = spec.gpus, spec.gpu_model, spec.vram_gb, parts.policies.reserve
+        gpus, model, vram_gb, reserve = spec.gpus, spec.gpu_model, least_gb(spec), parts.policies.reserve
         limit = self.limit(spec.replicas)
 
         def passes(load: Load) -> bool:

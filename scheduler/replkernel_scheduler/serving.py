@@ -18,7 +18,7 @@ from replkernel_scheduler.asking import GIVEN_BACK_S, TOLD_MAX, Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choice, Choosing, suits
 from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Host, Pool, least_gb
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import Passing
@@ -238,7 +238,7 @@ class Serving:
         found = [
             entry
             for entry in self.parts.hosts.loads()
-            if entry.load.gpus >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
+            if entry.load.gpus >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, least_gb(wish))
         ]
         found.sort(key=lambda entry: (-entry.load.soft, entry.load))
         first: Host | None = None

@@ -11,7 +11,7 @@ from math import ceil, floor
 
 from msgspec import UNSET
 
-from replkernel_scheduler.hosts import MILLI, Host
+from replkernel_scheduler.hosts import MILLI, Host, least_gb
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.types import HostName, KernelSpec, LeaseRequest, Share
@@ -139,7 +139,7 @@ def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
         shapes = [shape for host in _named(parts, named) for shape in _of(host)]
     alike = [shape for shape in shapes if not wish.gpu_model or shape[0] == wish.gpu_model] or shapes
     best = max(
-        (shape for shape in alike if shape[1] >= wish.vram_gb),
+        (shape for shape in alike if shape[1] >= least_gb(wish)),
         key=_size,
         default=max(alike, key=_size, default=None),
     )
@@ -194,7 +194,7 @@ def _covers(shape: PoolShape, wish: LeaseRequest | KernelSpec, cpu: int, memory:
     """Say whether pools of this shape, empty, have what `wish` asks for: `cpu` and `memory` in milli."""
     model, vram_gb, gpus, cpu_milli, memory_milli = shape
     if wish.gpus and (
-        gpus < wish.gpus or vram_gb < wish.vram_gb or (wish.gpu_model and model != wish.gpu_model)
+        gpus < wish.gpus or vram_gb < least_gb(wish) or (wish.gpu_model and model != wish.gpu_model)
     ):
         return False
     return cpu_milli >= cpu and memory_milli >= memory

@@ -28,12 +28,24 @@ def cluster() -> Cluster:
     return made
 
 
+def test_a_whole_gpu_is_found_by_the_size_that_it_is_sold_with(cluster: Cluster) -> None:
+    assert granted(cluster.ask("sold", 2, vram_gb=80.0)).gpus == ("GPU-a-0", "GPU-a-1")
+
+
 def test_nobody_gets_more_memory_than_a_card_has_and_what_is_named_can_be_asked_for(cluster: Cluster) -> None:
-    refused = of(LeaseRefused, cluster.ask("more", vram_gb=80.0))
+    refused = of(LeaseRefused, cluster.ask("more", vram_gb=82.0))
     assert refused[0].why == (
-        "No host has 1 GPU of 80 GiB; the largest possible request is 2 H100 GPUs of 79.1 GiB."
+        "No host has 1 GPU of 82 GiB; the largest possible request is 2 H100 GPUs of 79.1 GiB."
     )
     assert granted(cluster.ask("most", 2, vram_gb=79.1)).gpus == ("GPU-a-0", "GPU-a-1")
+
+
+def test_a_part_never_gets_more_memory_than_its_card_has_though_a_whole_one_would_do(
+    cluster: Cluster,
+) -> None:
+    refused = of(LeaseRefused, part(cluster, "more", 0.5, vram_gb=80.0))
+    assert "No host has 0.5 of a GPU of 80 GiB" in refused[0].why
+    assert granted(part(cluster, "most", 0.5, vram_gb=79.1)).gpus == ("GPU-a-0",)
 
 
 def test_parts_of_a_card_come_to_its_memory_to_the_mib(cluster: Cluster) -> None:
@@ -73,7 +85,7 @@ def test_gpus_of_a_model_that_differ_by_little_are_leased_together() -> None:
     sizes = (H100_GB, H100_GB - 300 / 1024, H100_GB)
     gpus = tuple(Gpu(GpuUuid(f"GPU-{i}"), "H100", gb) for i, gb in enumerate(sizes))
     cluster.feed(HostUp(HostName("a"), (*gpus, Gpu(GpuUuid("GPU-3"), "H100", 40.0))))
-    refused = of(LeaseRefused, cluster.ask("more", 3, vram_gb=H100_GB))
+    refused = of(LeaseRefused, cluster.ask("more", 3, vram_gb=82.0))
     assert "is 3 H100 GPUs of 78.81 GiB." in refused[0].why
     assert len(granted(cluster.ask("all", 3, vram_gb=78.81)).gpus) == 3
 
