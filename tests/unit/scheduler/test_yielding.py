@@ -91,9 +91,9 @@ def test_nothing_is_asked_back_for_a_job_that_could_not_use_it() -> None:
     lingering(cluster, "one", 2, "a")
     lingering(cluster, "two", 2, "b")
     assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, gpu_model="L4")) == []
-    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, vram_gb=81.0)) == []
+    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, vram_gb=83.0)) == []
     assert asked_for_jobs(cluster, GpusAwaited((A,), 1, gpu_model="H100")) == []
-    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, vram_gb=41.0)) == ["two"]
+    assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, vram_gb=45.0)) == ["two"]
     assert asked_for_jobs(cluster, GpusAwaited((A, B), 1, gpu_model="A100")) == ["one"]
 
 
