@@ -119,6 +119,10 @@ class Pool:
             bool(host.claims),
         )
 
+    def sold_with(self, vram_gb: float) -> bool:
+        """Say whether these GPUs, each as a whole, count as ones of so much memory."""
+        return self.memory_gb >= vram_gb * SOLD_AS
+
     def suits(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether these GPUs are what `wish` asks for, however many."""
         return not wish.gpus or (
@@ -213,7 +217,7 @@ class Host:
         best = NO_ROOM
         if self.state == "up" and not self.claims:
             for pool in self.pools:
-                fits = pool.memory_gb >= vram_gb * SOLD_AS and gpu_model in ("", pool.model)
+                fits = pool.sold_with(vram_gb) and gpu_model in ("", pool.model)
                 if fits and len(pool.idle) > best.gpus:
                     best = Room(len(pool.idle), pool.model)
         return best
@@ -222,7 +226,7 @@ class Host:
         """Say whether it has GPUs of this model, and nobody who waits has a claim on any here."""
         if self.state != "up" or self.claims:
             return False
-        return any(pool.model == gpu_model and pool.memory_gb >= vram_gb * SOLD_AS for pool in self.pools)
+        return any(pool.model == gpu_model and pool.sold_with(vram_gb) for pool in self.pools)
 
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from replkernel_scheduler.cards import gpus_freed
 from replkernel_scheduler.events import GpusAwaited, GpusWanted
-from replkernel_scheduler.hosts import SOLD_AS, Pool
+from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
@@ -73,7 +73,7 @@ class Yielding:
             if host is None or (event.rested_since is not None and host.claims):
                 continue  # What comes free there is a cell's.
             for pool in host.pools:
-                suits = job.gpu_model in ("", pool.model) and pool.memory_gb >= job.vram_gb * SOLD_AS
+                suits = job.gpu_model in ("", pool.model) and pool.sold_with(job.vram_gb)
                 if suits and len(pool.uuids) >= job.gpus:
                     yield pool
 
