@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from replkernel.porter.inner import Inner
 
 LOOK_S = 1.0
+SETTLE_S = 0.2
+"""So long a router's death may be heard of before the front end's, where both go together."""
 LOCK_S = 5.0
 """So long a proxy waits for the one before, which has just been told to end, to let go of the notebook."""
 _KINDS = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "iopub": zmq.PUB}
@@ -82,7 +84,7 @@ class Proxy:
     async def serve(self, closed: asyncio.Event) -> None:
         """Pass messages until the front end has `closed` the proxy, or the kernel has ended."""
         tasks = [asyncio.create_task(self._down(channel)) for channel in ("shell", "control", "stdin")]
-        tasks += [asyncio.create_task(self._keep()), asyncio.create_task(self._wait(closed))]
+        tasks += [asyncio.create_task(self._keep(closed)), asyncio.create_task(self._wait(closed))]
         try:
             await self._open(self._inner)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -111,14 +113,15 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._up, return_exceptions=True)
 
-    async def _keep(self) -> None:
+    async def _keep(self, closed: asyncio.Event) -> None:
         """Bring back a router that has died; a kernel that has ended for good ends the proxy."""
-        while True:
-            await asyncio.sleep(LOOK_S)
+        while not await _comes(closed, LOOK_S):
             if not self._there.is_set() or await self._inner.lives():
                 continue
             if self._ended or not self._inner.is_known():
                 return
+            if await _comes(closed, SETTLE_S):
+                return  # What is begun now, nobody would use or end.
             await self._close()
             self._inner.close()
             await self._open(self._kernel(self._inner.kernel_id))
@@ -216,3 +219,11 @@ class Proxy:
             on_shell = channel == "control" and frames[0] in self._interrupts
             way = "shell" if on_shell and kind_of(frames) == "interrupt_reply" else channel
             await self._sockets[way].send_multipart(sealed)
+
+
+async def _comes(event: asyncio.Event, seconds: float) -> bool:
+    """Wait until the event comes, so long at most; tell whether it has."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

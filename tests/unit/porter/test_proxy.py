@@ -1,0 +1,103 @@
+"""What a notebook's proxy does about its kernel when the front end goes, or the kernel's router."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replkernel.launch.notebook_link import Opener
+from replkernel.porter.proxy import Proxy
+from replkernel.router.core.wire import Signer
+from replkernel.router.io.connection import ConnectionFile
+from tests.support.ports import free_port
+
+CHANNELS = ("hb", "control", "shell", "stdin", "iopub")
+
+
+class Host:
+    """Kernels without processes; all of them die at once."""
+
+    def __init__(self) -> None:
+        self.starts: asyncio.Queue[str] = asyncio.Queue()
+        self.deaths_seen: asyncio.Queue[str] = asyncio.Queue()
+        self.dead = False
+
+    def kernel(self, proxy: Proxy, kernel_id: str) -> Kernel:
+        return Kernel(kernel_id, self)
+
+
+class Kernel:
+    """One of them, as a proxy sees it."""
+
+    def __init__(self, kernel_id: str, host: Host) -> None:
+        self.kernel_id = kernel_id
+        self.sockets: dict[str, Any] = {}
+        self.signer = Signer(b"", "hmac-sha256")
+        self._host = host
+
+    async def start(self) -> None:
+        self._host.dead = False
+        self._host.starts.put_nowait(self.kernel_id)
+
+    async def lives(self) -> bool:
+        if self._host.dead:
+            self._host.deaths_seen.put_nowait(self.kernel_id)
+        return not self._host.dead
+
+    def is_known(self) -> bool:
+        return True
+
+    async def end(self) -> None:
+        self._host.dead = True
+
+    def close(self) -> None:
+        pass
+
+
+Play = Callable[[Host, asyncio.Event], Awaitable[None]]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], None]:
+    """Serve a notebook while a play goes on, until it sets the event that the front end has closed it."""
+    monkeypatch.setattr("replkernel.porter.proxy.LOOK_S", 0.01)
+    monkeypatch.setattr("replkernel.porter.proxy.start_heartbeat", lambda socket: socket.context.destroy())
+
+    async def serve(play: Play) -> None:
+        host, closed = Host(), asyncio.Event()
+        monkeypatch.setattr(Proxy, "_kernel", lambda proxy, kernel_id: host.kernel(proxy, kernel_id))
+        ports = {f"{name}_port": free_port() for name in CHANNELS}
+        file = ConnectionFile(tmp_path / "kernel-v3.json", "tcp", "127.0.0.1", b"key", "hmac-sha256", ports)
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            tasks.create_task(Proxy(file, Opener(1, 0), 0.0, {}).serve(closed))
+            await play(host, closed)
+
+    return lambda play: asyncio.run(serve(play))
+
+
+def test_a_router_that_dies_is_started_again_as_the_same_kernel(served: Callable[[Play], None]) -> None:
+    async def play(host: Host, closed: asyncio.Event) -> None:
+        first = await host.starts.get()
+        host.dead = True
+        assert await host.starts.get() == first
+        closed.set()
+
+    served(play)
+
+
+def test_a_kernel_that_ends_with_its_front_end_is_not_started_again(served: Callable[[Play], None]) -> None:
+    hosts = []
+
+    async def play(host: Host, closed: asyncio.Event) -> None:
+        hosts.append(host)
+        await host.starts.get()
+        host.dead = True
+        await host.deaths_seen.get()  # Before it is heard that the front end has gone.
+        closed.set()
+
+    served(play)
+    assert hosts[0].starts.empty()
