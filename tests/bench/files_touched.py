@@ -60,7 +60,7 @@ def module_name(path: Path) -> str:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the dotted names that a file imports, and those that it has as text, as records of libraries do."""
+    """Yield the dotted names that a file imports, and its texts: records of libraries name modules so."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -13,7 +13,7 @@ from typing import Any
 
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.capture.registered import in_short
-from replkernel.state.python.class_registry import qualname_of
+from replkernel.state.python.kinds import qualname_of
 
 Reduction = tuple[Any, ...]
 

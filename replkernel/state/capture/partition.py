@@ -26,10 +26,9 @@ from replkernel.state.capture.dump import Dump, Identity
 from replkernel.state.capture.memo_table import MemoTable, object_at
 from replkernel.state.format.shared_values import KINDS as VALUE_KINDS
 from replkernel.state.format.shared_values import tells
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.instance_dicts import getter_among
-from replkernel.state.python.kinds import kind_of, lineage
+from replkernel.state.python.kinds import kind_of, lineage, module_of
 from replkernel.state.python.modules import importable
+from replkernel.state.python.paths import getter_among
 
 _NEVER = frozenset(
     {

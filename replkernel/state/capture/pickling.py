@@ -18,8 +18,7 @@ import msgspec
 
 from replkernel.state.capture import by_dill, reducers
 from replkernel.state.capture.budget import OPEN_GATE, Gate
-from replkernel.state.capture.dump import FAST, Dump, Mode, hash_buffers
-from replkernel.state.capture.fingerprint import BufferDigests, digest_of_stream
+from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, digest_of_stream, hash_buffers
 from replkernel.state.capture.losses import LossBook
 from replkernel.state.capture.memo_table import MemoTable, readable
 from replkernel.state.capture.outcomes import Reducer
@@ -27,14 +26,13 @@ from replkernel.state.capture.rechecks import Addresses, StandIns, find, without
 from replkernel.state.capture.reducers import CannotTravel
 from replkernel.state.capture.unasked import reduction, unasked
 from replkernel.state.capture.unit_notes import UnitNotes
-from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
+from replkernel.state.format.nans import NAN, needs_numpy, with_own_nans
 from replkernel.state.format.shared_values import Value, memo_with
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.python import paths
-from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.deep import run_deep
-from replkernel.state.python.kinds import entry_of, kind_of
-from replkernel.state.seeds import SEED_TOKENS
+from replkernel.state.python.kinds import entry_of, kind_of, module_of
+from replkernel.state.seeds import NUMPY_NAN, SEED_TOKENS
 from replkernel.state.tombstone import HOLDS_STUCK, Loss, lost
 from replkernel.state.world import World
 

@@ -47,7 +47,6 @@ from replkernel.state.python import (
     whole_states,
 )
 from replkernel.state.python.asyncio import finished as finished_work
-from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.ctypes import functions as c_functions
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.files import closed as closed_owners
@@ -55,7 +54,7 @@ from replkernel.state.python.files import compressors as finished_streams
 from replkernel.state.python.files import opened as files
 from replkernel.state.python.files import packed as packed_files
 from replkernel.state.python.finalizers import has_finalizer
-from replkernel.state.python.kinds import Odd, entry_of, key_of, lineage
+from replkernel.state.python.kinds import Odd, entry_of, key_of, lineage, module_of
 from replkernel.state.python.logging import handlers as log_handlers
 from replkernel.state.python.logging import loggers
 from replkernel.state.python.regex import matches, scanners

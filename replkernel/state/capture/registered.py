@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state import hooks
 from replkernel.state.capture.outcomes import CannotTravel, Endless, Reducer
-from replkernel.state.python import paths
-from replkernel.state.python.class_registry import qualname_of
+from replkernel.state.python.kinds import name_of, qualname_of, type_name
 from replkernel.state.restore import loading
 from replkernel.state.tombstone import is_tombstone
 
@@ -150,7 +149,7 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
     """
     made = loaded(partial(_loaded, load, state), cls, registered=True, inherited=True)
     if type(made) is not cls and not is_tombstone(made):
-        name = paths.type_name(made)
+        name = type_name(made)
         raise TypeError(
             f"what was registered loads a {name}, not a {qualname_of(cls)}: register that as well"
         )
@@ -185,9 +184,9 @@ def loaded(load: Callable[[], Any], cls: type | None, *, registered: bool, inher
     else:
         if type(made) is cls:
             return made
-        what = f"{_named(cls, registered, inherited)} makes a {paths.type_name(made)}, no {qualname_of(cls)}"
+        what = f"{_named(cls, registered, inherited)} makes a {type_name(made)}, no {qualname_of(cls)}"
         what += ": register that as well." if registered else "."
-    return loading.absent("", paths.name_of(cls), "", what)
+    return loading.absent("", name_of(cls), "", what)
 
 
 def _named(cls: type, registered: bool, inherited: bool) -> str:

@@ -15,8 +15,7 @@ from typing import Any
 from replkernel.state import hints
 from replkernel.state.capture import bundles, sharing
 from replkernel.state.capture.budget import EVERYTHING, Gate, GiveWay, Terms
-from replkernel.state.capture.dump import FAST, Dump, Mode, hash_buffers, roots_of
-from replkernel.state.capture.fingerprint import BufferDigests
+from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, hash_buffers, roots_of
 from replkernel.state.capture.incomplete import rest_without
 from replkernel.state.capture.partition import Linkable, joined
 from replkernel.state.capture.pickling import LARGE_OBJECTS, CapturePickler

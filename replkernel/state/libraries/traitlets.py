@@ -15,7 +15,7 @@ from replkernel.loaders import loader
 from replkernel.state.capture import library_instances
 from replkernel.state.patches.own_modules import is_own
 from replkernel.state.python import instances
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from typing import Any
 
 from replkernel.state.libraries.numpy import functions as numpy_functions
 from replkernel.state.python.asyncio.running_loop import running_loop
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a
+from replkernel.state.python.kinds import is_a, module_of
 from replkernel.state.tombstone import is_tombstone
 
 SIGNALS = "signal", "signal"

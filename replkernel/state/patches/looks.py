@@ -19,8 +19,7 @@ from replkernel.state.patches.places import (
     virtual_subclasses,
 )
 from replkernel.state.patches.whose import NOTEBOOK, is_notebooks
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import Odd, as_key, is_a, kind_of
+from replkernel.state.python.kinds import Odd, as_key, is_a, kind_of, module_of
 
 ENTRIES_MAX = 20_000
 _HELD = (

@@ -30,7 +30,7 @@ from replkernel.state.patches.places import (
     Place,
     class_label,
 )
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 from replkernel.state.python.logging import places as loggers
 from replkernel.state.python.sqlite3 import adapters
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replkernel.state.patches.places import PLAIN
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a, key_of
+from replkernel.state.python.kinds import is_a, key_of, module_of
 from replkernel.state.python.paths import instance_dict
 
 DEPTH_MAX = 3

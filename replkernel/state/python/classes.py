@@ -23,14 +23,13 @@ from replkernel.state.format.roots import ClassBody
 from replkernel.state.libraries import msgspec
 from replkernel.state.libraries.pydantic import generic_models
 from replkernel.state.patches.book import book, original
-from replkernel.state.python import class_order, subclass_answers
-from replkernel.state.python.class_registry import module_of, qualname_of
+from replkernel.state.python import class_registry, subclass_answers
 from replkernel.state.python.ctypes import arrays as c_arrays
 from replkernel.state.python.ctypes import functions as c_functions
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.enums import fill_member, make_member  # noqa: F401 - checkpoints of older releases name them here
 from replkernel.state.python.functions import find_global
-from replkernel.state.python.kinds import derives, is_a, key_of, kind_of
+from replkernel.state.python.kinds import derives, is_a, key_of, kind_of, module_of, qualname_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
@@ -254,8 +253,8 @@ def make_class(
     registry.enroll(cls, class_id)
     late = loading.current().late
     derived = not all(base is object for base in bases)
-    if derived and not any(getattr(act, "func", None) is class_order.sort for act in late):
-        late.append(functools.partial(class_order.sort, registry))
+    if derived and not any(getattr(act, "func", None) is class_registry.sort for act in late):
+        late.append(functools.partial(class_registry.sort, registry))
     return cls
 
 

@@ -11,8 +11,7 @@ import abc
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.kinds import derives
+from replkernel.state.python.kinds import derives, module_of, qualname_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

@@ -19,8 +19,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from replkernel.state.process.pins import OWN_ROOTS, SERVICE_ROOTS
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.kinds import is_a
+from replkernel.state.python.kinds import is_a, module_of, qualname_of
 from replkernel.state.python.paths import instance_dict
 
 LOOKED_AT_MAX = 1000

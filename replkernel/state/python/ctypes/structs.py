@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state import hooks
 from replkernel.state.capture.outcomes import CannotTravel
-from replkernel.state.python.class_registry import qualname_of
 from replkernel.state.python.ctypes import functions as c_functions
+from replkernel.state.python.kinds import qualname_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
