@@ -167,10 +167,6 @@ class Devices:
         """Tell whether a component may be rebuilt here now."""
         return self._lent or not record.gpus
 
-    def needed(self, gpus: int) -> int:
-        """Return how many leased GPUs a component needs whose tensors lie on so many devices."""
-        return gpus if self.leased else 0
-
 
 PINS_MAX = 100
 """No more pins of one component are told; the tombstones are all there."""

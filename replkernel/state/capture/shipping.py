@@ -121,7 +121,7 @@ class Shipper:
             modules=packages(dump.modules),
             pins=tuple(loss.pin() for loss in dump.losses[:PINS_MAX]),
             reads=reads_of(dump),
-            gpus=self._devices.needed(dump.gpus),
+            gpus=dump.gpus if self._devices.leased else 0,
             cell=cell,
             made=made,
         )

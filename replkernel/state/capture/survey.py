@@ -75,7 +75,9 @@ class Survey:
 
     def _as_captured(self, patches: Mapping[str, Any]) -> dict[str, Any]:
         """Return the variables and the changed places in libraries, with stand-ins for what is transient."""
-        values = hints.spared(self._world, self._world.namespace)
+        values = self._world.namespace
+        if hints.transient:
+            values = hints.spared(self._world, values)
         return book.over(values, patches) if patches else values
 
     def release(self) -> None:
@@ -136,7 +138,7 @@ class Survey:
     def _held_by(self, roots: tuple[str, ...]) -> tuple[Value, ...]:
         """Return the values that a unit is known to hold together with others."""
         shared = self._world.shared
-        return shared.held_by(roots) if shared else ()
+        return shared.held_by(roots) if shared.names else ()
 
     def _asked_anew(
         self,
@@ -151,7 +153,7 @@ class Survey:
         """
         self.changed = True
         shared = self._world.shared
-        if not shared:
+        if not shared.names:
             return dump
         if held:
             dump = holding(())

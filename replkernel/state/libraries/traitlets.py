@@ -78,5 +78,6 @@ def fill(instance: Any, state: tuple[Any, list[tuple[Any, Any, list[Any]]]]) -> 
         own.extend(handlers)
 
 
+TESTED_MODULES = ("traitlets.traitlets",)
 TESTS = [(_is_users_own, reduce_traits)]
 NATURAL = [(_has_traits, reduce_observed)]

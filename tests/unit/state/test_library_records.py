@@ -121,6 +121,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         patch.setattr(index, "_installed", ())
+        patch.setattr(index, "reducers", index.reducers.copy())
         patch.setattr(index, "_looked_at", ())
         patch.setattr(reducer_table, "_ready", set(reducer_table._ready))
         for name, held in vars(reducer_table).items():

@@ -61,4 +61,5 @@ def _is_decompressor(cls: type) -> bool:
 
 
 EXACT = {type(zlib.compressobj()): reduce_compressor, type(zlib.decompressobj()): reduce_decompressor}
+TESTED_MODULES = (*_LIBRARIES,)
 TESTS = [(_is_decompressor, reduce_decompressor)]
