@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.state.capture import by_dill, reducer_table
+from replkernel.state.capture import reducer_table, registered
 from replkernel.state.capture.budget import OPEN_GATE, Gate
 from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, digest_of_stream, hash_buffers
 from replkernel.state.capture.losses import LossBook
@@ -347,7 +347,7 @@ class CapturePickler(pickle.Pickler):
     def _by_dill(self, obj: object) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
         try:
-            found = by_dill.reduction_registered(obj)
+            found = registered.reduction_registered(obj)
         except CannotTravel as told:
             return self.bury(obj, str(told))
         return None if found is None else self.checked(obj, found)

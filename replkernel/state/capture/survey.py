@@ -16,8 +16,7 @@ from replkernel.state import hints
 from replkernel.state.capture import bundles, sharing
 from replkernel.state.capture.budget import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, hash_buffers, roots_of
-from replkernel.state.capture.incomplete import rest_without
-from replkernel.state.capture.partition import Linkable, joined
+from replkernel.state.capture.partition import Linkable, joined, rest_without
 from replkernel.state.capture.pickling import LARGE_OBJECTS, CapturePickler
 from replkernel.state.capture.survey_order import Begun, Job, Known, grouped, is_heavy, measured, survey_order
 from replkernel.state.format.shared_values import Value

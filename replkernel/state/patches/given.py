@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from replkernel.state.libraries.numpy import functions as numpy_functions
-from replkernel.state.python.asyncio.running_loop import running_loop
+from replkernel.state.python.asyncio.callbacks import running_loop
 from replkernel.state.python.kinds import is_a, module_of
 from replkernel.state.tombstone import is_tombstone
 

@@ -26,7 +26,7 @@ from replkernel.state.process import pins
 from replkernel.state.process.decimal_context import DecimalPart
 from replkernel.state.process.environment import EnvironPart, SysPathPart, WorkingDirectoryPart
 from replkernel.state.process.interpreter import InterpreterPart, LocalePart
-from replkernel.state.process.library_counters import CountersPart
+from replkernel.state.process.library_generators import CountersPart
 from replkernel.state.process.library_patches import PatchesPart
 from replkernel.state.process.modules import ModulesPart, OwnModulesPart
 from replkernel.state.process.odd_names import OddNamesPart

@@ -17,7 +17,7 @@ from replkernel import loaders
 from replkernel.cli.doctor import Finding, check_libraries
 from replkernel.state.capture import reducer_table
 from replkernel.state.libraries import index
-from replkernel.state.process.library_counters import CountersPart
+from replkernel.state.process.library_generators import CountersPart
 from replkernel.state.process.parts import built_in_parts
 from replkernel.state.process.seldom_settings import SeldomPart
 from tests.support.notebook import pair
