@@ -87,9 +87,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "csv": ("replkernel.state.python.csv",),
     "ctypes": (
-        "replkernel.state.python.ctypes.arrays",
-        "replkernel.state.python.ctypes.functions",
         "replkernel.state.python.ctypes.structs",
+        "replkernel.state.python.ctypes.functions",
     ),
     "enum": ("replkernel.state.python.enums",),
     "exceptions": ("replkernel.state.python.exceptions",),

@@ -5,31 +5,13 @@ Law: ships nothing; what is there is told as stuck.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 from replkernel.records import ComponentId
-from replkernel.state.names import Names
+from replkernel.state.names import Names, plain_name
 from replkernel.state.process.part import Part
-from replkernel.state.python.paths import type_name
+from replkernel.state.python.kinds import type_name
 
 SHOWN_MAX = 10
 _SHOWN = frozenset({int, float, bool, bytes, type(None)})
-_MISSING = object()
-
-
-def plain_names(namespace: Mapping[Any, Any], keys: Iterable[Any]) -> list[str]:
-    """Return keys of a namespace as plain text: a name may have been bound under a child of `str`."""
-    told = (key if key.__class__ is str else _plain(namespace, key) for key in keys)
-    return [name for name in told if name is not None]
-
-
-def _plain(namespace: Mapping[Any, Any], key: object) -> str | None:
-    """Return a key as the text that finds the same entry; None where there is none."""
-    if not issubclass(type(key), str):
-        return None
-    name = str.__str__(key)
-    return name if namespace.get(name, _MISSING) is namespace.get(key) else None
 
 
 class OddNamesPart(Part[tuple[str, ...]]):
@@ -46,7 +28,7 @@ class OddNamesPart(Part[tuple[str, ...]]):
         namespace, keys = self._names.namespace, self._names.glance()
         if self._names.plain:
             return ()
-        odd = [key for key in keys if key.__class__ is not str and _plain(namespace, key) is None]
+        odd = [key for key in keys if key.__class__ is not str and plain_name(namespace, key) is None]
         return tuple(repr(key) if type(key) in _SHOWN else f"<{type_name(key)}>" for key in odd[:SHOWN_MAX])
 
     def pack(self, seen: tuple[str, ...]) -> bytes | None:

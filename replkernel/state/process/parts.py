@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
+from replkernel.state.hints import HintsPart
 from replkernel.state.libraries import index
 from replkernel.state.libraries.ipython.config import InlineBackendPart, ShellConfigPart, ShellTraitsPart
 from replkernel.state.libraries.ipython.extensions import ExtensionsPart
@@ -24,9 +25,8 @@ from replkernel.state.patches.book import book
 from replkernel.state.process import pins
 from replkernel.state.process.decimal_context import DecimalPart
 from replkernel.state.process.environment import EnvironPart, SysPathPart, WorkingDirectoryPart
-from replkernel.state.process.hints import HintsPart
 from replkernel.state.process.interpreter import InterpreterPart, LocalePart
-from replkernel.state.process.library_counters import CountersPart
+from replkernel.state.process.library_generators import CountersPart
 from replkernel.state.process.library_patches import PatchesPart
 from replkernel.state.process.modules import ModulesPart, OwnModulesPart
 from replkernel.state.process.odd_names import OddNamesPart

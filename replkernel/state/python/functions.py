@@ -16,8 +16,7 @@ from replkernel.state.capture.sentinels import method_of_module
 from replkernel.state.patches.book import book, original
 from replkernel.state.patches.strays import is_loaded_by_notebook, is_stray
 from replkernel.state.python import method_entries
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a, kind_of
+from replkernel.state.python.kinds import is_a, kind_of, module_of
 from replkernel.state.python.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
 
 if TYPE_CHECKING:
