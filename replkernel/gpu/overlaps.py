@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from replkernel.state.capture.memory_ranges import foreign_in
 from replkernel.state.capture.outcomes import Overlap
-from replkernel.state.libraries.numpy.arrays import Memory
+from replkernel.state.libraries.numpy.bare_arrays import Memory
 from replkernel.state.python.views import address_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +18,7 @@ from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.kernel import history_magics
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
-from replkernel.kernel.magic_help import DETAILS, HELP
+from replkernel.kernel.magic_help import DETAILS, HELP, align
 from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.pin_rows import Doubt, pin_rows, pins_now
 from replkernel.kernel.replica import Replica
@@ -297,12 +297,3 @@ def words_of(line: str) -> list[str]:
         return shlex.split(line, comments=True)
     except ValueError:  # A quote that nobody closes: no word of ours has one.
         return line.split()
-
-
-def align(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the rows as lines with aligned columns."""
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]

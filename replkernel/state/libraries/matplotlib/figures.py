@@ -16,7 +16,7 @@ from matplotlib.axes._base import _AxesBase
 from matplotlib.figure import Figure
 
 from replkernel.loaders import loader
-from replkernel.state.libraries.matplotlib.callbacks import apart
+from replkernel.state.libraries.matplotlib.open_figures import apart
 from replkernel.state.python.class_registry import module_of, qualname_of
 
 if TYPE_CHECKING:

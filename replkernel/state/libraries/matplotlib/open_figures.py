@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 MODULE, OWNER = "matplotlib._pylab_helpers", "Gcf.figs"
 _INLINE = "matplotlib_inline.backend_inline"
+FIRST_APART = 1_000_000
+"""Callbacks that are made with a figure's canvas and manager are numbered from here."""
 
 
 def read_figures(managers: Any) -> list[tuple[Any, Any]] | None:
@@ -36,8 +39,6 @@ def put_figures(managers: Any, figures: list[tuple[Any, Any]]) -> None:
 
 def _open(number: object, figure: Any) -> None:
     """Give a figure a manager with its own kind of canvas; one with a window gets this backend's."""
-    from replkernel.state.libraries.matplotlib.callbacks import apart
-
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
     stale = vars(figure).get("_stale")
     with _undrawn(), apart(figure):
@@ -53,6 +54,20 @@ def _open(number: object, figure: Any) -> None:
 def _plain_canvas() -> Any:
     """Return the class of the canvas of a figure that has no backend."""
     return importlib.import_module("matplotlib.backend_bases").FigureCanvasBase
+
+
+@contextlib.contextmanager
+def apart(figure: Any) -> Iterator[None]:
+    """Let callbacks be connected that are not the notebook's: they use none of the numbers it may get."""
+    registries = (figure._canvas_callbacks, figure._axobservers)
+    counters = [registry._cid_gen for registry in registries]
+    for registry in registries:
+        registry._cid_gen = itertools.count(FIRST_APART + len(registry.callbacks))
+    try:
+        yield
+    finally:
+        for registry, counter in zip(registries, counters, strict=True):
+            registry._cid_gen = counter
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.libraries.numpy import objects as numpy_objects
 from replkernel.state.libraries.numpy.bare_arrays import (
     Blank,
+    Memory,
     address,
     attributes_of,
     axes_of_block,
@@ -34,6 +35,7 @@ from replkernel.state.libraries.numpy.bare_arrays import (
     unlocked,
     writeable,
 )
+from replkernel.state.libraries.numpy.memmaps import reduce_memmap
 from replkernel.state.libraries.numpy.object_arrays import reduce_objects
 from replkernel.state.libraries.numpy.own_maps import in_own_map, own_map_of
 from replkernel.state.python.class_registry import module_of
@@ -252,17 +254,6 @@ def _reduce_alone(pickler: UnitContext, values: Any) -> Any:
     return (make_array, made, *_state(values))
 
 
-class Memory:
-    """Stands for memory that no known object owns."""
-
-    __slots__ = ("data", "keep", "size")
-
-    def __init__(self, data: bytes | int, keep: object, size: int) -> None:
-        self.data = data
-        self.keep = keep
-        self.size = size
-
-
 def reduce_memory(pickler: UnitContext, memory: Memory) -> Any:
     """Reduce such memory to an array of bytes."""
     return make_array, (memory.data, _BYTES, (memory.size,), "C", True, None)
@@ -328,9 +319,7 @@ def reduce_subclass(pickler: UnitContext, values: Any) -> Any:
     """Reduce an instance of a subclass: as an array unless the subclass pickles in its own way."""
     cls = type(values)
     if isinstance(values, np.memmap):
-        from replkernel.state.libraries.numpy.memmaps import reduce_memmap
-
-        return reduce_memmap(pickler, values)
+        return reduce_memmap(pickler, values, reduce_array)
     stock = (cls.__reduce__, cls.__reduce_ex__, cls.__setstate__) == _STOCK_REDUCE
     if not stock and not (_is_masked(values) or module_of(cls) == pickler.world.seeds.main_name):
         return NotImplemented

@@ -24,6 +24,17 @@ class Blank(np.ndarray):
     """What an instance of a subclass is made as: its class is set afterwards, and nothing of it has run."""
 
 
+class Memory:
+    """Stands for memory that no known object owns."""
+
+    __slots__ = ("data", "keep", "size")
+
+    def __init__(self, data: bytes | int, keep: object, size: int) -> None:
+        self.data = data
+        self.keep = keep
+        self.size = size
+
+
 def address(values: Any) -> int:
     """Return the address of an array's first element."""
     return int(values.__array_interface__["data"][0])

@@ -5,7 +5,8 @@ Law: imported only when numpy is; a map for copy on write brings its contents wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 _MAP = "_mmap"
+ReduceArray: TypeAlias = "Callable[[UnitContext, Any], Any]"
 
 
-def reduce_memmap(pickler: UnitContext, values: Any) -> Any:
-    """Reduce a map, or a view of one."""
-    from replkernel.state.libraries.numpy.arrays import reduce_array
-
+def reduce_memmap(pickler: UnitContext, values: Any, reduce_array: ReduceArray) -> Any:
+    """Reduce a map, or a view of one; what is no map any more goes as any array does."""
     state = attributes_of(values) or {}
     mapped = state.pop(_MAP, None)
     if mapped is None or values.base is not mapped or state.get("filename") is None:
