@@ -16,6 +16,8 @@ from replkernel.objects.cutting import CHUNK_BYTES
 from replkernel.state.capture.fingerprint import size_mark
 
 if TYPE_CHECKING:
+    import torch
+
     from replkernel.gpu.in_place import Parked
 
 BYTES_AT_ONCE = 32 * CHUNK_BYTES
@@ -128,7 +130,7 @@ def _weights(torch: Any, device: str, count: int) -> Any:
     return made.to(device)
 
 
-def _mixed(torch: Any, words: Any) -> Any:
+def _mixed(torch: Any, words: torch.Tensor) -> Any:
     """Return two 64-bit sums over each row, mixed before they are weighted so that signs do not cancel."""
     weights = _weights(torch, str(words.device), CHUNK_BYTES // 8)
     sums = []

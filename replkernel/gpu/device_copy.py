@@ -70,7 +70,7 @@ def fill(flat: Any, source: object, piece_bytes: int) -> None:
 class _Side:
     """A stream beside the notebook's on a CUDA device; nothing at all elsewhere."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.beside = device.type == "cuda"
         self._stream: Any = None
         if self.beside:

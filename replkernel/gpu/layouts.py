@@ -88,7 +88,12 @@ def _finished(tensor: Any, needs_grad: bool, is_parameter: bool) -> Any:
 
 @loader("torch:make_coo")
 def make_coo(
-    indices: Any, values: Any, shape: Any, coalesced: bool, needs_grad: bool, is_parameter: bool
+    indices: torch.Tensor,
+    values: torch.Tensor,
+    shape: Any,
+    coalesced: bool,
+    needs_grad: bool,
+    is_parameter: bool,
 ) -> Any:
     """Return a sparse tensor over its indices and values (called by payloads)."""
     with warnings.catch_warnings():
@@ -106,7 +111,13 @@ def make_coo(
 
 @loader("torch:make_compressed")
 def make_compressed(
-    outer: Any, inner: Any, values: Any, shape: Any, layout: Any, needs_grad: bool, is_parameter: bool
+    outer: torch.Tensor,
+    inner: torch.Tensor,
+    values: torch.Tensor,
+    shape: Any,
+    layout: Any,
+    needs_grad: bool,
+    is_parameter: bool,
 ) -> Any:
     """Return a compressed sparse tensor over its parts (called by payloads)."""
     with warnings.catch_warnings():
@@ -176,7 +187,14 @@ def _has_data(tensor: Any) -> bool:
 
 @loader("torch:make_wrapper")
 def make_wrapper(
-    cls: Any, shape: Any, stride: Any, offset: int, dtype: Any, layout: Any, device: str, needs_grad: bool
+    cls: type[Any],
+    shape: Any,
+    stride: Any,
+    offset: int,
+    dtype: Any,
+    layout: Any,
+    device: str,
+    needs_grad: bool,
 ) -> Any:
     """Return a wrapper around nothing yet (called by payloads)."""
     return torch.Tensor._make_wrapper_subclass(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -218,11 +219,11 @@ def make_empty(size: int, device: str) -> Any:
 
 @loader("torch:make_array_view")
 def make_array_view(
-    storage: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
+    storage: Any, offset: int, shape: Any, strides: Sequence[int], dtype: Any, writeable: bool, cls: Any
 ) -> Any:
     """Return a numpy array in a tensor's memory (called by payloads)."""
     flat = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
-    values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
+    values = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
     if not writeable:
         values.flags.writeable = False
     return values

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _parameter: Any = torch.nn.parameter
 _NO_STATE = (None, None, None, None)
-_set_versions: Any = torch._C._autograd._unsafe_set_version_counter
+_set_versions = torch._C._autograd._unsafe_set_version_counter
 
 
 def reduce_tensor(pickler: UnitContext, tensor: object) -> Any:
@@ -122,7 +122,7 @@ def make_inference(
 def make_tensor(
     cls: Any,
     is_parameter: bool,
-    storage: Any,
+    storage: object,
     dtype: Any,
     offset: int,
     shape: Any,

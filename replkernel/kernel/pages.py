@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from jupyter_client.session import DELIM
@@ -26,6 +26,10 @@ from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.questions import look_of
 from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope
 from replkernel.protocol.pages import SAVED_TYPE, PageSaved
+
+if TYPE_CHECKING:
+    from zmq.eventloop.zmqstream import ZMQStream
+
 
 COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
 
@@ -81,7 +85,7 @@ class PagesKernel(AuditingKernel):
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         """Have a page's message find every variable, and what it has the notebook's code do be captured."""
 
-        def handler(stream: Any, ident: Any, parent: Any) -> Any:
+        def handler(stream: ZMQStream, ident: list[bytes], parent: Mapping[str, Any]) -> Any:
             try:
                 self.deliver_interrupts()
                 if self.replica is None:
@@ -93,7 +97,9 @@ class PagesKernel(AuditingKernel):
 
         return handler
 
-    def _handle_page(self, handle: Callable[..., Any], stream: object, ident: Any, parent: Any) -> Any:
+    def _handle_page(
+        self, handle: Callable[..., Any], stream: object, ident: list[bytes], parent: Mapping[str, Any]
+    ) -> Any:
         tell_pages()
         try:
             return handle(stream, ident, parent)

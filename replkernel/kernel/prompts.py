@@ -66,11 +66,11 @@ class Taken(NamedTuple):
     of `length` entries; the cells behind them may still change.
     """
 
-    told: Any = None
+    told: object = None
     cells: int = 0
     listed: int = 0
     length: int = 0
-    last: Any = None
+    last: object = None
 
 
 class _NamesOfOut(dict[int, str]):

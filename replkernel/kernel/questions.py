@@ -63,13 +63,13 @@ class QuestionsKernel(ShortWaysKernel):
 
     replica: Replica | None = None
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         for kind in _QUESTIONS:
             self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
 
     def _answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        async def handler(stream: Any, ident: Any, parent: Any) -> None:
+        async def handler(stream: object, ident: Any, parent: object) -> None:
             answer = _Answer(stream, self.interrupts)
             try:
                 self.deliver_interrupts()
@@ -87,7 +87,7 @@ class QuestionsKernel(ShortWaysKernel):
 
         return handler
 
-    def _say_interrupted(self, stream: Any, ident: Any, parent: Any) -> None:
+    def _say_interrupted(self, stream: object, ident: object, parent: Any) -> None:
         """Answer a question that SIGINT ended, which stock leaves without an answer."""
         kind = parent["header"]["msg_type"].replace("_request", "_reply")
         content = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
@@ -95,7 +95,7 @@ class QuestionsKernel(ShortWaysKernel):
         session.send(stream, kind, content, parent, ident=ident)
 
     async def dispatch_shell(
-        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+        self, msg: object, /, subshell_id: str | None = None, *, concurrent: bool = False
     ) -> None:
         """Handle a message as stock does; one that runs beside the main shell finds every variable."""
         if self.replica is not None and (subshell_id is not None or concurrent):
@@ -122,7 +122,7 @@ class QuestionsKernel(ShortWaysKernel):
             found["matches"] = [*known, *(name for name in waiting if name not in known)]
         return found
 
-    def do_inspect(self, code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
+    def do_inspect(self, code: str, cursor_pos: int, *args: object, **kwargs: object) -> Any:
         """Inspect as stock does, with all variables that there are."""
         if self.replica is not None:
             self.replica.fill_in(code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -409,7 +409,7 @@ class Replica:
         if self.holds_the_notebook and not self.stale:
             self._arrivals.advance()
 
-    def explain(self, content: Any) -> None:
+    def explain(self, content: Mapping[str, Any]) -> None:
         """Say what is true when a cell's error says that a variable which waits does not exist."""
         name = self.restorer.missed(content)
         if not name:

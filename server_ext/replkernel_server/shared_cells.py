@@ -122,7 +122,7 @@ def _is_code(cell: Any) -> bool:
 
 def _read(cell: Any) -> SharedCell:
     metadata = cell.get("metadata")
-    wanted: Any = None if metadata is None else metadata.get(OWN)
+    wanted: object = None if metadata is None else metadata.get(OWN)
     if hasattr(wanted, "to_py"):
         wanted = wanted.to_py()
     runs = cell.get("execution_state") == RUNNING

@@ -200,7 +200,7 @@ def _calls(instance: object, attributes: dict[str, Any], traits: dict[str, Any])
     return any(getattr(handler, "__self__", None) is not instance for handler in handlers)
 
 
-_attributes_of: Any = vars(traitlets.HasDescriptors)["__dict__"].__get__
+_attributes_of = vars(traitlets.HasDescriptors)["__dict__"].__get__
 """Returns the attributes of an instance past what its class may define, and quickly: it is asked often."""
 
 FAMILIES = [(widgets.Widget, reduce_widget)] if hasattr(widgets, ALIVE) else []

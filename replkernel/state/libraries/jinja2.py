@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_template(context: ReducerContext, template: Any) -> Any:
+def reduce_template(context: ReducerContext, template: object) -> Any:
     """Reduce a template to its attributes, its compiled functions among them."""
     context.module_needed("jinja2")
     return make_template, (type(template),), dict(vars(template)), None, None, fill_template
@@ -28,7 +28,7 @@ def make_template(cls: Any) -> Any:
 
 
 @loader("jinja2:fill_template")
-def fill_template(template: Any, attributes: dict[str, Any]) -> None:
+def fill_template(template: object, attributes: dict[str, Any]) -> None:
     """Give a template its attributes (called by payloads)."""
     vars(template).update(attributes)
 

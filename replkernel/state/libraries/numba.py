@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, Dispatcher)
 
 
-def reduce_dispatcher(context: ReducerContext, dispatcher: Any) -> Any:
+def reduce_dispatcher(context: ReducerContext, dispatcher: Dispatcher) -> Any:
     """Reduce a compiled function of the notebook to its function, its options and its signatures."""
     function = dispatcher.py_func
     if getattr(function, "__globals__", None) is not context.namespace:
@@ -54,7 +54,7 @@ def make_dispatcher(function: object, options: dict[str, Any]) -> Any:
 
 
 @loader("numba:fill_dispatcher")
-def fill_dispatcher(dispatcher: Any, state: tuple[list[Any], bool]) -> None:
+def fill_dispatcher(dispatcher: Dispatcher, state: tuple[list[Any], bool]) -> None:
     """Compile a function for the types that it was compiled for (called by payloads)."""
     signatures, may_compile = state
     for signature in signatures:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_rpds: Any = importlib.import_module("rpds")
+_rpds = importlib.import_module("rpds")
 
 
 def reduce_map(context: ReducerContext, held: Any) -> Any:

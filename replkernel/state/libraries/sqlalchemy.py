@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Listeners = list[tuple[str, list[Any]]]
 
-_Dispatch: Any = vars(_base)["_Dispatch"]
+_Dispatch: object = vars(_base)["_Dispatch"]
 _INSTANCE_CLASS = "_instance_cls"
 _OPEN = "_dbapi_connection"
 

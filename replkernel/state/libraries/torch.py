@@ -117,7 +117,7 @@ class WarnedOncePart(Part[Given]):
         self._given: Given = {}
         self._here: set[str] = set()
         """What this process itself has given, whether it was shown or held back."""
-        self._show: Any = vars(warnings)["_showwarnmsg"]
+        self._show = vars(warnings)["_showwarnmsg"]
         vars(warnings)["_showwarnmsg"] = self._hear
         super().__init__()
 

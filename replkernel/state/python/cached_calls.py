@@ -49,7 +49,7 @@ def wrapped_by(wrapper: Any) -> Any:
     return next(held for held in referents if callable(held) and not is_a(held, type))
 
 
-def _function_behind(called: Any) -> types.FunctionType | None:
+def _function_behind(called: object) -> types.FunctionType | None:
     """Return the Python function that a call of `called` ends in; None where there is none."""
     for _ in range(WRAPPINGS_MAX):
         if is_a(called, types.FunctionType):

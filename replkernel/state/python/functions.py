@@ -224,7 +224,7 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
     cell.cell_contents = state[0]
 
 
-def reduce_builtin(pickler: UnitContext, function: Any) -> Any:
+def reduce_builtin(pickler: UnitContext, function: types.BuiltinFunctionType) -> Any:
     """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
 
     One that a module has for a function of its own travels by that name.

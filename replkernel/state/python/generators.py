@@ -16,7 +16,7 @@ import sys
 import types
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,11 @@ def _arguments(code: types.CodeType, values: Mapping[str, Any]) -> tuple[tuple[A
 
 @loader("iterators:make_generator")
 def make_generator(
-    function: Any, positional: tuple[Any, ...], by_name: dict[str, Any], name: str, qualname: str
+    function: Callable[..., Any],
+    positional: tuple[Any, ...],
+    by_name: dict[str, Any],
+    name: str,
+    qualname: str,
 ) -> Any:
     """Return a generator or coroutine that has not begun (called by payloads)."""
     generator = function(*positional, **by_name)

@@ -41,7 +41,7 @@ _SOURCES: dict[Any, slice] = {
 _OWN_REDUCERS: dict[Any, Any] = {itertools.groupby: reduce_groupby, itertools.islice: reduce_slice}
 
 
-def reduce_adapter(pickler: UnitContext, iterator: Any) -> Any:
+def reduce_adapter(pickler: UnitContext, iterator: object) -> Any:
     """Reduce an iterator of others; where one of these has its own ``__iter__``, to what does not call it."""
     kind = type(iterator)
     own = _OWN_REDUCERS.get(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -33,13 +34,13 @@ def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
 
 
 @loader("functions:make_wrapper")
-def make_wrapper(function: Any, maxsize: int | None, typed: bool) -> Any:
+def make_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
     """Return an empty cached function (called by payloads)."""
     return functools.lru_cache(maxsize=maxsize, typed=typed)(function)
 
 
 @loader("functions:fill_wrapper")
-def fill_wrapper(wrapper: Any, state: tuple[Any, ...]) -> None:
+def fill_wrapper(wrapper: object, state: tuple[Any, ...]) -> None:
     """Give a cached function its attributes, contents and statistics (called by payloads)."""
     attributes, contents, hits, misses = state
     put_cached(wrapper, (contents, hits, misses))

@@ -15,7 +15,7 @@ from replkernel.state.python.paths import instance_dict
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_Call: Any = unittest.mock._Call
+_Call: object = unittest.mock._Call
 
 
 def reduce_mock(context: ReducerContext, mock: object) -> Any:

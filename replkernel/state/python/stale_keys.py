@@ -41,8 +41,8 @@ _EFFECTS = frozenset(
 )
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
-_increase: Any = ctypes.pythonapi.Py_IncRef
-_decrease: Any = ctypes.pythonapi.Py_DecRef
+_increase = ctypes.pythonapi.Py_IncRef
+_decrease = ctypes.pythonapi.Py_DecRef
 
 
 class Placeholder:
@@ -126,7 +126,7 @@ def stale(container: Any) -> list[int] | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _hash_changes(method: Any) -> bool:
+def _hash_changes(method: object) -> bool:
     """Tell whether a method of the user's says the hash, and does nothing beside."""
     if type(method) is not types.FunctionType:
         return False

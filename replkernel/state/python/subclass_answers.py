@@ -17,7 +17,7 @@ from replkernel.state.python.kinds import derives
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
-_abc: Any = importlib.import_module("_abc")
+_abc = importlib.import_module("_abc")
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _HOOK = "__subclasshook__"

@@ -37,12 +37,12 @@ class GaussianProcess:
             raise SchedulerError(
                 "Predicting deferrals needs numpy and scipy: pip install 'replkernel[sim]'."
             ) from error
-        self._numpy: Any = numpy
-        self._scipy: Any = scipy
+        self._numpy = numpy
+        self._scipy = scipy
         self._samples: deque[tuple[float, ...]] = deque(maxlen=window)
-        self._scales: Any = numpy.array([0.0] * 5 + [log(1e-2)])
+        self._scales = numpy.array([0.0] * 5 + [log(1e-2)])
         """The logarithms of the length scales, and of the noise."""
-        self._grid: Any = numpy.linspace(0.0, DEFERRAL_MAX_S, POINTS)
+        self._grid = numpy.linspace(0.0, DEFERRAL_MAX_S, POINTS)
         self._solved: tuple[Any, ...] | None = None
         self._since_fit = 0
 

@@ -9,7 +9,6 @@ import hashlib
 import random
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
@@ -80,7 +79,7 @@ def decode(head: SnapshotHead, parts: Iterable[bytes]) -> Document:
 
 def dice_of(document: Document) -> random.Random:
     """Return the dice as they lay."""
-    dice: Any = random.Random()  # noqa: S311 - a choice, no secret
+    dice = random.Random()  # noqa: S311 - a choice, no secret
     try:
         dice.setstate(document.dice)
     except (ValueError, TypeError) as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 _Figure: Any = Figure
-_stack: Any = vars(_figure)["_AxesStack"]
+_stack = vars(_figure)["_AxesStack"]
 _ORIGINAL_DPI = "_original_dpi"
 """What a figure had when it got its canvas, to which a new one without a window would set it back."""
 _TO_PYLAB = "_restore_to_pylab"
@@ -89,13 +89,13 @@ def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
     vars(axes)["_stale"] = stale
 
 
-def reduce_stack(context: ReducerContext, stack: Any) -> Any:
+def reduce_stack(context: ReducerContext, stack: object) -> Any:
     """Reduce which axes are current: matplotlib's own way gives a number to the next that these have."""
     return copyreg.__newobj__, (type(stack),), vars(stack), None, None, fill_stack  # type: ignore[attr-defined]
 
 
 @loader("matplotlib:fill_stack")
-def fill_stack(stack: Any, attributes: dict[str, Any]) -> None:
+def fill_stack(stack: object, attributes: dict[str, Any]) -> None:
     """Give a figure's stack of axes its order and its counter (called by payloads)."""
     vars(stack).update(attributes)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
 
 
 def interactive() -> bool | None:
     """Return whether pyplot draws at once."""
-    library: Any = sys.modules.get("matplotlib")
+    library = sys.modules.get("matplotlib")
     if library is None or "matplotlib.pyplot" not in sys.modules:
         return None
     return bool(library.is_interactive())

@@ -39,7 +39,7 @@ def put_figures(managers: Any, figures: list[tuple[Any, Any]]) -> None:
 
 def _open(number: object, figure: Any) -> None:
     """Give a figure a manager with its own kind of canvas; one with a window gets this backend's."""
-    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    pyplot = importlib.import_module("matplotlib.pyplot")
     stale = vars(figure).get("_stale")
     with _undrawn(), apart(figure):
         backend, canvas = pyplot._get_backend_mod(), type(figure.canvas)

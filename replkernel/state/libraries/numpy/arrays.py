@@ -10,7 +10,7 @@ import ctypes
 import math
 import mmap
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -140,7 +140,7 @@ def _start_of(lender: Any) -> int:
     return address(np.frombuffer(lender, np.uint8))
 
 
-def _is_foreign(values: Any, owner: Any) -> bool:
+def _is_foreign(values: np.ndarray[Any, Any], owner: Any) -> bool:
     """Tell whether the array that owns an array's memory came to it by a library's hands."""
     base = owner.base
     if base is None or kind_of(base) in (memoryview, bytes) or not values.size:
@@ -260,7 +260,14 @@ def reduce_memory(pickler: UnitContext, memory: Memory) -> Any:
 
 
 @loader("numpy:make_array")
-def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write: bool, cls: Any) -> Any:
+def make_array(
+    data: bytes | int,
+    dtype: np.dtype[Any] | str,
+    shape: tuple[int, ...],
+    order: Literal["C", "F"],
+    may_write: bool,
+    cls: type | None,
+) -> Any:
     """Return an array that owns its memory (called by payloads)."""
     with in_own_map(math.prod(shape) * np.dtype(dtype).itemsize) as may_be_mapped:
         values = new_array(cls, shape, dtype, order=order)
@@ -273,7 +280,14 @@ def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write:
 
 
 @loader("numpy:make_permuted")
-def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_write: bool, cls: Any) -> Any:
+def make_permuted(
+    data: bytes | int,
+    dtype: np.dtype[Any] | str,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    may_write: bool,
+    cls: type | None,
+) -> Any:
     """Return an array that owns its memory, with its axes in an order of their own (called by payloads)."""
     values = np.empty_like(new_array(cls and Blank, shape, dtype).transpose(np.argsort(axes)), order="K")
     loading.fill_from(data, memoryview(flat_bytes(np.asarray(values).transpose(axes))))
@@ -298,7 +312,13 @@ def make_view(
 
 @loader("numpy:make_over_buffer")
 def make_over_buffer(
-    owner: Any, offset: int, shape: Any, strides: object, dtype: Any, may_write: bool, cls: object
+    owner: np.ndarray[Any, Any],
+    offset: int,
+    shape: tuple[int, ...],
+    strides: object,
+    dtype: np.dtype[Any] | str,
+    may_write: bool,
+    cls: object,
 ) -> Any:
     """Return an array over a bytes-like object, whose size it holds (called by payloads)."""
     plain = np.dtype(dtype)

@@ -6,7 +6,7 @@ Law: imported only when numpy is; a map for copy on write brings its contents wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -54,7 +54,13 @@ def _map_holder(values: Any) -> Any:
 
 @loader("numpy:open_memmap")
 def open_memmap(
-    path: str, dtype: Any, mode: Any, offset: int, shape: Any, order: Any, data: bytes | int = b""
+    path: str,
+    dtype: np.dtype[Any],
+    mode: Any,
+    offset: int,
+    shape: tuple[int, ...],
+    order: Literal["C", "F"],
+    data: bytes | int = b"",
 ) -> Any:
     """Map a file again (called by payloads)."""
     values = np.memmap(path, dtype, mode if mode in ("r", "c") else "r+", offset, shape, order)

@@ -97,7 +97,7 @@ def reduce_ufunc(pickler: UnitContext, function: Any) -> Any:
 
 
 @loader("numpy:make_ufunc")
-def make_ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
+def make_ufunc(function: Any, nin: int, nout: int, identity: object) -> Any:
     """Return a ufunc (called by payloads)."""
     return np.frompyfunc(function, nin, nout, identity=identity)
 
@@ -145,7 +145,7 @@ def reduce_fields(pickler: UnitContext, fields: object) -> Any:
     return getattr, (archive, "f")
 
 
-_Fields: Any = importlib.import_module("numpy.lib._npyio_impl").BagObj
+_Fields = importlib.import_module("numpy.lib._npyio_impl").BagObj
 
 EXACT: dict[type, Any] = {
     np.broadcast: reduce_broadcast,

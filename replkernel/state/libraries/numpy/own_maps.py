@@ -49,8 +49,8 @@ class _Ways:
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         table = ctypes.cast(pointer(core._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-        self.set: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET])
-        self.get: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET])
+        self.set = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET])
+        self.get = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET])
         self._default = self.get()
         handler = _Handler.from_address(pointer(self._default, _CAPSULE))
         if (handler.name, handler.version) != (_DEFAULT, _VERSION):
@@ -63,7 +63,7 @@ class _Ways:
         self._name = ctypes.create_string_buffer(_CAPSULE)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-        self.pages: Any = make(ctypes.addressof(self._handler), self._name, None)
+        self.pages = make(ctypes.addressof(self._handler), self._name, None)
 
     def are_free(self) -> bool:
         """Tell whether numpy would use its own allocator now."""

@@ -32,7 +32,7 @@ LAST_OFFSET_BYTES = 8
 """Arrow leaves the offset behind the last text out when it counts an array's bytes."""
 
 
-def reduce_block(pickler: UnitContext, block: Any) -> Any:
+def reduce_block(pickler: UnitContext, block: block_module.Block) -> Any:
     """Reduce a block to its values, its place, and what counts who shares the values."""
     pickler.module_needed("pandas")
     place = block.mgr_locs.indexer
@@ -60,17 +60,17 @@ def reduce_manager(pickler: UnitContext, manager: Any) -> Any:
 
 
 @loader("pandas:make_manager")
-def make_manager(cls: Any, blocks: tuple[Any, ...], axes: list[Any]) -> Any:
+def make_manager(cls: type[Any], blocks: tuple[Any, ...], axes: list[Any]) -> Any:
     """Return a manager (called by payloads)."""
     if issubclass(cls, managers.SingleBlockManager):
         return cls(blocks[0], axes[0], verify_integrity=False)
     return cls(blocks, axes, verify_integrity=False)
 
 
-def reduce_index(pickler: UnitContext, index: Any) -> Any:
+def reduce_index(pickler: UnitContext, index: pd.Index) -> Any:
     """Reduce an index, whose name may change; what it is made of never does, and is its own."""
     pickler.touched = True
-    cls: Any = type(index)
+    cls = type(index)
     levelled = cls.__reduce__ is pd.MultiIndex.__reduce__
     reduced = _levels_and_codes(index) if levelled else index.__reduce__()
     alone = pickler.notes.alone
@@ -94,7 +94,7 @@ def _levels_and_codes(index: Any) -> Any:
     return base_module._new_Index, (type(index), parts)
 
 
-def _holders(container: Any) -> list[int]:
+def _holders(container: pd.Index) -> list[int]:
     return [sys.getrefcount(held) for held in container]
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
 
 
 def threads() -> dict[str, int] | None:
     """Return how many threads Arrow uses."""
-    library: Any = sys.modules.get("pyarrow")
+    library = sys.modules.get("pyarrow")
     if library is None or not hasattr(library, "io_thread_count"):
         return None
     return {"cpu": library.cpu_count(), "io": library.io_thread_count()}

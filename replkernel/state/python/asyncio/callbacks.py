@@ -53,7 +53,7 @@ class Waiting(NamedTuple):
 def callbacks() -> Iterator[tuple[str, str, str]]:
     """Find the callbacks of the notebook that wait on the running event loop."""
     try:
-        loop: Any = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
     except RuntimeError:
         return
     scheduled = getattr(loop, "_scheduled", ())

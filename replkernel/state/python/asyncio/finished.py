@@ -58,7 +58,7 @@ def make_work(kind: str, told: tuple[Any, ...]) -> Any:
     return _unscheduled(loop, lambda: asyncio.Task(told[0], loop=loop, name=told[1]))
 
 
-def _unscheduled(loop: Any, act: Callable[[], Any]) -> Any:
+def _unscheduled(loop: object, act: Callable[[], Any]) -> Any:
     """Return what `act` does, whose first step the loop is not to take."""
     vars(loop)["call_soon"] = lambda *call, **options: None
     try:

@@ -68,7 +68,7 @@ def reduce_function(context: ReducerContext, function: object) -> Any:
     raise CannotTravel(NEEDS_ITS_PROCESS)
 
 
-def _refuse_library(context: ReducerContext, library: Any) -> Any:
+def _refuse_library(context: ReducerContext, library: ctypes.CDLL) -> Any:
     name = vars(library).get("_name")
     call = f"ctypes.{type(library).__name__}({name!r})" if kind_of(library) in _KINDS else "ctypes.CDLL"
     raise CannotTravel(

@@ -44,7 +44,7 @@ _ORDERS = ("__ctype_le__", "__ctype_be__")
 _NATIVE, _SWAPPED = _ORDERS if sys.byteorder == "little" else reversed(_ORDERS)
 """Where a type of numbers has that of each order of bytes; ctypes makes the other one with it."""
 
-_DATA: Any = _MRO.__get__(ctypes.Structure)[-2]
+_DATA = _MRO.__get__(ctypes.Structure)[-2]
 _POINTERS = type(ctypes._Pointer)
 _METACLASSES = tuple(METACLASSES)
 BELOW = frozenset({_DATA, *METACLASSES})
@@ -123,7 +123,7 @@ def reduce_data(context: ReducerContext, data: object) -> Any:
     raise CannotTravel("Its memory is another object's, of which it is no part that has a name.")
 
 
-def _has_addresses(cls: Any) -> str:
+def _has_addresses(cls: type[Any]) -> str:
     """Say why an object of a type with addresses in its memory stays, and what a user does about it."""
     where = next(_addresses_in(cls, ""), None)
     name = qualname_of(cls)

@@ -20,6 +20,8 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
+    import concurrent.futures
+
     from replkernel.state.library import ReducerContext
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -78,14 +80,14 @@ def reduce_socket(context: ReducerContext, held: Any) -> Any:
 
 
 @loader("files:closed_socket")
-def closed_socket(cls: Any, family: int, kind: int, proto: int) -> Any:
+def closed_socket(cls: type[Any], family: int, kind: int, proto: int) -> Any:
     """Return a closed socket (called by payloads)."""
     made = cls(family, kind, proto)
     made.close()
     return made
 
 
-def reduce_pool(context: ReducerContext, pool: Any) -> Any:
+def reduce_pool(context: ReducerContext, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
     """Reduce a pool of threads that was shut down, and whose threads have ended."""
     held = vars(pool)
     if not held["_shutdown"] or any(thread.is_alive() for thread in held["_threads"]):
@@ -104,7 +106,7 @@ def shut_pool(cls: Any) -> Any:
 
 
 @loader("files:fill_pool")
-def fill_pool(pool: Any, state: dict[str, Any]) -> None:
+def fill_pool(pool: concurrent.futures.ThreadPoolExecutor, state: dict[str, Any]) -> None:
     """Give a pool what it says of itself (called by payloads)."""
     vars(pool).update(state)
 

@@ -74,7 +74,7 @@ def reopen_packed(
 ) -> Any:
     """Open a packed file again, and unpack it up to its place (called by payloads)."""
     try:
-        packed: Any = getattr(importlib.import_module(kind), PACKED[kind])(path, "rb")
+        packed = getattr(importlib.import_module(kind), PACKED[kind])(path, "rb")
         vars(packed).update({name: value for name, value in told.items() if name == "name"})
         if not text:
             packed.seek(place)

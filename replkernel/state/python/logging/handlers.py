@@ -51,7 +51,7 @@ def make_handler(kind: Any) -> Any:
 
 
 @loader("loggers:fill_handler")
-def fill_handler(handler: Any, state: dict[str, Any]) -> None:
+def fill_handler(handler: logging.Handler, state: dict[str, Any]) -> None:
     """Give a handler its attributes, and enter it where ``logging`` looks for it (called by payloads)."""
     vars(handler).update(state)
     registry: Any = logging

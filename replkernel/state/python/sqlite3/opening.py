@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from replkernel.loaders import loader
@@ -18,6 +18,10 @@ from replkernel.state.python.sqlite3 import settings
 from replkernel.state.python.sqlite3.watch import BASE, Call, Connection, notes_of
 from replkernel.state.restore.loading import absent, current
 from replkernel.state.tombstone import is_tombstone
+
+if TYPE_CHECKING:
+    import sqlite3
+
 
 _BASE: Any = BASE
 MEMORY = ":memory:"
@@ -88,7 +92,7 @@ def _target(path: str, parameters: tuple[tuple[str, str], ...]) -> str:
 
 
 @loader("sqlite:fill_connection")
-def fill_connection(connection: Any, state: tuple[Any, ...]) -> None:
+def fill_connection(connection: sqlite3.Connection, state: tuple[Any, ...]) -> None:
     """Give a connection what the notebook gave it (called by payloads)."""
     if is_tombstone(connection):
         return
