@@ -41,7 +41,7 @@ class _Map(NamedTuple):
     path: str
 
 
-def may_be_mapped(storage: Any) -> bool:
+def may_be_mapped(storage: torch.UntypedStorage) -> bool:
     """Tell whether a storage that is not torch's own memory may lie in a file, without looking for it."""
     return bool(storage.filename) or storage.data_ptr() % _PAGE in _BEGINNINGS
 

@@ -33,7 +33,7 @@ def reduce_parametrized(context: ReducerContext, module: torch.nn.Module) -> Any
 
 
 @loader("torch:make_module")
-def make_module(cls: Any) -> Any:
+def make_module(cls: type[torch.nn.Module]) -> Any:
     """Return a module without attributes (called by payloads)."""
     return cls.__new__(cls)
 

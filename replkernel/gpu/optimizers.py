@@ -19,7 +19,7 @@ def reduce_optimizer(pickler: UnitContext, optimizer: object) -> Any:
 
 
 @loader("torch:make_optimizer")
-def make_optimizer(cls: Any) -> Any:
+def make_optimizer(cls: type[torch.optim.Optimizer]) -> Any:
     """Return an optimizer without attributes; its class calls hooks from here on (called by payloads)."""
     made = cls.__new__(cls)
     made._patch_step_function()
@@ -42,7 +42,7 @@ def reduce_scaler(pickler: UnitContext, scaler: object) -> Any:
 
 
 @loader("torch:make_scaler")
-def make_scaler(cls: Any) -> Any:
+def make_scaler(cls: type[Any]) -> Any:
     """Return a scaler without attributes (called by payloads)."""
     return object.__new__(cls)
 

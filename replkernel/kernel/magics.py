@@ -28,6 +28,8 @@ from replkernel.state import hints
 from replkernel.state.tombstone import losses
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from replkernel.kernel.link import AgentLink
     from replkernel.protocol.status import StatusDocument
 
@@ -61,7 +63,7 @@ class ReplkernelMagics(Magics):
 
     replica: Replica
 
-    def __init__(self, shell: Any, birth: Birth) -> None:
+    def __init__(self, shell: InteractiveShell, birth: Birth) -> None:
         super().__init__(shell=shell)
         self._birth = birth
         self._verbs: dict[str, Callable[[set[str]], None]] = {

@@ -13,14 +13,18 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from replkernel.errors import UNREADABLE
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.short_ways import ShortWaysKernel
 from replkernel.protocol.envelope import Envelope, read_envelope
+
+if TYPE_CHECKING:
+    from zmq.eventloop.zmqstream import ZMQStream
+
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ def look_of(identities: list[bytes]) -> Envelope | None:
 class _Answer:
     """Where one question is answered: what is sent is sent whole, and known to be sent."""
 
-    def __init__(self, stream: Any, interrupts: PutOffInterrupts) -> None:
+    def __init__(self, stream: ZMQStream, interrupts: PutOffInterrupts) -> None:
         self._stream, self._interrupts = stream, interrupts
         self.sent = False
 
@@ -63,13 +67,13 @@ class QuestionsKernel(ShortWaysKernel):
 
     replica: Replica | None = None
 
-    def __init__(self, **traits: object) -> None:
+    def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         for kind in _QUESTIONS:
             self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
 
     def _answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        async def handler(stream: object, ident: Any, parent: object) -> None:
+        async def handler(stream: ZMQStream, ident: list[bytes], parent: Mapping[str, Any]) -> None:
             answer = _Answer(stream, self.interrupts)
             try:
                 self.deliver_interrupts()
@@ -87,7 +91,7 @@ class QuestionsKernel(ShortWaysKernel):
 
         return handler
 
-    def _say_interrupted(self, stream: object, ident: object, parent: Any) -> None:
+    def _say_interrupted(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Answer a question that SIGINT ended, which stock leaves without an answer."""
         kind = parent["header"]["msg_type"].replace("_request", "_reply")
         content = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
@@ -102,7 +106,7 @@ class QuestionsKernel(ShortWaysKernel):
             self.replica.complete_state()
         await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
 
-    async def do_debug_request(self, msg: Any) -> Any:
+    async def do_debug_request(self, msg: Mapping[str, Any]) -> Any:
         """Answer the debugger as stock does; who looks at variables finds them, and does so from now on."""
         if self.replica is not None and msg.get("command") in _LOOKS:
             self.replica.restorer.in_order = False
@@ -122,7 +126,7 @@ class QuestionsKernel(ShortWaysKernel):
             found["matches"] = [*known, *(name for name in waiting if name not in known)]
         return found
 
-    def do_inspect(self, code: str, cursor_pos: int, *args: object, **kwargs: object) -> Any:
+    def do_inspect(self, code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
         """Inspect as stock does, with all variables that there are."""
         if self.replica is not None:
             self.replica.fill_in(code)
