@@ -31,7 +31,7 @@ def reduce_document(context: ReducerContext, document: object) -> Any:
 
 
 @loader("bs4:make_document")
-def make_document(cls: Any) -> Any:
+def make_document(cls: type[BeautifulSoup]) -> Any:
     """Return a document without a tree (called by payloads)."""
     return object.__new__(cls)
 

@@ -22,7 +22,7 @@ def reduce_template(context: ReducerContext, template: object) -> Any:
 
 
 @loader("jinja2:make_template")
-def make_template(cls: Any) -> Any:
+def make_template(cls: type[environment.Template]) -> Any:
     """Return a template without its attributes (called by payloads)."""
     return object.__new__(cls)
 

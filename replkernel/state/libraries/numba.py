@@ -37,7 +37,7 @@ def reduce_dispatcher(context: ReducerContext, dispatcher: Dispatcher) -> Any:
     return make_dispatcher, (function, options), state, None, None, fill_dispatcher
 
 
-def _uses_data(function: Any) -> bool:
+def _uses_data(function: types.FunctionType) -> bool:
     """Tell whether a function reads a variable that is no code."""
     code = function.__code__
     used = [function.__globals__[name] for name in code.co_names if name in function.__globals__]

@@ -7,6 +7,7 @@ Law: imported only when rpds is; only plain text decides the order, so no code o
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 _rpds = importlib.import_module("rpds")
 
 
-def reduce_map(context: ReducerContext, held: Any) -> Any:
+def reduce_map(context: ReducerContext, held: Mapping[Any, Any]) -> Any:
     """Reduce a map to its items."""
     context.module_needed("rpds")
     return _rpds.HashTrieMap, (_in_order(list(held.items()), lambda item: item[0]),)
 
 
-def reduce_set(context: ReducerContext, held: Any) -> Any:
+def reduce_set(context: ReducerContext, held: Iterable[Any]) -> Any:
     """Reduce a set to its members."""
     context.module_needed("rpds")
     return _rpds.HashTrieSet, (_in_order(list(held), lambda member: member),)

@@ -121,7 +121,7 @@ class WarnedOncePart(Part[Given]):
         vars(warnings)["_showwarnmsg"] = self._hear
         super().__init__()
 
-    def _hear(self, message: Any) -> None:
+    def _hear(self, message: warnings.WarningMessage) -> None:
         text = str(message.message)
         if COMPILED not in text or self._is_to_be_shown(text):
             self._show(message)

@@ -73,7 +73,7 @@ def _take(figure: Any, attributes: dict[str, Any]) -> None:
         scale.clear().scale(figure._dpi)
 
 
-def reduce_axes(context: ReducerContext, axes: Any) -> Any:
+def reduce_axes(context: ReducerContext, axes: _AxesBase) -> Any:
     """Reduce axes as they reduce themselves, and whether they are to be drawn again."""
     reduced = axes.__reduce_ex__(PROTOCOL)
     if type(reduced) is not tuple or len(reduced) < 3 or any(reduced[3:]):

@@ -10,7 +10,11 @@ import importlib
 import itertools
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 MODULE, OWNER = "matplotlib._pylab_helpers", "Gcf.figs"
 _INLINE = "matplotlib_inline.backend_inline"
@@ -37,7 +41,7 @@ def put_figures(managers: Any, figures: list[tuple[Any, Any]]) -> None:
         managers.move_to_end(number)
 
 
-def _open(number: object, figure: Any) -> None:
+def _open(number: int | str, figure: Figure) -> None:
     """Give a figure a manager with its own kind of canvas; one with a window gets this backend's."""
     pyplot = importlib.import_module("matplotlib.pyplot")
     stale = vars(figure).get("_stale")
@@ -73,9 +77,9 @@ def apart(figure: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _undrawn() -> Iterator[None]:
     """Keep a backend from drawing or showing a figure because it was opened here."""
-    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    pyplot = importlib.import_module("matplotlib.pyplot")
     pyplot._get_backend_mod()
-    settings: Any = pyplot.rcParams
+    settings = pyplot.rcParams
     show: Any = getattr(sys.modules.get(_INLINE), "show", None)
     before = None if show is None else (list(show._to_draw), show._draw_called)
     interactive = settings["interactive"]

@@ -44,6 +44,7 @@ from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.libraries.numpy.bare_arrays import Array
 
 _PLAIN_KINDS = frozenset("?biufcSUmM")
 _BYTES = np.dtype(np.uint8).str
@@ -51,7 +52,7 @@ _DUMMY: type = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,), (8,)).bas
 _STOCK_REDUCE: Any = (np.ndarray.__reduce__, np.ndarray.__reduce_ex__, np.ndarray.__setstate__)
 
 
-def dtype_token(dtype: Any) -> Any:
+def dtype_token(dtype: np.dtype[Any]) -> Any:
     """Return a short name of a plain dtype, else the dtype itself."""
     if dtype.kind in _PLAIN_KINDS and dtype.metadata is None and dtype.fields is None:
         return dtype.str
@@ -95,7 +96,7 @@ def _lender(view: memoryview) -> Any:
     return behind if isinstance(behind, np.ndarray) else None
 
 
-def reduce_array(pickler: UnitContext, values: Any) -> Any:
+def reduce_array(pickler: UnitContext, values: Array) -> Any:
     """Reduce an array of any dtype."""
     pickler.modules.add("numpy")
     dtype = values.dtype
@@ -148,7 +149,7 @@ def _is_foreign(values: np.ndarray[Any, Any], owner: Any) -> bool:
     return not (isinstance(base, np.ndarray) or isinstance(owner, np.memmap))
 
 
-def _in_lent_memory(pickler: UnitContext, values: Any, place: tuple[Any, ...]) -> Any:
+def _in_lent_memory(pickler: UnitContext, values: Array, place: tuple[Any, ...]) -> Any:
     """Reduce an array to a place in what else of this unit has its memory; return None where nothing has."""
     lent = _lent(pickler, *np.lib.array_utils.byte_bounds(values))
     if lent is None:
@@ -191,7 +192,7 @@ def _state(values: object) -> tuple[Any, ...]:
     return (attributes, None, None, fill_attributes) if attributes else ()
 
 
-def _reduce_owner(pickler: UnitContext, values: Any) -> Any:
+def _reduce_owner(pickler: UnitContext, values: Array) -> Any:
     size = values.nbytes
     data: bytes | int = b""
     if size:
@@ -207,7 +208,7 @@ def _reduce_owner(pickler: UnitContext, values: Any) -> Any:
     return (make_array, made, *_state(values))
 
 
-def _reduce_permuted(pickler: UnitContext, values: Any, axes: tuple[int, ...]) -> Any:
+def _reduce_permuted(pickler: UnitContext, values: Array, axes: tuple[int, ...]) -> Any:
     """Reduce an array that owns one block of memory with its axes in an order of their own."""
     size, start = values.nbytes, address(values)
     _note_range(pickler, start, size)
@@ -222,7 +223,7 @@ def _reduce_permuted(pickler: UnitContext, values: Any, axes: tuple[int, ...]) -
     return (make_permuted, made, *_state(values))
 
 
-def _reduce_foreign(pickler: UnitContext, values: Any) -> Any:
+def _reduce_foreign(pickler: UnitContext, values: Array) -> Any:
     """Reduce an array whose owner is unknown: to a place in an array that is known, or to a copy."""
     if not values.size:
         return _reduce_alone(pickler, values)
@@ -243,7 +244,7 @@ def _reduce_foreign(pickler: UnitContext, values: Any) -> Any:
     return (make_view, (block, address(values) - low, *place), *_state(values))
 
 
-def _reduce_alone(pickler: UnitContext, values: Any) -> Any:
+def _reduce_alone(pickler: UnitContext, values: Array) -> Any:
     """Reduce an array to a copy that shares memory with nothing."""
     whole = values.flags.c_contiguous or values.flags.f_contiguous
     source = values if whole else np.array(values, copy=True, order="C", subok=False)
@@ -299,7 +300,7 @@ def make_permuted(
 
 @loader("numpy:make_view")
 def make_view(
-    owner: Any, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
+    owner: Array, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
@@ -335,7 +336,7 @@ def make_over_buffer(
 # -- subclasses -------------------------------------------------------------------------------------
 
 
-def reduce_subclass(pickler: UnitContext, values: Any) -> Any:
+def reduce_subclass(pickler: UnitContext, values: Array) -> Any:
     """Reduce an instance of a subclass: as an array unless the subclass pickles in its own way."""
     cls = type(values)
     if isinstance(values, np.memmap):

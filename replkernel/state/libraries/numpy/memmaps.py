@@ -17,12 +17,13 @@ from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.libraries.numpy.bare_arrays import Array
 
 _MAP = "_mmap"
 ReduceArray: TypeAlias = "Callable[[UnitContext, Any], Any]"
 
 
-def reduce_memmap(pickler: UnitContext, values: Any, reduce_array: ReduceArray) -> Any:
+def reduce_memmap(pickler: UnitContext, values: np.memmap[Any, Any], reduce_array: ReduceArray) -> Any:
     """Reduce a map, or a view of one; what is no map any more goes as any array does."""
     state = attributes_of(values) or {}
     mapped = state.pop(_MAP, None)
@@ -45,7 +46,7 @@ def reduce_memmap(pickler: UnitContext, values: Any, reduce_array: ReduceArray) 
     return open_memmap, (*place, data), state, None, None, fill_memmap
 
 
-def _map_holder(values: Any) -> Any:
+def _map_holder(values: Array) -> Any:
     """Return the map that a view belongs to."""
     while isinstance(values.base, np.memmap):
         values = values.base
@@ -73,13 +74,13 @@ def open_memmap(
 
 
 @loader("numpy:fill_memmap")
-def fill_memmap(values: Any, state: dict[str, Any]) -> None:
+def fill_memmap(values: Array, state: dict[str, Any]) -> None:
     """Give a map its attributes (called by payloads)."""
     vars(values).update(state)
 
 
 @loader("numpy:fill_view")
-def fill_view(values: Any, state: tuple[dict[str, Any], Any]) -> None:
+def fill_view(values: Array, state: tuple[dict[str, Any], Any]) -> None:
     """Give a view of a map its attributes (called by payloads)."""
     attributes, holder = state
     vars(values).update(attributes, **{_MAP: vars(holder).get(_MAP)})

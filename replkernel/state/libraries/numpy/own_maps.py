@@ -12,10 +12,14 @@ import platform
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.objects.mapping import PAGE, WORTH_BYTES
 from replkernel.state.libraries.numpy.bare_arrays import address
+
+if TYPE_CHECKING:
+    from replkernel.state.libraries.numpy.bare_arrays import Array
+
 
 _SET, _GET = 304, 305
 """`PyDataMem_SetHandler` and `PyDataMem_GetHandler` in numpy's table of functions."""
@@ -103,7 +107,7 @@ def in_own_map(size: int) -> Iterator[bool]:
         ways.set(before)
 
 
-def own_map_of(values: Any) -> int | None:
+def own_map_of(values: Array) -> int | None:
     """Return the address of an array that was made so, if its memory is a mapping of its own.
 
     Only of such an array may this be asked: what stands before its memory is read.

@@ -34,7 +34,7 @@ def reduce_access(context: ReducerContext, access: object) -> Any:
 
 
 @loader("pillow:take_access")
-def take_access(picture: Any) -> Any:
+def take_access(picture: Image.Image) -> Any:
     """Return an access to a picture's pixels (called by payloads)."""
     return picture.load()
 

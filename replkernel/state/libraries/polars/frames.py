@@ -77,7 +77,7 @@ def reduce_series(pickler: UnitContext, series: polars.Series) -> Any:
 
 
 @loader("polars:make_series")
-def make_series(cls: Any, name: str) -> Any:
+def make_series(cls: type[polars.Series], name: str) -> Any:
     """Return a series without anything in it (called by payloads)."""
     series = cls.__new__(cls)
     series._s = polars.Series(name, [], dtype=polars.Object)._s
@@ -99,7 +99,7 @@ def reduce_frame(pickler: UnitContext, frame: polars.DataFrame) -> Any:
 
 
 @loader("polars:make_frame")
-def make_frame(cls: Any) -> Any:
+def make_frame(cls: type[polars.DataFrame]) -> Any:
     """Return a frame without columns (called by payloads)."""
     frame = cls.__new__(cls)
     frame._df = polars.DataFrame()._df

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_file(context: ReducerContext, file: Any) -> Any:
+def reduce_file(context: ReducerContext, file: pyarrow.NativeFile) -> Any:
     """Reduce a closed file."""
     if not file.closed:
         raise CannotTravel("A file that Arrow has opened is open in this process only.")
