@@ -149,7 +149,7 @@ class ReplicaApp(IPKernelApp):
             self._far_listener.guard()
         atexit.register(self.cleanup_ipc_files)
 
-    def _bind_socket(self, s: object, port: int) -> int:
+    def _bind_socket(self, s: zmq.Socket[Any], port: int) -> int:
         """Bind a channel for this machine, and for others where there are some."""
         number: int = super()._bind_socket(s, port)
         if self._far_listener is not None:

@@ -181,7 +181,11 @@ def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> Any:
 
 @loader("functions:make_function")
 def make_function(
-    code: Any, scope: dict[str, Any], name: str, closure: Any, entry: method_entries.Entry | None = None
+    code: types.CodeType,
+    scope: dict[str, Any],
+    name: str,
+    closure: tuple[types.CellType, ...] | None,
+    entry: method_entries.Entry | None = None,
 ) -> types.FunctionType:
     """Return a function with its cells and no more: that of a class that is here (called by payloads)."""
     known = None if entry is None else method_entries.present(entry, scope)

@@ -75,7 +75,7 @@ def _first_part(chain: Any) -> Any:
 @loader("iterators:make_pairwise")
 def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     """Return a pairwise iterator that has read as much (called by payloads)."""
-    itself: Any = AsItIs(source)
+    itself = AsItIs(source)
     return itertools.pairwise(itertools.chain(read, itself) if read else itself)
 
 
@@ -88,7 +88,7 @@ def reduce_key(context: ReducerContext, key: object) -> Any:
 @loader("iterators:make_key")
 def make_key(compare: Callable[..., Any], value: tuple[Any, ...]) -> Any:
     """Return a key, or what makes keys (called by payloads)."""
-    made: Any = functools.cmp_to_key(compare)
+    made = functools.cmp_to_key(compare)
     return made(*value) if value else made
 
 

@@ -11,7 +11,7 @@ import copyreg
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
 
@@ -294,7 +294,7 @@ def _set_dict(instance: object, attributes: object) -> None:
     getter_among(_MRO.__get__(type(instance))).__set__(instance, attributes)
 
 
-def _fill_contents(instance: object, contents: Any) -> None:
+def _fill_contents(instance: object, contents: Sequence[Any]) -> None:
     if isinstance(instance, list):
         list.extend(instance, contents)
     elif isinstance(instance, set):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -64,7 +65,7 @@ def _answers(cls: type) -> bool:
 
 
 @loader("iterators:make_over")
-def make_over(kind: Any, arguments: tuple[Any, ...]) -> Any:
+def make_over(kind: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Return an iterator over others, none of which is asked for anything (called by payloads)."""
     over = list(arguments)
     over[_SOURCES[kind]] = [AsItIs(source) for source in over[_SOURCES[kind]]]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: functools._lru_cache_wrapper[Any]) -> Any:
     """Reduce a cached function."""
     name = getattr(wrapper, "__qualname__", "")
     module = getattr(wrapper, "__module__", None)

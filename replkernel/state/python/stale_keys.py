@@ -107,7 +107,7 @@ def readable() -> bool:
     return True
 
 
-def stale(container: Any) -> list[int] | None:
+def stale(container: dict[Any, Any] | set[Any]) -> list[int] | None:
     """Return the hashes that the keys were put in by; None when all are as they were, and no two alike."""
     if not 0 < len(container) <= KEYS_MAX or not any(map(_may_be_stale, container)) or not readable():
         return None
@@ -203,7 +203,7 @@ def make(kind: str, hashes: tuple[int, ...], fillers: tuple[int, ...] = (), toge
 
 
 @loader("stale_keys:fill")
-def fill(container: Any, parts: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
+def fill(container: dict[Any, Any] | set[Any], parts: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
     """Put the real keys, and the values of a dict, where the places are kept (called by payloads)."""
     if not readable():
         raise LookupError("how dicts and sets lie in memory is not known in this release of Python")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.state.python.class_registry import module_of, qualname_of
@@ -38,7 +39,7 @@ def answers_of(pickler: UnitContext, cls: type) -> tuple[Answers, ...]:
     return ((tuple(other for other in below if not derives(other, cls)), others),)
 
 
-def _of_notebook(pickler: UnitContext, held: Any, main: str) -> tuple[type, ...]:
+def _of_notebook(pickler: UnitContext, held: Iterable[Any], main: str) -> tuple[type, ...]:
     """Return the notebook's classes among weakly held ones: those that have an id or are in a variable."""
     alive = [cls for reference in held if (cls := reference()) is not None and module_of(cls) == main]
     if not alive:

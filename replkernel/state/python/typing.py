@@ -6,6 +6,7 @@ And such a class with types for its variables: asked of `typing`, past a ``__cla
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -49,7 +50,7 @@ def reduce_typevar(pickler: UnitContext, variable: typing.TypeVar) -> Any:
 
 @loader("typing:make_typevar")
 def make_typevar(
-    name: str, constraints: Any, bound: object, covariant: bool, contravariant: bool, module: str
+    name: str, constraints: Iterable[Any], bound: object, covariant: bool, contravariant: bool, module: str
 ) -> Any:
     """Return a TypeVar (called by payloads)."""
     new = typing.TypeVar

@@ -23,7 +23,7 @@ _KINDS: dict[type, str] = {
 }
 
 
-def reduce_work(context: ReducerContext, work: Any) -> Any:
+def reduce_work(context: ReducerContext, work: asyncio.Future[Any]) -> Any:
     """Reduce a future or a task that has ended."""
     kind = _KINDS.get(kind_of(work))
     if kind is None or not work.done():
@@ -68,7 +68,7 @@ def _unscheduled(loop: object, act: Callable[[], Any]) -> Any:
 
 
 @loader("asyncio:end_work")
-def end_work(work: Any, outcome: tuple[str, Any]) -> None:
+def end_work(work: asyncio.Future[Any], outcome: tuple[str, Any]) -> None:
     """End a future or a task as it ended (called by payloads)."""
     how, value = outcome
     if how == "cancelled":

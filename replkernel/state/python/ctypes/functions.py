@@ -55,7 +55,7 @@ def told_type(cls: type) -> tuple[Any, ...]:
 
 
 @loader("ctypes:function_type")
-def function_type(result: Any, arguments: tuple[Any, ...], flags: int) -> Any:
+def function_type(result: type[ctypes._CData] | None, arguments: tuple[Any, ...], flags: int) -> Any:
     """Return the type of pointers to functions of a signature (called by payloads)."""
     errors = {"use_errno": bool(flags & _USE_ERRNO), "use_last_error": bool(flags & _USE_LAST_ERROR)}
     return ctypes.CFUNCTYPE(result, *arguments, **errors)

@@ -90,7 +90,7 @@ def is_pointer_type(cls: type) -> bool:
 
 
 @loader("ctypes:pointer_type")
-def pointer_type(kind: Any) -> Any:
+def pointer_type(kind: type[ctypes._CData]) -> Any:
     """Return the type of pointers to a type (called by payloads)."""
     return ctypes.POINTER(kind)
 
@@ -156,7 +156,7 @@ _ADDRESSES = ("P", "z", "Z", "O")
 
 
 @loader("ctypes:make_data")
-def make_data(cls: Any, memory: bytes) -> Any:
+def make_data(cls: type[ctypes.Structure], memory: bytes) -> Any:
     """Return an object of ctypes with these bytes (called by payloads)."""
     data = cls.__new__(cls)
     _DATA.__setstate__(data, {}, memory)
@@ -164,7 +164,7 @@ def make_data(cls: Any, memory: bytes) -> Any:
 
 
 @loader("ctypes:fill_data")
-def fill_data(data: Any, attributes: dict[str, Any]) -> None:
+def fill_data(data: ctypes.Structure, attributes: dict[str, Any]) -> None:
     """Give an object its attributes beside its memory (called by payloads)."""
     vars(data).update(attributes)
 

@@ -50,7 +50,7 @@ def _module_of(cls: type) -> str:
     return ""
 
 
-def told_of(file: Any) -> dict[str, Any]:
+def told_of(file: object) -> dict[str, Any]:
     """Return what a closed packing file says of itself."""
     return {name: value for name, value in vars(file).items() if kind_of(value) in _PLAIN}
 
@@ -72,7 +72,7 @@ def reduce_closed(context: ReducerContext, file: object) -> Any:
     return closed_packed, (packed_kind(file), told_of(file), ())
 
 
-def reduce_socket(context: ReducerContext, held: Any) -> Any:
+def reduce_socket(context: ReducerContext, held: socket.socket) -> Any:
     """Reduce a closed socket."""
     if held.fileno() != -1:
         raise CannotTravel("A connection belongs to the process that opened it.")
@@ -97,7 +97,7 @@ def reduce_pool(context: ReducerContext, pool: concurrent.futures.ThreadPoolExec
 
 
 @loader("files:shut_pool")
-def shut_pool(cls: Any) -> Any:
+def shut_pool(cls: type[concurrent.futures.ThreadPoolExecutor]) -> Any:
     """Return a pool of threads that was shut down (called by payloads)."""
     pool = cls.__new__(cls)
     ThreadPoolExecutor.__init__(pool, 1, "shut")
@@ -111,7 +111,7 @@ def fill_pool(pool: concurrent.futures.ThreadPoolExecutor, state: dict[str, Any]
     vars(pool).update(state)
 
 
-def reduce_temporary_file(context: ReducerContext, held: Any) -> Any:
+def reduce_temporary_file(context: ReducerContext, held: tempfile._TemporaryFileWrapper[Any]) -> Any:
     """Reduce a temporary file that was closed: it is gone, or stays where it is."""
     attributes = vars(held)
     if not attributes["file"].closed:
@@ -128,7 +128,7 @@ def closed_temporary_file(file: Any, name: str, delete: bool) -> Any:
     return made
 
 
-def reduce_temporary_directory(context: ReducerContext, held: Any) -> Any:
+def reduce_temporary_directory(context: ReducerContext, held: tempfile.TemporaryDirectory[Any]) -> Any:
     """Reduce a temporary directory that was removed."""
     if vars(held)["_finalizer"].alive:
         raise CannotTravel("A temporary directory is removed with the object that made it.")

@@ -45,7 +45,7 @@ def last_resort() -> Any:
 
 
 @loader("loggers:make_handler")
-def make_handler(kind: Any) -> Any:
+def make_handler(kind: type[logging.Handler]) -> Any:
     """Return an empty handler (called by payloads)."""
     return kind.__new__(kind)
 

@@ -229,7 +229,7 @@ def _scratch() -> Any:
 
 
 @loader("sqlite:make_row")
-def make_row(cls: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+def make_row(cls: type[sqlite3.Row], names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     """Return a row (called by payloads)."""
     cursor = _scratch()
     _describe(cursor, names, None, -1)

@@ -32,7 +32,7 @@ Schema = tuple[str, str, tuple[tuple[str, str], ...], Any]
 
 
 @loader("sqlite:closed_connection")
-def closed_connection(cls: Any, blank: bool) -> Any:
+def closed_connection(cls: type[sqlite3.Connection], blank: bool) -> Any:
     """Return a connection that is closed, or was never opened (called by payloads)."""
     connection = cls.__new__(cls)
     if not blank:
@@ -43,7 +43,7 @@ def closed_connection(cls: Any, blank: bool) -> Any:
 
 @loader("sqlite:open_connection")
 def open_connection(
-    cls: Any,
+    cls: type[sqlite3.Connection],
     options: dict[str, Any],
     schemas: tuple[Schema, ...],
     told: settings.Settings,

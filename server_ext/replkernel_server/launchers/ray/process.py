@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any
@@ -358,7 +359,7 @@ def main() -> int:
         time.sleep(LOOK_S)
 
 
-def _listen(process: RayProcess, lines: Any) -> None:
+def _listen(process: RayProcess, lines: Iterable[str]) -> None:
     decoder = msgspec.json.Decoder(Order)
     for line in lines:
         process.order(decoder.decode(line))
