@@ -56,7 +56,7 @@ def homes(topic: str) -> tuple[str, ...]:
     """Return the modules that bring the loaders of a topic."""
     if topic in HOMES:
         return HOMES[topic]
-    index: Any = importlib.import_module("replkernel.state.libraries.index")
+    index = importlib.import_module("replkernel.state.libraries.index")
     return tuple(index.homes(topic))
 
 

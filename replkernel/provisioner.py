@@ -13,7 +13,7 @@ import os
 import signal
 from collections.abc import Mapping
 from subprocess import Popen
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import zmq
 from jupyter_client.connect import KernelConnectionInfo, LocalPortCache
@@ -44,6 +44,10 @@ from replkernel.settings import (
     REPLICAS_MAX,
     data_dir,
 )
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
+
 
 GRACEFUL_LIMIT_S = 5.0
 """How long an orderly shutdown takes at most, hosts included."""
@@ -340,7 +344,7 @@ class ReplkernelProvisioner(LocalProvisioner):
             self.log.info("Kernel %s goes on: its router, process %d, lives.", record.kernel_id, attached.pid)
         self._attached = attached
 
-    def _choose_ports(self, manager: Any) -> None:
+    def _choose_ports(self, manager: KernelManager) -> None:
         """Choose the kernel's ports and keep them; Jupyter's own choice stands where that cannot be done."""
         try:
             self._held = HeldPorts(manager.ip, dict.fromkeys(PORTS, 0))

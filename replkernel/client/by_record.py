@@ -79,7 +79,7 @@ class KernelLine:
                 return reply
         raise NoReply(f"Kernel {self.kernel_id} did not answer within {limit_s:g} s.")
 
-    def post(self, msg_id: str, session: str, client: str, content: Mapping[str, Any], about: Any) -> None:
+    def post(self, msg_id: str, session: str, client: str, content: Mapping[str, Any], about: object) -> None:
         """Send an execution under a given id and session, with metadata `about`; wait for nothing.
 
         `client` names this connection's shell channel, which must not be open yet.

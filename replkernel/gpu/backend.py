@@ -5,6 +5,7 @@ Law: `suspend` and `resume` do all or nothing. What cannot be moved is named in 
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -86,6 +87,11 @@ def bytes_in_words(count: int) -> str:
     return f"{count} bytes"
 
 
-def storage_bytes(torch: Any, storage: Any) -> Any:
+def storage_bytes(torch: ModuleType, storage: torch.UntypedStorage) -> Any:
     """Return a storage as a flat tensor of bytes, where it is."""
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+MYPY = False
+if MYPY:
+    import torch

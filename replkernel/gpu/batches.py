@@ -18,8 +18,8 @@ from replkernel.state.python import instances
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_data: Any = torch.utils.data
-_loader: Any = torch.utils.data.dataloader
+_data = torch.utils.data
+_loader = torch.utils.data.dataloader
 _BATCHES = _data.BatchSampler.__iter__.__code__
 _SHUFFLED = _data.RandomSampler.__iter__.__code__
 _WEIGHTED = _data.WeightedRandomSampler.__iter__.__code__
@@ -48,7 +48,7 @@ class Batches:
 class Shuffled:
     """What is left of a `RandomSampler`, which draws once more when it has come to its end."""
 
-    def __init__(self, numbers: Iterator[int], count: int, generator: Any) -> None:
+    def __init__(self, numbers: Iterator[int], count: int, generator: torch.Generator) -> None:
         self.numbers = numbers
         self.count = count
         self.generator = generator
@@ -69,7 +69,7 @@ class Shuffled:
             raise
 
 
-def reduce_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_iterator(context: ReducerContext, iterator: object) -> Any:
     """Reduce such an iterator to its attributes."""
     context.module_needed("torch")
     state = dict(vars(iterator))
@@ -83,7 +83,7 @@ def _plainly(source: Any) -> Any:
     if frame is None or frame.f_lasti < 0:
         return iter(()) if type(source) is types.GeneratorType and frame is None else source
     if source.gi_code is _BATCHES:
-        sampler: Any = frame.f_locals["self"]
+        sampler = frame.f_locals["self"]
         numbers = frame.f_locals.get("sampler_iter")
         if numbers is not None:
             return Batches(_plainly(numbers), sampler.batch_size, bool(sampler.drop_last))

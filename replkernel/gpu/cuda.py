@@ -272,7 +272,7 @@ def _not_torchs() -> int:
     return 0 if not told else max(0, sum(told.values()) - _reserved() - CONTEXT_BYTES * len(told))
 
 
-def _on_cuda(storage: Any) -> bool:
+def _on_cuda(storage: torch.UntypedStorage) -> bool:
     return bool(storage.device.type == "cuda")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from replkernel.errors import StateSuspended
@@ -16,6 +17,8 @@ from replkernel.objects.cutting import CHUNK_BYTES
 from replkernel.state.capture.dump import size_mark
 
 if TYPE_CHECKING:
+    import torch
+
     from replkernel.gpu.in_place import Parked
 
 BYTES_AT_ONCE = 32 * CHUNK_BYTES
@@ -30,7 +33,9 @@ _LOW_HALF = (1 << 32) - 1
 class DeviceBuffer:
     """A storage as a buffer of a payload; one that is off the device is read, and digested, on the host."""
 
-    def __init__(self, torch: Any, storage: Any, parked: Parked | None = None) -> None:
+    def __init__(
+        self, torch: ModuleType, storage: torch.UntypedStorage, parked: Parked | None = None
+    ) -> None:
         self._torch = torch
         self._storage = storage
         self._parked = parked
@@ -99,7 +104,7 @@ class DeviceBuffer:
         return memoryview(flat.cpu().numpy()).cast("B")
 
 
-def _sums_of(torch: Any, flat: Any) -> Any:
+def _sums_of(torch: ModuleType, flat: torch.Tensor) -> Any:
     """Return the sums on the host, computed where the bytes are; on the host where the device has no room."""
     try:
         return _sums(torch, flat).cpu()
@@ -107,7 +112,7 @@ def _sums_of(torch: Any, flat: Any) -> Any:
         return _sums(torch, flat.cpu())
 
 
-def _sums(torch: Any, flat: Any) -> Any:
+def _sums(torch: ModuleType, flat: torch.Tensor) -> Any:
     """Return the sums of each chunk of bytes, a row for each; the last one counts as if zeros followed it."""
     whole = flat.numel() // CHUNK_BYTES * CHUNK_BYTES
     found = []
@@ -121,14 +126,14 @@ def _sums(torch: Any, flat: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _weights(torch: Any, device: str, count: int) -> Any:
+def _weights(torch: ModuleType, device: str, count: int) -> Any:
     generator = torch.Generator("cpu").manual_seed(0x5EED)
     low, high = -(2**63), 2**63 - 1
     made = torch.randint(low, high, (2, count), generator=generator, dtype=torch.int64, device="cpu")
     return made.to(device)
 
 
-def _mixed(torch: Any, words: Any) -> Any:
+def _mixed(torch: ModuleType, words: torch.Tensor) -> Any:
     """Return two 64-bit sums over each row, mixed before they are weighted so that signs do not cancel."""
     weights = _weights(torch, str(words.device), CHUNK_BYTES // 8)
     sums = []

@@ -18,7 +18,7 @@ BATCH_CHUNKS = 16
 Batch = list[tuple[int, memoryview]]
 
 
-def batches(flat: Any, wanted: Sequence[int], chunk_bytes: int) -> Iterator[Batch]:
+def batches(flat: torch.Tensor, wanted: Sequence[int], chunk_bytes: int) -> Iterator[Batch]:
     """Yield these chunks of a flat tensor of bytes, by their numbers, in batches of host memory."""
     side = _Side(flat.device)
     parts = [wanted[start : start + BATCH_CHUNKS] for start in range(0, len(wanted), BATCH_CHUNKS)]
@@ -39,7 +39,7 @@ def batches(flat: Any, wanted: Sequence[int], chunk_bytes: int) -> Iterator[Batc
         ]
 
 
-def _fetch(flat: Any, part: Sequence[int], room: Any, chunk_bytes: int, side: _Side) -> Any:
+def _fetch(flat: torch.Tensor, part: Sequence[int], room: Any, chunk_bytes: int, side: _Side) -> Any:
     with side.entered():
         for place, number in enumerate(part):
             piece = flat[number * chunk_bytes : (number + 1) * chunk_bytes]
@@ -48,7 +48,7 @@ def _fetch(flat: Any, part: Sequence[int], room: Any, chunk_bytes: int, side: _S
         return side.mark()
 
 
-def fill(flat: Any, source: object, piece_bytes: int) -> None:
+def fill(flat: torch.Tensor, source: object, piece_bytes: int) -> None:
     """Copy bytes of the host into a flat tensor of bytes, which may lie on a device."""
     side, host = _Side(flat.device), torch.frombuffer(source, dtype=torch.uint8)
     if not side.beside:
@@ -70,7 +70,7 @@ def fill(flat: Any, source: object, piece_bytes: int) -> None:
 class _Side:
     """A stream beside the notebook's on a CUDA device; nothing at all elsewhere."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.beside = device.type == "cuda"
         self._stream: Any = None
         if self.beside:

@@ -10,7 +10,6 @@ import ctypes
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -62,7 +61,7 @@ class Door:
     """This process's: `asked` is called in the thread that starts CUDA, and returns what `cuInit` is to."""
 
     def __init__(self, asked: Callable[[], int]) -> None:
-        library: Any = ctypes.CDLL(None)
+        library = ctypes.CDLL(None)
         self._open = None
         if not hasattr(library, "replkernel_cuda_door"):
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 from replkernel.errors import ReplkernelError
 from replkernel.gpu.torch_library import torch
@@ -113,8 +113,8 @@ def _header(tensors: dict[str, Any], same: dict[str, str]) -> bytes:
     return text + b" " * (-len(text) % ALIGNED)
 
 
-def _write(file: Any, tensor: Any) -> None:
+def _write(file: IO[bytes], tensor: torch.Tensor) -> None:
     """Write a tensor's elements in order, a piece at a time."""
     flat = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
     for start in range(0, flat.numel(), PIECE_BYTES):
-        file.write(memoryview(flat[start : start + PIECE_BYTES].cpu().numpy()))
+        file.write(flat[start : start + PIECE_BYTES].cpu().numpy().data)

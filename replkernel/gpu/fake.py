@@ -95,7 +95,7 @@ class FakeBackend:
 
     # -- the devices' memory --------------------------------------------------------------------------
 
-    def adopt(self, tensor: Any, index: int) -> None:
+    def adopt(self, tensor: torch.Tensor, index: int) -> None:
         """Have a tensor's storage lie on a device."""
         self._check(index)
         storage = torch.Tensor.untyped_storage(tensor)
@@ -123,7 +123,7 @@ class FakeBackend:
             count = len(self._gpus)
             raise RuntimeError(f"CUDA error: invalid device ordinal {index} of {count}" if count else none)
 
-    def poses(self, storage: Any) -> bool:
+    def poses(self, storage: torch.UntypedStorage) -> bool:
         """Tell whether a storage lies on a device."""
         known = self._posing.get(storage._cdata)
         return known is not None and not known[0].expired()
@@ -249,13 +249,13 @@ def stay() -> None:
     fake_backend().stay()
 
 
-def index_of(storage: Any) -> int | None:
+def index_of(storage: torch.UntypedStorage) -> int | None:
     """Return the device on which a storage of this process poses; None for one that does not."""
     known = _backends[0]._posing.get(storage._cdata) if _backends else None
     return None if known is None or known[0].expired() else known[1]
 
 
-def adopted(tensor: object, index: int) -> Any:
+def adopted(tensor: torch.Tensor, index: int) -> Any:
     """Return a rebuilt tensor on the device on which it was, or on the nearest that this process has."""
     backend = fake_backend()
     backend.adopt(tensor, index if index < len(_visible()) else 0)

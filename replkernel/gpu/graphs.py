@@ -6,7 +6,7 @@ Law: a graph that `backward` has freed is no loss.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.storages import place
@@ -114,11 +114,11 @@ def _lost_graph_named(module: str, name: str) -> Any:
 
 @loader("torch:make_result")
 def make_result(
-    storage: Any,
-    dtype: Any,
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
     offset: int,
-    shape: object,
-    stride: object,
+    shape: Sequence[int],
+    stride: Sequence[int],
     conj: bool,
     neg: bool,
     loss: object,

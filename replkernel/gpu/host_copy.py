@@ -46,7 +46,7 @@ class HostRoom:
         return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=self._pinned)
 
 
-def fetch(storage: object, pieces: list[Any], *, beside: bool) -> None:
+def fetch(storage: torch.UntypedStorage, pieces: list[Any], *, beside: bool) -> None:
     """Copy a storage to the host; `beside`: the copy goes on while this returns."""
     flat, start = storage_bytes(torch, storage), 0
     for piece in pieces:
@@ -55,7 +55,7 @@ def fetch(storage: object, pieces: list[Any], *, beside: bool) -> None:
         start = end
 
 
-def give_back(storage: object, pieces: list[Any], *, beside: bool) -> None:
+def give_back(storage: torch.UntypedStorage, pieces: list[Any], *, beside: bool) -> None:
     """Copy bytes on the host into a storage of their size."""
     flat, start = storage_bytes(torch, storage), 0
     for piece in pieces:

@@ -51,7 +51,7 @@ class Parking:
         """Return how many bytes are parked."""
         return sum(parked.size for parked in self._parked.values())
 
-    def of(self, storage: Any) -> Parked | None:
+    def of(self, storage: torch.UntypedStorage) -> Parked | None:
         """Return what is parked of a storage."""
         return self._parked.get(storage._cdata)
 
@@ -90,7 +90,7 @@ class Parking:
             self._finish()
             raise
 
-    def _fill(self, storage: Any, parked: Parked) -> None:
+    def _fill(self, storage: torch.UntypedStorage, parked: Parked) -> None:
         storage.resize_(parked.size)
         give_back(storage, parked.pieces, beside=self._pinned)
 
@@ -129,7 +129,7 @@ def in_use(parking: Parking) -> None:
     _in_use[:] = [parking]
 
 
-def parked_of(storage: object) -> Parked | None:
+def parked_of(storage: torch.UntypedStorage) -> Parked | None:
     """Return what is on the host of a storage that is empty because it was parked."""
     return _in_use[0].of(storage) if _in_use else None
 
@@ -162,22 +162,22 @@ def unlock() -> None:
     _locked.clear()
 
 
-def is_locked(storage: Any) -> bool:
+def is_locked(storage: torch.UntypedStorage) -> bool:
     """Tell whether a storage has bytes on a device that the driver has taken away."""
     return bool(_locked) and storage.nbytes() > 0 and _locked[0].lies_there(storage)
 
 
-def locked_digest(storage: Any) -> bytes | None:
+def locked_digest(storage: torch.UntypedStorage) -> bytes | None:
     """Return what a storage's bytes are known by while nobody can read them."""
     return _locked[0].digests.get(storage._cdata) if _locked else None
 
 
-def locked_bytes(storage: Any) -> bytes | None:
+def locked_bytes(storage: torch.UntypedStorage) -> bytes | None:
     """Return the bytes of a small storage while the driver has the devices."""
     return _locked[0].small.get(storage._cdata) if _locked else None
 
 
-def is_off(storage: object) -> bool:
+def is_off(storage: torch.UntypedStorage) -> bool:
     """Tell whether a storage's bytes are not where torch looks for them."""
     return is_locked(storage) or parked_of(storage) is not None
 

@@ -26,7 +26,7 @@ def is_jagged(cls: type) -> bool:
     return module_of(cls) == HOME and cls.__name__ == "NestedTensor"
 
 
-def reduce_jagged(tensor: Any, state: Any, fill: object) -> Any:
+def reduce_jagged(tensor: torch.Tensor, state: Any, fill: object) -> Any:
     """Reduce such a tensor; `state` is what `fill` gives back to it."""
     held = vars(tensor)
     values, offsets, lengths, at, cache = (held[name] for name in _PARTS)
@@ -43,7 +43,7 @@ def make_jagged(
 ) -> Any:
     """Return a jagged tensor over its values (called by payloads)."""
     __import__(HOME)
-    tables: Any = vars(sys.modules[HOME])
+    tables = vars(sys.modules[HOME])
     numbered, source = tables["_tensor_symint_registry"], offsets if lengths is None else lengths
     if numbered.get(source) is None:
         numbered[source] = _number(tables["NestedIntNode"](number, 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.in_place import anything_parked, is_off
@@ -32,7 +33,7 @@ _COMPRESSED: dict[Any, tuple[str, str]] = {
 }
 
 
-def is_plain(tensor: Any) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is a place in one storage."""
     unusual = tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested
     return not unusual and not wraps(tensor)
@@ -48,7 +49,7 @@ def wraps(tensor: object) -> bool:
     )
 
 
-def reduce_unusual(pickler: UnitContext, tensor: Any, state: object, fill: object) -> Any:
+def reduce_unusual(pickler: UnitContext, tensor: torch.Tensor, state: object, fill: object) -> Any:
     """Reduce a tensor of another layout; `state` is what `fill` gives back to it."""
     if tensor.grad_fn is not None:
         raise CannotTravel("A tensor of this layout cannot be copied together with its graph.")
@@ -79,7 +80,7 @@ def reduce_unusual(pickler: UnitContext, tensor: Any, state: object, fill: objec
     return make_compressed, (*compressed, tuple(plain.shape), plain.layout, needs_grad, is_parameter), *rest
 
 
-def _finished(tensor: Any, needs_grad: bool, is_parameter: bool) -> Any:
+def _finished(tensor: torch.Tensor, needs_grad: bool, is_parameter: bool) -> Any:
     if is_parameter:
         return torch.nn.Parameter(tensor, needs_grad)
     return tensor.requires_grad_(True) if needs_grad else tensor
@@ -87,7 +88,12 @@ def _finished(tensor: Any, needs_grad: bool, is_parameter: bool) -> Any:
 
 @loader("torch:make_coo")
 def make_coo(
-    indices: Any, values: Any, shape: Any, coalesced: bool, needs_grad: bool, is_parameter: bool
+    indices: torch.Tensor,
+    values: torch.Tensor,
+    shape: tuple[int, ...],
+    coalesced: bool,
+    needs_grad: bool,
+    is_parameter: bool,
 ) -> Any:
     """Return a sparse tensor over its indices and values (called by payloads)."""
     with warnings.catch_warnings():
@@ -105,7 +111,13 @@ def make_coo(
 
 @loader("torch:make_compressed")
 def make_compressed(
-    outer: Any, inner: Any, values: Any, shape: Any, layout: Any, needs_grad: bool, is_parameter: bool
+    outer: torch.Tensor,
+    inner: torch.Tensor,
+    values: torch.Tensor,
+    shape: tuple[int, ...],
+    layout: torch.layout,
+    needs_grad: bool,
+    is_parameter: bool,
 ) -> Any:
     """Return a compressed sparse tensor over its parts (called by payloads)."""
     with warnings.catch_warnings():
@@ -118,7 +130,13 @@ def make_compressed(
 
 @loader("torch:make_nested")
 def make_nested(
-    storage: Any, dtype: Any, sizes: Any, strides: Any, offsets: Any, needs_grad: bool, is_parameter: bool
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
+    sizes: torch.Tensor,
+    strides: torch.Tensor,
+    offsets: torch.Tensor,
+    needs_grad: bool,
+    is_parameter: bool,
 ) -> Any:
     """Return a nested tensor over the storage of all its tensors (called by payloads)."""
     values = place(storage, dtype, 0, (storage.nbytes() // dtype.itemsize,), (1,), False, False)
@@ -128,7 +146,7 @@ def make_nested(
     return _finished(made, needs_grad, is_parameter)
 
 
-def _scale_of(tensor: Any) -> tuple[Any, ...] | None:
+def _scale_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """Return a quantized tensor's scale, zero and axis; None for a scheme that is not known."""
     if tensor.qscheme() == torch.per_tensor_affine:
         return tensor.q_scale(), tensor.q_zero_point(), None
@@ -139,10 +157,17 @@ def _scale_of(tensor: Any) -> tuple[Any, ...] | None:
 
 @loader("torch:make_quantized")
 def make_quantized(
-    storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, scale: Any, zero: Any, axis: int | None
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
+    offset: int,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    scale: Any,
+    zero: Any,
+    axis: int | None,
 ) -> Any:
     """Return a quantized tensor at a place in a storage (called by payloads)."""
-    kind = {"dtype": dtype, "device": storage.device}
+    kind: dict[str, Any] = {"dtype": dtype, "device": storage.device}
     if axis is None:
         made = torch._empty_affine_quantized(shape, scale=scale, zero_point=zero, **kind)
     else:
@@ -152,7 +177,7 @@ def make_quantized(
     return made.set_(storage, offset, shape, stride)
 
 
-def _reduce_wrapper(pickler: UnitContext, tensor: Any, rest: Any) -> Any:
+def _reduce_wrapper(pickler: UnitContext, tensor: torch.Tensor, rest: Any) -> Any:
     """Reduce a wrapper of the notebook's by its attributes; those of libraries pickle in their own way."""
     cls = type(tensor)
     if module_of(cls) != pickler.world.seeds.main_name:
@@ -166,7 +191,7 @@ def _reduce_wrapper(pickler: UnitContext, tensor: Any, rest: Any) -> Any:
     return make_wrapper, (cls, *outside, *kind), *rest
 
 
-def _has_data(tensor: Any) -> bool:
+def _has_data(tensor: torch.Tensor) -> bool:
     try:
         return bool(tensor.untyped_storage().data_ptr())
     except RuntimeError:
@@ -175,7 +200,14 @@ def _has_data(tensor: Any) -> bool:
 
 @loader("torch:make_wrapper")
 def make_wrapper(
-    cls: Any, shape: Any, stride: Any, offset: int, dtype: Any, layout: Any, device: str, needs_grad: bool
+    cls: type[Any],
+    shape: tuple[int, ...],
+    stride: Sequence[int],
+    offset: int,
+    dtype: torch.dtype,
+    layout: torch.layout,
+    device: str,
+    needs_grad: bool,
 ) -> Any:
     """Return a wrapper around nothing yet (called by payloads)."""
     return torch.Tensor._make_wrapper_subclass(
@@ -190,7 +222,7 @@ def make_wrapper(
     )
 
 
-def _reduce_by_torch(tensor: Any) -> Any:
+def _reduce_by_torch(tensor: torch.Tensor) -> Any:
     """Reduce a tensor to torch's own file format, which reads the bytes where they were."""
     if anything_parked() if wraps(tensor) else any(is_off(each) for each in parts(tensor)):
         raise CannotTravel("A tensor of this layout cannot be copied while it is off the GPU.")

@@ -21,7 +21,7 @@ _BEGINNINGS = (0, 128)
 """How far behind the start of a page a mapped file's values begin: of a plain one, and of `numpy.save`."""
 _GONE, _IN_MEMORY = " (deleted)", "/dev/"
 _MS_SYNC = 4
-_libc: Any = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Place(NamedTuple):
@@ -41,7 +41,7 @@ class _Map(NamedTuple):
     path: str
 
 
-def may_be_mapped(storage: Any) -> bool:
+def may_be_mapped(storage: torch.UntypedStorage) -> bool:
     """Tell whether a storage that is not torch's own memory may lie in a file, without looking for it."""
     return bool(storage.filename) or storage.data_ptr() % _PAGE in _BEGINNINGS
 
@@ -90,7 +90,7 @@ def write_out(start: int, size: int) -> None:
 @loader("torch:make_mapped")
 def make_mapped(path: str, offset: int, mode: Any, size: int) -> Any:
     """Return the storage of a file that is mapped again (called by payloads)."""
-    values: Any = np.memmap(path, np.uint8, mode, offset, (size,))
+    values: object = np.memmap(path, np.uint8, mode, offset, (size,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a file that may only be read
         return torch.from_numpy(np.asarray(values)).untyped_storage()

@@ -27,19 +27,19 @@ def is_parametrized_class(cls: type) -> bool:
     return module_of(cls) == _PARAMETRIZE and cls.__name__.startswith("Parametrized")
 
 
-def reduce_parametrized(context: ReducerContext, module: Any) -> Any:
+def reduce_parametrized(context: ReducerContext, module: torch.nn.Module) -> Any:
     """Reduce such a module to the class it had before and its attributes."""
     return make_module, (type(module).__mro__[1],), dict(vars(module)), None, None, fill_parametrized
 
 
 @loader("torch:make_module")
-def make_module(cls: Any) -> Any:
+def make_module(cls: type[torch.nn.Module]) -> Any:
     """Return a module without attributes (called by payloads)."""
     return cls.__new__(cls)
 
 
 @loader("torch:fill_parametrized")
-def fill_parametrized(module: Any, state: dict[str, Any]) -> None:
+def fill_parametrized(module: torch.nn.Module, state: dict[str, Any]) -> None:
     """Give a module its attributes and a class of its own (called by payloads)."""
     from torch.nn.utils import parametrize
 
@@ -94,7 +94,7 @@ def make_handle(names: tuple[str, ...], number: int) -> Any:
     return handle
 
 
-def reduce_limits(context: ReducerContext, limits: Any) -> Any:
+def reduce_limits(context: ReducerContext, limits: torch.finfo | torch.iinfo) -> Any:
     """Reduce the limits of a type of numbers."""
     return type(limits), (getattr(torch, limits.dtype),)
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_optimizer(pickler: UnitContext, optimizer: Any) -> Any:
+def reduce_optimizer(pickler: UnitContext, optimizer: object) -> Any:
     """Reduce an optimizer with all its attributes: schedulers hang on to more than its state."""
     return make_optimizer, (type(optimizer),), dict(vars(optimizer)), None, None, fill_optimizer
 
 
 @loader("torch:make_optimizer")
-def make_optimizer(cls: Any) -> Any:
+def make_optimizer(cls: type[torch.optim.Optimizer]) -> Any:
     """Return an optimizer without attributes; its class calls hooks from here on (called by payloads)."""
     made = cls.__new__(cls)
     made._patch_step_function()
@@ -28,12 +28,12 @@ def make_optimizer(cls: Any) -> Any:
 
 
 @loader("torch:fill_optimizer")
-def fill_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
+def fill_optimizer(optimizer: object, state: dict[str, Any]) -> None:
     """Give an optimizer its attributes (called by payloads)."""
     vars(optimizer).update(state)
 
 
-def reduce_scaler(pickler: UnitContext, scaler: Any) -> Any:
+def reduce_scaler(pickler: UnitContext, scaler: object) -> Any:
     """Reduce a scaler of gradients with all that it counts."""
     state = dict(vars(scaler))
     if state.get("_per_optimizer_states"):
@@ -42,18 +42,18 @@ def reduce_scaler(pickler: UnitContext, scaler: Any) -> Any:
 
 
 @loader("torch:make_scaler")
-def make_scaler(cls: Any) -> Any:
+def make_scaler(cls: type[Any]) -> Any:
     """Return a scaler without attributes (called by payloads)."""
     return object.__new__(cls)
 
 
 @loader("torch:fill_scaler")
-def fill_scaler(scaler: Any, state: dict[str, Any]) -> None:
+def fill_scaler(scaler: object, state: dict[str, Any]) -> None:
     """Give a scaler its attributes (called by payloads)."""
     vars(scaler).update(state)
 
 
-def reduce_generator(pickler: UnitContext, generator: Any) -> Any:
+def reduce_generator(pickler: UnitContext, generator: torch.Generator) -> Any:
     """Reduce a random generator; a default one by its device."""
     device = str(generator.device)
     if generator is torch.default_generator:

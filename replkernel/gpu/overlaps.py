@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from replkernel.state.capture.memory_ranges import foreign_in
 from replkernel.state.capture.outcomes import Overlap
-from replkernel.state.libraries.numpy.arrays import Memory
+from replkernel.state.libraries.numpy.bare_arrays import Memory
 from replkernel.state.python.views import address_of
 
 if TYPE_CHECKING:
+    import torch
+
     from replkernel.state.capture.contexts import UnitContext
 
 _Met: TypeAlias = tuple[int, int, Any]
@@ -36,7 +38,7 @@ class Holder:
         self.high = high
         self.what = what
 
-    def is_of(self, storage: Any) -> bool:
+    def is_of(self, storage: torch.UntypedStorage) -> bool:
         """Tell whether it is the node of this storage."""
         return getattr(self.what, "storage", None) is not None and self.what.key == storage._cdata
 

@@ -54,7 +54,9 @@ def _live() -> Iterator[Any]:
             yield value
 
 
-def _take_tensor(found: dict[int, Any], tensor: Any, wanted: Callable[[Any], bool], roots: list[Any]) -> None:
+def _take_tensor(
+    found: dict[int, Any], tensor: torch.Tensor, wanted: Callable[[Any], bool], roots: list[Any]
+) -> None:
     if tensor.grad_fn is not None:
         roots.append(tensor.grad_fn)
     elif tensor.grad is not None:
@@ -62,12 +64,12 @@ def _take_tensor(found: dict[int, Any], tensor: Any, wanted: Callable[[Any], boo
     _take_parts(found, tensor, wanted)
 
 
-def _take_parts(found: dict[int, Any], tensor: object, wanted: Callable[[Any], bool]) -> None:
+def _take_parts(found: dict[int, Any], tensor: torch.Tensor, wanted: Callable[[Any], bool]) -> None:
     for storage in parts(tensor):
         _take(found, storage, wanted)
 
 
-def parts(tensor: Any) -> Iterator[Any]:
+def parts(tensor: torch.Tensor) -> Iterator[Any]:
     """Yield the storages in which a tensor's own bytes lie."""
     names = _SPARSE.get(tensor.layout)
     if names is not None:
@@ -81,7 +83,7 @@ def parts(tensor: Any) -> Iterator[Any]:
         return
 
 
-def _take(found: dict[int, Any], storage: Any, wanted: Callable[[Any], bool]) -> None:
+def _take(found: dict[int, Any], storage: torch.UntypedStorage, wanted: Callable[[Any], bool]) -> None:
     if storage._cdata not in found and storage.nbytes() and wanted(storage):
         found[storage._cdata] = storage
 

@@ -152,7 +152,7 @@ def _folder(pid: int | None) -> Path:
 
 def _nvml() -> tuple[Any, Iterator[Any]]:
     """Return the library, and the driver's GPUs one by one; raises what that raises, or ImportError."""
-    nvml: Any = importlib.import_module("pynvml")
+    nvml = importlib.import_module("pynvml")
     nvml.nvmlInit()
     return nvml, map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def storage_of(tensor: Any) -> Any:
+def storage_of(tensor: torch.Tensor) -> Any:
     """Return a tensor's storage."""
     return torch.Tensor.untyped_storage(tensor)
 
@@ -47,7 +48,7 @@ class Storage:
 
     __slots__ = ("key", "storage")
 
-    def __init__(self, storage: Any) -> None:
+    def __init__(self, storage: torch.UntypedStorage) -> None:
         self.storage = storage
         self.key = storage._cdata
 
@@ -56,7 +57,7 @@ class Storage:
         return int(self.storage.data_ptr())
 
 
-def storage_node(pickler: UnitContext, tensor: object) -> Any:
+def storage_node(pickler: UnitContext, tensor: torch.Tensor) -> Any:
     """Return what stands for a tensor's storage: the array that owns its memory, or a node of its own."""
     storage = storage_of(tensor)
     start, size = storage.data_ptr(), storage.nbytes()
@@ -125,7 +126,7 @@ POSING = "posing"
 """The kind of a pretended GPU."""
 
 
-def device_of(storage: Any) -> str:
+def device_of(storage: torch.UntypedStorage) -> str:
     """Return the device that a storage lies on, or on which it poses."""
     fake = sys.modules.get("replkernel.gpu.fake")
     index = None if fake is None else fake.index_of(storage)
@@ -218,17 +219,23 @@ def make_empty(size: int, device: str) -> Any:
 
 @loader("torch:make_array_view")
 def make_array_view(
-    storage: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
+    storage: torch.UntypedStorage,
+    offset: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dtype: np.dtype[Any] | str,
+    writeable: bool,
+    cls: Any,
 ) -> Any:
     """Return a numpy array in a tensor's memory (called by payloads)."""
     flat = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
-    values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
+    values = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
     if not writeable:
         values.flags.writeable = False
     return values
 
 
-def reduce_untyped(pickler: UnitContext, storage: Any) -> Any:
+def reduce_untyped(pickler: UnitContext, storage: torch.UntypedStorage) -> Any:
     """Reduce a storage that a variable holds itself."""
     return storage_itself, (
         storage_node(pickler, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)),
@@ -241,7 +248,15 @@ def storage_itself(storage: object) -> Any:
     return storage
 
 
-def place(storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool) -> Any:
+def place(
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
+    offset: int,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    conj: bool,
+    neg: bool,
+) -> Any:
     """Return a tensor at a place in a storage, no view of another tensor, that nobody has changed yet."""
     tensor = torch.empty(0, dtype=dtype, device=storage.device)
     with torch.no_grad():

@@ -6,6 +6,7 @@ subclass of the user's runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu import batches, modules, optimizers, storages
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 _parameter: Any = torch.nn.parameter
 _NO_STATE = (None, None, None, None)
-_set_versions: Any = torch._C._autograd._unsafe_set_version_counter
+_set_versions = torch._C._autograd._unsafe_set_version_counter
 
 
-def reduce_tensor(pickler: UnitContext, tensor: object) -> Any:
+def reduce_tensor(pickler: UnitContext, tensor: torch.Tensor) -> Any:
     """Reduce a tensor, past the modes of the notebook's and the watch over what is off the GPU."""
     pickler.module_needed("torch")
     with torch._C.DisableTorchFunction():
@@ -33,7 +34,7 @@ def reduce_tensor(pickler: UnitContext, tensor: object) -> Any:
         return _reduce(pickler, tensor)
 
 
-def _reduce(pickler: UnitContext, tensor: Any) -> Any:
+def _reduce(pickler: UnitContext, tensor: torch.Tensor) -> Any:
     cls = type(tensor)
     if not is_plain(tensor):
         return reduce_unusual(pickler, tensor, (*_state_of(tensor), _version_of(tensor)), fill_tensor)
@@ -60,7 +61,7 @@ def _reduce(pickler: UnitContext, tensor: Any) -> Any:
     return make_tensor, (None if cls is torch.Tensor else cls, is_parameter, node, *where, *bits), *rest
 
 
-def _state_of(tensor: Any) -> tuple[Any, Any, Any, Any]:
+def _state_of(tensor: torch.Tensor) -> tuple[Any, Any, Any, Any]:
     """Return what a tensor has beside its values: gradient, hooks, attributes, hooks after accumulation."""
     attributes = dict(vars(tensor)) if vars(tensor) else None
     if not tensor.is_leaf:
@@ -68,17 +69,17 @@ def _state_of(tensor: Any) -> tuple[Any, Any, Any, Any]:
     return tensor.grad, tensor._backward_hooks, attributes, tensor._post_accumulate_grad_hooks
 
 
-def _version_of(tensor: Any) -> int | None:
+def _version_of(tensor: torch.Tensor) -> int | None:
     """Return how often a tensor was changed in place; None for one that does not count."""
     return None if tensor.is_inference() else int(tensor._version)
 
 
-def _retained(tensor: Any) -> Any:
+def _retained(tensor: torch.Tensor) -> Any:
     """Return the gradient that a result was told to retain."""
     return tensor.grad if tensor.retains_grad else None
 
 
-def _may_be_base(base: Any, tensor: Any) -> bool:
+def _may_be_base(base: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Tell whether a tensor can be taken from its base again as a view of it."""
     return (
         type(base) is torch.Tensor
@@ -91,7 +92,13 @@ def _may_be_base(base: Any, tensor: Any) -> bool:
 
 @loader("torch:make_view")
 def make_view(
-    base: Any, offset: int, shape: Any, stride: Any, requires_grad: bool, conj: bool, neg: bool
+    base: torch.Tensor,
+    offset: int,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    conj: bool,
+    neg: bool,
 ) -> Any:
     """Return a view of another tensor (called by payloads)."""
     with torch.enable_grad():
@@ -103,12 +110,12 @@ def make_view(
 
 @loader("torch:make_inference")
 def make_inference(
-    cls: Any,
-    storage: object,
-    dtype: object,
+    cls: type[Any] | None,
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
     offset: int,
-    shape: object,
-    stride: object,
+    shape: Sequence[int],
+    stride: Sequence[int],
     conj: bool,
     neg: bool,
 ) -> Any:
@@ -122,11 +129,11 @@ def make_inference(
 def make_tensor(
     cls: Any,
     is_parameter: bool,
-    storage: Any,
-    dtype: Any,
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
     offset: int,
-    shape: Any,
-    stride: Any,
+    shape: Sequence[int],
+    stride: Sequence[int],
     requires_grad: bool,
     conj: bool,
     neg: bool,
@@ -146,7 +153,7 @@ def make_tensor(
 
 
 @loader("torch:fill_tensor")
-def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
+def fill_tensor(tensor: torch.Tensor, state: tuple[Any, ...]) -> None:
     """Give a tensor its gradient, hooks, attributes and version (called by payloads)."""
     grad, hooks, attributes, accumulated, version = (*state, None, None)[:5]
     with torch._C.DisableTorchFunctionSubclass():
@@ -164,7 +171,7 @@ def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
             _set_versions((tensor,), (version,))
 
 
-def _reduce_uninitialized(pickler: UnitContext, tensor: Any) -> Any:
+def _reduce_uninitialized(pickler: UnitContext, tensor: torch.Tensor) -> Any:
     """Reduce a parameter or buffer of a lazy module that has no shape yet."""
     storages.needs(pickler, str(tensor.device))
     kind = (tensor.requires_grad, str(tensor.device), tensor.dtype)
@@ -174,7 +181,7 @@ def _reduce_uninitialized(pickler: UnitContext, tensor: Any) -> Any:
 
 
 @loader("torch:make_uninitialized")
-def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: object) -> Any:
+def make_uninitialized(cls: type[Any], requires_grad: bool, device: str, dtype: object) -> Any:
     """Return a parameter or buffer without a shape (called by payloads)."""
     return cls(requires_grad=requires_grad, device=device, dtype=dtype)
 

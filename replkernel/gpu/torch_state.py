@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from replkernel.gpu.torch_flags import first_flags, flags, set_flags
@@ -129,7 +130,7 @@ def options() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _autocast(torch: Any) -> list[Any]:
+def _autocast(torch: ModuleType) -> list[Any]:
     """Return how deep autocast was entered, whether it caches, and whether and how it is on for devices."""
     depth = torch.autocast_increment_nesting() - 1
     torch.autocast_decrement_nesting()
@@ -264,3 +265,8 @@ def _lies_on_gpu(tensor: Any) -> bool:
     if fake is None or tensor.layout is not _torch().strided:
         return False
     return bool(fake.fake_backend().poses(kind.untyped_storage(tensor)))
+
+
+MYPY = False
+if MYPY:
+    pass

@@ -7,7 +7,7 @@ asked for; whatever would read or write bytes first calls `needed`; what a cell 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
@@ -118,7 +118,7 @@ def leave(mode: Watching) -> None:
         overrides._push_mode(each)
 
 
-def _names_gpu(values: Any) -> bool:
+def _names_gpu(values: Iterable[object]) -> bool:
     """Tell whether one of a function's arguments says that something is to be made on a GPU."""
     return any(
         value.type == "cuda" if isinstance(value, torch.device) else _is_gpu_word(value) for value in values
@@ -129,7 +129,7 @@ def _is_gpu_word(value: object) -> bool:
     return isinstance(value, str) and value.startswith("cuda")
 
 
-def _reaches(values: Any, depth: int, graphs: bool) -> bool:
+def _reaches(values: Iterable[object], depth: int, graphs: bool) -> bool:
     """Tell whether bytes that are parked belong to one of the values, or to the graph behind it."""
     for value in values:
         if isinstance(value, torch.Tensor):
@@ -143,7 +143,7 @@ def _reaches(values: Any, depth: int, graphs: bool) -> bool:
     return False
 
 
-def _is_parked(tensor: Any, graphs: bool) -> bool:
+def _is_parked(tensor: torch.Tensor, graphs: bool) -> bool:
     with torch._C.DisableTorchFunction():
         saved = saved_by([tensor.grad_fn]) if graphs and tensor.grad_fn is not None else ()
         return any(is_off(storage) for each in (tensor, *saved) for storage in parts(each))

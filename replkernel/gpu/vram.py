@@ -7,7 +7,6 @@ and CUDA never started from here; who was never limited keeps what the notebook 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 PROCESS_BYTES = 2**29
 """So much of a card CUDA takes for each process, before anything is put there."""
@@ -41,7 +40,7 @@ class VramLimit:
 
     def keep(self) -> None:
         """Have torch know it: now, or when CUDA starts. Called again once torch has been imported."""
-        cuda: Any = sys.modules.get("torch.cuda")
+        cuda = sys.modules.get("torch.cuda")
         if cuda is None or not self._used or "_lazy_call" not in vars(cuda):
             return
         if vars(cuda).get("_initialized", False):
@@ -51,7 +50,7 @@ class VramLimit:
             cuda._lazy_call(self._put)
 
     def _put(self) -> None:
-        cuda: Any = sys.modules["torch.cuda"]
+        cuda = sys.modules["torch.cuda"]
         for index in range(cuda.device_count()):
             total = int(cuda.get_device_properties(index).total_memory)
             bound = of_part(self._bytes, total) if self._shared else self._bytes

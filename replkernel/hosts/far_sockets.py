@@ -62,7 +62,9 @@ def far_endpoint(host: str, port: int, public: bytes) -> str:
     return f"{FAR}{_bracketed(host)}:{port}/{z85.decode(public).hex()}"
 
 
-def listen_far(socket: Any, reach: Reach, keys: Keys, *, port: int = 0, beats: bool = False) -> str:
+def listen_far(
+    socket: zmq.Socket[Any], reach: Reach, keys: Keys, *, port: int = 0, beats: bool = False
+) -> str:
     """Have a socket listen for other machines too, at `port` or one of the range; return its address.
 
     What the socket is bound to already stays as it is. Raises AgentUnavailable when no port is free.
@@ -100,7 +102,7 @@ class FarListener:
         self._reach, self._keys = reach, new_keys()
         self._monitors: list[Any] = []
 
-    def open(self, socket: Any) -> str:
+    def open(self, socket: zmq.Socket[Any]) -> str:
         """Have a socket listen for other machines too; return its address."""
         self._monitors.append(socket.get_monitor_socket(COMINGS | int(zmq.EVENT_MONITOR_STOPPED)))
         return listen_far(socket, self._reach, self._keys)
@@ -135,7 +137,7 @@ def _guard(watched: dict[Any, FarStrangers]) -> None:
         monitor.close(linger=0)
 
 
-def connect(socket: Any, endpoint: str, *, beats: bool = False) -> None:
+def connect(socket: zmq.Socket[Any], endpoint: str, *, beats: bool = False) -> None:
     """Connect a socket to a listener of this machine or another."""
     if not is_far(endpoint):
         socket.connect(endpoint)
@@ -150,7 +152,7 @@ def connect(socket: Any, endpoint: str, *, beats: bool = False) -> None:
     socket.connect(f"tcp://{place}")
 
 
-def _keep_alive(socket: Any, *, beats: bool) -> None:
+def _keep_alive(socket: zmq.Socket[Any], *, beats: bool) -> None:
     socket.tcp_keepalive = 1
     socket.tcp_keepalive_idle = KEEPALIVE_IDLE_S
     socket.tcp_keepalive_intvl = KEEPALIVE_EVERY_S
@@ -161,7 +163,7 @@ def _keep_alive(socket: Any, *, beats: bool) -> None:
         socket.heartbeat_ttl = BEATLESS_MS
 
 
-def _allow_family(socket: Any, host: str) -> None:
+def _allow_family(socket: zmq.Socket[Any], host: str) -> None:
     if ":" in host:
         socket.ipv6 = True
 

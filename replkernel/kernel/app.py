@@ -149,7 +149,7 @@ class ReplicaApp(IPKernelApp):
             self._far_listener.guard()
         atexit.register(self.cleanup_ipc_files)
 
-    def _bind_socket(self, s: object, port: int) -> int:
+    def _bind_socket(self, s: zmq.Socket[Any], port: int) -> int:
         """Bind a channel for this machine, and for others where there are some."""
         number: int = super()._bind_socket(s, port)
         if self._far_listener is not None:
@@ -173,7 +173,7 @@ class ReplicaApp(IPKernelApp):
         super().init_control(context)
         self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
 
-    def init_iopub(self, context: Any) -> None:
+    def init_iopub(self, context: zmq.Context[Any]) -> None:
         """Bind the iopub channel with a queue that holds what a cell prints faster than the router reads."""
         publisher = context.socket(zmq.XPUB)
         publisher.linger = 1000
@@ -203,7 +203,7 @@ class ReplicaApp(IPKernelApp):
         if inline is not None:
             inline._enable_matplotlib_integration()
 
-    def parse_command_line(self, argv: Any = None) -> None:
+    def parse_command_line(self, argv: list[str] | None = None) -> None:
         """Read the options of the kernelspec; to make the parser that finds none takes 4 ms."""
         if argv:
             super().parse_command_line(argv)

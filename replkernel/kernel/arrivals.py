@@ -10,7 +10,7 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING
 
 from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel.audits import sentences
@@ -23,6 +23,10 @@ from replkernel.kernel.restorer import Restorer
 from replkernel.kernel.withheld import gpus_wanted
 from replkernel.records import BlobRef, ComponentId, Delta, Unaudited
 from replkernel.state.python.class_registry import ROOT_PREFIX
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 QUESTION_BYTES_MAX = 64 * 2**20
 
@@ -47,7 +51,7 @@ class Arrivals:
     def __init__(
         self,
         state: State,
-        shell: Any,
+        shell: InteractiveShell,
         prompts: PromptsPart,
         process: ProcessState,
         interrupts: PutOffInterrupts,

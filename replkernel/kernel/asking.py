@@ -31,7 +31,7 @@ def tell_router(
 
 
 def ask_router(
-    kernel: object,
+    kernel: Any,
     identities: list[bytes],
     question: GpuQuestion | InstallQuestion,
     kinds: tuple[str, str] = (QUESTION_TYPE, ANSWER_TYPE),
@@ -49,7 +49,7 @@ def ask_router(
     return msgspec.convert(answer, GpuAnswer)
 
 
-def ask_elsewhere(kernel: object, identities: list[bytes]) -> tuple[tuple[Any, ...], str]:
+def ask_elsewhere(kernel: Any, identities: list[bytes]) -> tuple[tuple[Any, ...], str]:
     """Return the status documents of the kernel's other hosts, as builtins, or why there are none."""
     if not identities or threading.current_thread() is not threading.main_thread():
         return (), NO_ROUTER

@@ -47,7 +47,7 @@ class AuditingKernel(QuestionsKernel):
     _arrived = 0
     """How many messages for the main shell have been taken from their sockets and not been dealt with."""
     _dispatched = 0
-    _audit_timer: Any = None
+    _audit_timer: object = None
 
     def _take_message(self, msg: object) -> Any:
         """Count a message of the main shell as soon as it is taken: its task may start much later."""

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -34,6 +34,10 @@ from replkernel.state.analysis.cell import analyse
 from replkernel.state.capture.budget import EVERYTHING, Terms
 from replkernel.state.capture.survey_order import HEAVY_S
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
 BUDGET_S = 0.05
 BUDGET_PART = 0.05
 """A capture goes on for so long after its cell, or for this part of the cell's time, whoever waits."""
@@ -54,7 +58,7 @@ class Captures:
     def __init__(
         self,
         state: State,
-        shell: Any,
+        shell: InteractiveShell,
         prompts: PromptsPart,
         process: ProcessState,
         interrupts: PutOffInterrupts,

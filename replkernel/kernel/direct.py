@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
 from replkernel.hosts.far_sockets import FarListener
 from replkernel.protocol.envelope import EXPECT_QUESTIONS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from zmq.eventloop.zmqstream import ZMQStream
+
 
 LINGER_MS = 1000
 
@@ -48,7 +54,7 @@ class DirectChannel:
         self._ahead: DirectMessage | None = None
         """A message that was read and not taken yet."""
 
-    def start(self, loop: Any, take: Callable[[DirectMessage], None]) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, take: Callable[[DirectMessage], None]) -> None:
         """Give every message to `take` from now on, on the thread of the asyncio loop."""
         self._take, self._loop = take, loop
         loop.add_reader(self.fileno(), self._read_all)
@@ -124,7 +130,7 @@ class DirectChannel:
 class MainShellStream:
     """What a GUI's loop watches for messages: the shell channel's stream and the direct way as one."""
 
-    def __init__(self, stream: Any, direct: DirectChannel, taken: Callable[[], bool]) -> None:
+    def __init__(self, stream: ZMQStream, direct: DirectChannel, taken: Callable[[], bool]) -> None:
         self._stream, self._direct, self._taken = stream, direct, taken
         self._both = select.epoll()
         for number in (int(stream.getsockopt(zmq.FD)), direct.fileno()):

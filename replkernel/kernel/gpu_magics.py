@@ -6,7 +6,7 @@ Law: nothing is bound or held here; what is wrong is one sentence on stderr that
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -21,6 +21,10 @@ from replkernel.leasing.request import (
     split_gpu_line,
     without_comment,
 )
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 HELP = """\
 %gpu 2               from the next cell on, each cell of this notebook gets 2 GPUs while it runs (0: none)
@@ -132,7 +136,7 @@ def complete_gpu(shell: object, event: Any) -> list[str]:
     return [word for word in words if word.startswith(event.symbol)]
 
 
-def add_gpu_magics(shell: Any) -> None:
+def add_gpu_magics(shell: InteractiveShell) -> None:
     """Make `%gpu` and `%%gpu` known to the shell."""
     shell.register_magics(GpuMagics(shell=shell))
     shell.input_transformer_manager.line_transforms.insert(0, drop_gpu_line)

@@ -12,13 +12,17 @@ import datetime as dt
 import sqlite3
 import sys
 import threading
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.history import HistoryAccessor, HistoryManager
 from traitlets import default
 
 from replkernel.kernel.cells import Cell, CellLog, code_beside
 from replkernel.kernel.interrupts import PutOffInterrupts
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 OUT_CHARACTERS_MAX = 16 * 1024
 """The text of an output longer than this is not kept for ``%history -o`` on other replicas."""
@@ -34,7 +38,7 @@ _REPLACE_OUTPUT = "REPLACE INTO output_history VALUES (?, ?, ?)"
 class ReplicatedHistory(HistoryManager):
     """IPython's history manager, lazy about its database and fed by the kernel's log of cells."""
 
-    def __init__(self, shell: Any, **traits: Any) -> None:
+    def __init__(self, shell: InteractiveShell, **traits: Any) -> None:
         self._ends = threading.Event()
         self.cells = CellLog(self._finish)
         self.interrupts = PutOffInterrupts()
@@ -195,13 +199,13 @@ class ReplicatedHistory(HistoryManager):
         """Return the names of the last cells' sources with what they were given."""
         return {"_i": self._i, "_ii": self._ii, "_iii": self._iii}
 
-    def writeout_cache(self, conn: Any = None) -> None:
+    def writeout_cache(self, conn: sqlite3.Connection | None = None) -> None:
         """Write what waits; the saving thread opens no database while a first cell may be running."""
         if conn is not None and "db" not in self._trait_values:
             self._ends.wait(FIRST_SAVE_S)
         super().writeout_cache(conn)
 
-    def _writeout_input_cache(self, conn: Any) -> None:
+    def _writeout_input_cache(self, conn: sqlite3.Connection) -> None:
         """Write new lines; no number of a line is ever told to be taken, as it is the kernel's own.
 
         One that a lost replica wrote and nobody committed gives way to ours; where others have gone on since
@@ -213,7 +217,7 @@ class ReplicatedHistory(HistoryManager):
                 write = _ADD_INPUT if line < self._replace_from else _REPLACE_INPUT
                 conn.execute(write, (number, line, source, raw))
 
-    def _writeout_output_cache(self, conn: Any) -> None:
+    def _writeout_output_cache(self, conn: sqlite3.Connection) -> None:
         """Write new outputs, in place of those of a lost replica."""
         number = self.session_number
         with conn:

@@ -5,6 +5,7 @@ Law: the main thread is not waited for, nothing is changed, and other front ends
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 def answer_history(kernel: Any) -> None:
     """Have a kernel answer what is asked of its history on its control channel."""
 
-    def answer(stream: object, ident: object, parent: object) -> None:
+    def answer(stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         kernel.session.send(stream, REPLY, _content(kernel.replica.link, parent), parent, ident)
 
     kernel.control_handlers[REQUEST] = answer
 
 
-def is_asked(parent: Any) -> bool:
+def is_asked(parent: Mapping[str, Any]) -> bool:
     """Tell whether a control message asks about history or variables: it makes no kernel busy."""
     header: dict[str, Any] = (parent or {}).get("header") or {}
     return header.get("msg_type") in (REQUEST, VARIABLES)
@@ -47,7 +48,7 @@ def asked(link: AgentLink | None) -> AgentLink:
     return link
 
 
-def _content(link: AgentLink | None, parent: Any) -> dict[str, Any]:
+def _content(link: AgentLink | None, parent: Mapping[str, Any]) -> dict[str, Any]:
     try:
         link = asked(link)
         question = msgspec.convert(parent["content"], HistoryQuestion)

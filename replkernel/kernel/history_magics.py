@@ -13,6 +13,7 @@ from IPython.core.error import UsageError
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.history_answers import asked
+from replkernel.kernel.magic_help import align
 from replkernel.protocol.timeline import (
     Difference,
     PointInfo,
@@ -114,8 +115,6 @@ def _travel(replica: Replica, verb: str, given: list[str], *, sure: bool, since:
 
 
 def _history(replica: Replica) -> None:
-    from replkernel.kernel.magics import align
-
     timeline = timeline_of(replica)
     names: dict[Mark, list[str]] = {}
     for name, mark in (*timeline.names.items(), *timeline.branches.items()):
@@ -169,8 +168,6 @@ def _branches(replica: Replica) -> None:
 
 
 def _compare(replica: Replica, one: str, other: str) -> None:
-    from replkernel.kernel.magics import align
-
     found = _differences(replica, one, other)
     rows = [(each.name, _size(each.before, each.was), _size(each.after, each.now)) for each in found]
     print("\n".join(align([("VARIABLE", one, other), *rows])) if rows else "Nothing differs.")

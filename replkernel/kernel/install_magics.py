@@ -6,12 +6,16 @@ Law: what failed here is repeated nowhere; what became of it elsewhere is shown 
 from __future__ import annotations
 
 import shlex
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magics.packaging import PackagingMagics
 
 from replkernel.protocol.installing import InstallQuestion
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 CHANGING = {
     "pip": frozenset({"install", "uninstall"}),
@@ -24,7 +28,7 @@ CHANGING = {
 class InstallMagics(Magics):
     """The two line magics of one kernel process."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell=shell)
         self._stock: Any = PackagingMagics(shell=shell)
 
@@ -53,6 +57,6 @@ class InstallMagics(Magics):
             print(answer.text or f"Not repeated on other hosts: {answer.error}")
 
 
-def add_install_magics(shell: Any) -> None:
+def add_install_magics(shell: InteractiveShell) -> None:
     """Put these in the place of IPython's."""
     shell.register_magics(InstallMagics(shell))

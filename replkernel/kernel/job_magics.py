@@ -28,6 +28,8 @@ from replkernel.launch.module_command import module_command
 from replkernel.leasing.request import asks_for_help
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from replkernel.jobs.submitting import Wanted
 
 HELP = """\
@@ -249,7 +251,7 @@ def complete_job(shell: object, event: Any) -> list[str]:
     return [word for word in (options if cell else (*VERBS, "--help")) if word.startswith(event.symbol)]
 
 
-def add_job_magics(shell: Any) -> None:
+def add_job_magics(shell: InteractiveShell) -> None:
     """Make `%job` and `%%job` known to the shell."""
     shell.register_magics(JobMagics(shell=shell))
     for name in ("%job", "%%job"):

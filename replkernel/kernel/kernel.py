@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ class ReplicatedKernel(PagesKernel):
         _, frames = session.feed_identities(msg, copy=False)
         session.digest_history.discard(frames[0].bytes)
 
-    async def execute_request(self, stream: object, ident: object, parent: object) -> None:
+    async def execute_request(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
 
         None reaches the sending of the reply, for it would tear the message in two.
@@ -145,7 +145,7 @@ class ReplicatedKernel(PagesKernel):
             self._input_shown = False
         await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
 
-    async def _execute_or_answer(self, stream: object, ident: object, parent: object) -> None:
+    async def _execute_or_answer(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         try:
             self.deliver_interrupts()
             await self._execute(stream, ident, parent)
@@ -160,7 +160,7 @@ class ReplicatedKernel(PagesKernel):
             session: Any = self.session
             session.send(stream, "execute_reply", content, parent, metadata=metadata, ident=ident)
 
-    async def _execute(self, stream: object, ident: Any, parent: Any) -> None:
+    async def _execute(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Run a cell; on the main shell, first bring the state here that it needs."""
         if self.replica is not None and on_main_shell(parent):
             try:
@@ -255,7 +255,7 @@ class ReplicatedKernel(PagesKernel):
             shell.history_manager.skip(number)
             shell.execution_count = number + 1
 
-    def _decline(self, stream: object, ident: object, parent: object) -> None:
+    def _decline(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Answer that another replica is to run the cell, or under a lease: the router alone sees it."""
         self.hold_interrupts()
         assert self._execution is not None
@@ -278,7 +278,7 @@ class ReplicatedKernel(PagesKernel):
         else:
             self.io_loop.call_later(HEARD_LOOK_S, self._leave_when_heard, until)
 
-    def _publish_status(self, status: str, channel: str, parent: object = None) -> None:
+    def _publish_status(self, status: str, channel: str, parent: Mapping[str, Any] | None = None) -> None:
         """Publish a status; a declined execution goes on elsewhere, so it is not idle yet."""
         if channel == "control" and is_asked(parent or self.get_parent(channel)):
             return
@@ -306,7 +306,9 @@ class ReplicatedKernel(PagesKernel):
             "payload": [],
         }
 
-    def finish_metadata(self, parent: Any, metadata: Any, reply_content: Any) -> Any:
+    def finish_metadata(
+        self, parent: Mapping[str, Any], metadata: Any, reply_content: Mapping[str, Any]
+    ) -> Any:
         """Add what replkernel says about the execution to the reply's metadata."""
         metadata = super().finish_metadata(parent, metadata, reply_content)
         replica = self.replica
@@ -414,7 +416,7 @@ class ReplicatedKernel(PagesKernel):
 
     # -- the rest of Jupyter's protocol -------------------------------------------------------------
 
-    async def connect_request(self, stream: object, ident: object, parent: object) -> None:
+    async def connect_request(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Answer with the ports that clients use: the router's, as in its connection file."""
         ports = client_ports(self.connection_file)
         if ports:
@@ -430,7 +432,9 @@ class ReplicatedKernel(PagesKernel):
         )
         return list(frames)
 
-    def _input_request(self, prompt: object, ident: object, parent: object, password: bool = False) -> str:
+    def _input_request(
+        self, prompt: object, ident: list[bytes], parent: Mapping[str, Any], password: bool = False
+    ) -> str:
         """Ask the client for input; who has its identity from `_parent_ident` is routed like ourselves.
 
         An interrupt's traceback is as stock's, without this file, which takes a tenth of a second to parse.
@@ -514,7 +518,7 @@ class ReplicatedKernel(PagesKernel):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def _texts_of(content: Any) -> list[str]:
+def _texts_of(content: Mapping[str, Any]) -> list[str]:
     """Return a cell's source, without its `%%gpu` line, and the expressions that it comes with."""
     expressions = content.get("user_expressions") or {}
     texts = (content.get("code"), *expressions.values())

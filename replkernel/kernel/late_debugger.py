@@ -113,7 +113,7 @@ class LateDebugger:
     def _debugger(self) -> Any:
         if self._made is None:
             before = set(sys.modules)
-            module: Any = load()
+            module = load()
             # The kernel's own modules, over which the debugger steps: a list that it was given.
             for own in (argument for argument in self._arguments if isinstance(argument, list)):
                 fresh = (getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - before)

@@ -416,7 +416,7 @@ def _lost(said: str, why: str, keeps: str) -> str:
     )
 
 
-def _may_look(thread: Any) -> bool:
+def _may_look(thread: threading.Thread) -> bool:
     """Tell whether a thread of the kernel's own runs user code, or looks at variables."""
     return bool(thread.is_alive()) and (thread.name == "Control" or thread.name.startswith("subshell-"))
 

@@ -1,6 +1,8 @@
-"""What `%replkernel --help` says: of all questions, and of one."""
+"""What `%replkernel --help` says, of all questions and of one; how answers with columns are written."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 HELP = """\
 %replkernel status   the replicas of this kernel: host, role, what each has applied (--json: as JSON)
@@ -108,3 +110,12 @@ their bytes at each.""",
 Alone in a cell: go on without the variables whose bytes no store has any more. They are named.""",
 }
 """By the verb of the question."""
+
+
+def align(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the rows as lines with aligned columns."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +18,7 @@ from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.kernel import history_magics
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
-from replkernel.kernel.magic_help import DETAILS, HELP
+from replkernel.kernel.magic_help import DETAILS, HELP, align
 from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.pin_rows import Doubt, pin_rows, pins_now
 from replkernel.kernel.replica import Replica
@@ -28,6 +28,8 @@ from replkernel.state import hints
 from replkernel.state.tombstone import losses
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from replkernel.kernel.link import AgentLink
     from replkernel.protocol.status import StatusDocument
 
@@ -61,7 +63,7 @@ class ReplkernelMagics(Magics):
 
     replica: Replica
 
-    def __init__(self, shell: Any, birth: Birth) -> None:
+    def __init__(self, shell: InteractiveShell, birth: Birth) -> None:
         super().__init__(shell=shell)
         self._birth = birth
         self._verbs: dict[str, Callable[[set[str]], None]] = {
@@ -297,12 +299,3 @@ def words_of(line: str) -> list[str]:
         return shlex.split(line, comments=True)
     except ValueError:  # A quote that nobody closes: no word of ours has one.
         return line.split()
-
-
-def align(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the rows as lines with aligned columns."""
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]

@@ -198,7 +198,7 @@ class OutputThread(iostream.IOPubThread):
             self.socket.send_multipart(held)
 
     def _has_news(self) -> bool:
-        socket: Any = self.socket
+        socket = self.socket
         if socket is None or socket.closed:
             return False
         return bool(int(socket.getsockopt(_EVENTS)) & _READABLE)

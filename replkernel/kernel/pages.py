@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from jupyter_client.session import DELIM
@@ -26,6 +26,10 @@ from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.questions import look_of
 from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope
 from replkernel.protocol.pages import SAVED_TYPE, PageSaved
+
+if TYPE_CHECKING:
+    from zmq.eventloop.zmqstream import ZMQStream
+
 
 COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
 
@@ -81,7 +85,7 @@ class PagesKernel(AuditingKernel):
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         """Have a page's message find every variable, and what it has the notebook's code do be captured."""
 
-        def handler(stream: Any, ident: Any, parent: Any) -> Any:
+        def handler(stream: ZMQStream, ident: list[bytes], parent: Mapping[str, Any]) -> Any:
             try:
                 self.deliver_interrupts()
                 if self.replica is None:
@@ -93,14 +97,16 @@ class PagesKernel(AuditingKernel):
 
         return handler
 
-    def _handle_page(self, handle: Callable[..., Any], stream: object, ident: Any, parent: Any) -> Any:
+    def _handle_page(
+        self, handle: Callable[..., Any], stream: object, ident: list[bytes], parent: Mapping[str, Any]
+    ) -> Any:
         tell_pages()
         try:
             return handle(stream, ident, parent)
         finally:
             self._after_page(ident, parent)
 
-    def _has_the_notebook(self, look: Envelope | None, ident: list[bytes], parent: Any) -> bool:
+    def _has_the_notebook(self, look: Envelope | None, ident: list[bytes], parent: Mapping[str, Any]) -> bool:
         """Have all variables be here for a page's message; tell whether it may reach the notebook's code.
 
         Where the notebook could not be taken over it may not, nor may what was sent behind it: that would
@@ -133,7 +139,7 @@ class PagesKernel(AuditingKernel):
             why = describe(execution.trouble)
             self.replica.tell(f"What you did with a widget had no effect; use it again in a moment ({why}).")
 
-    def _asks_for_widgets(self, parent: Any) -> bool:
+    def _asks_for_widgets(self, parent: Mapping[str, Any]) -> bool:
         """Tell whether a message only has pages be told what widgets hold."""
         content = parent["content"]
         held = self.comm_manager.comms.get(content.get("comm_id", ""))
@@ -143,12 +149,12 @@ class PagesKernel(AuditingKernel):
         """Go on after the cells that were counted where this replica does not know of."""
         raise NotImplementedError
 
-    def _after_page(self, ident: list[bytes], parent: Any) -> None:
+    def _after_page(self, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Have what a page's message changed be captured, also where a subshell has taken it."""
         page = (str(parent["header"]["msg_id"]), ident) if ROUTER_IDENTITY in ident else None
         self._on_main_thread(self._page_spoke, page)
 
-    def _on_main_thread(self, call: Callable[..., Any], *told: Any) -> None:
+    def _on_main_thread(self, call: Callable[..., Any], *told: object) -> None:
         if threading.current_thread() is threading.main_thread():
             call(*told)
         else:
@@ -176,7 +182,7 @@ class PagesKernel(AuditingKernel):
     def _known_or_closed(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         """Have pages hear that a comm is closed which no process has any more."""
 
-        def handler(stream: object, ident: object, parent: Any) -> Any:
+        def handler(stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> Any:
             handled = handle(stream, ident, parent)
             comm_id = parent["content"].get("comm_id", "")
             if self.replica is not None and comm_id not in self.comm_manager.comms:
@@ -187,7 +193,7 @@ class PagesKernel(AuditingKernel):
 
         return handler
 
-    async def shell_channel_thread_main(self, msg: object) -> None:
+    async def shell_channel_thread_main(self, msg: list[Any]) -> None:
         """Give messages to their shells, but to the main one what of pages' no subshell may take."""
         if self.replica is not None and self._is_for_main_shell(msg):
             main = self.shell_channel_thread.manager.get_shell_channel_to_subshell_socket(None)
@@ -195,7 +201,7 @@ class PagesKernel(AuditingKernel):
         else:
             await super().shell_channel_thread_main(msg)
 
-    def _is_for_main_shell(self, msg: Any) -> bool:
+    def _is_for_main_shell(self, msg: list[Any]) -> bool:
         """Tell whether no subshell may take a comm's message, though it names one; the main one then does.
 
         Perhaps that is another process's, or the message is an execution, or the notebook is to be rebuilt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,10 @@ from replkernel.kernel.history import ReplicatedHistory
 from replkernel.kernel.own_names import OwnNames
 from replkernel.records import ComponentId
 from replkernel.state.names import Names
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 UNDERS = ("_", "__", "___")
 DIRECTORIES_MAX = 200
@@ -66,11 +70,11 @@ class Taken(NamedTuple):
     of `length` entries; the cells behind them may still change.
     """
 
-    told: Any = None
+    told: object = None
     cells: int = 0
     listed: int = 0
     length: int = 0
-    last: Any = None
+    last: object = None
 
 
 class _NamesOfOut(dict[int, str]):
@@ -86,7 +90,9 @@ class PromptsPart:
 
     cid = ComponentId("@history")
 
-    def __init__(self, shell: Any, history: ReplicatedHistory, names: Names | None = None) -> None:
+    def __init__(
+        self, shell: InteractiveShell, history: ReplicatedHistory, names: Names | None = None
+    ) -> None:
         self._shell = shell
         self._history = history
         self.own_names = OwnNames(names or Names(shell.user_ns), history)

@@ -13,14 +13,18 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from replkernel.errors import UNREADABLE
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.short_ways import ShortWaysKernel
 from replkernel.protocol.envelope import Envelope, read_envelope
+
+if TYPE_CHECKING:
+    from zmq.eventloop.zmqstream import ZMQStream
+
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ def look_of(identities: list[bytes]) -> Envelope | None:
 class _Answer:
     """Where one question is answered: what is sent is sent whole, and known to be sent."""
 
-    def __init__(self, stream: Any, interrupts: PutOffInterrupts) -> None:
+    def __init__(self, stream: ZMQStream, interrupts: PutOffInterrupts) -> None:
         self._stream, self._interrupts = stream, interrupts
         self.sent = False
 
@@ -69,7 +73,7 @@ class QuestionsKernel(ShortWaysKernel):
             self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
 
     def _answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        async def handler(stream: Any, ident: Any, parent: Any) -> None:
+        async def handler(stream: ZMQStream, ident: list[bytes], parent: Mapping[str, Any]) -> None:
             answer = _Answer(stream, self.interrupts)
             try:
                 self.deliver_interrupts()
@@ -87,7 +91,7 @@ class QuestionsKernel(ShortWaysKernel):
 
         return handler
 
-    def _say_interrupted(self, stream: Any, ident: Any, parent: Any) -> None:
+    def _say_interrupted(self, stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         """Answer a question that SIGINT ended, which stock leaves without an answer."""
         kind = parent["header"]["msg_type"].replace("_request", "_reply")
         content = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
@@ -95,14 +99,14 @@ class QuestionsKernel(ShortWaysKernel):
         session.send(stream, kind, content, parent, ident=ident)
 
     async def dispatch_shell(
-        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+        self, msg: object, /, subshell_id: str | None = None, *, concurrent: bool = False
     ) -> None:
         """Handle a message as stock does; one that runs beside the main shell finds every variable."""
         if self.replica is not None and (subshell_id is not None or concurrent):
             self.replica.complete_state()
         await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
 
-    async def do_debug_request(self, msg: Any) -> Any:
+    async def do_debug_request(self, msg: Mapping[str, Any]) -> Any:
         """Answer the debugger as stock does; who looks at variables finds them, and does so from now on."""
         if self.replica is not None and msg.get("command") in _LOOKS:
             self.replica.restorer.in_order = False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -32,6 +32,10 @@ from replkernel.protocol.agent_to_process import BegunAfresh, StandStill
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, ReplicaId, Seq
 from replkernel.state import hints
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 QUESTION_WAIT_S = 2.0
 """So long a question waits for the state that its answer is to see; then it is answered from what is here."""
@@ -58,7 +62,7 @@ class Replica:
     def __init__(
         self,
         state: State,
-        shell: object,
+        shell: InteractiveShell,
         prompts: PromptsPart,
         process: ProcessState,
         wake: Callable[[], None],
@@ -409,7 +413,7 @@ class Replica:
         if self.holds_the_notebook and not self.stale:
             self._arrivals.advance()
 
-    def explain(self, content: Any) -> None:
+    def explain(self, content: Mapping[str, Any]) -> None:
         """Say what is true when a cell's error says that a variable which waits does not exist."""
         name = self.restorer.missed(content)
         if not name:

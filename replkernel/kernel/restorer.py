@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from replkernel.errors import ReplkernelError
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
@@ -23,6 +23,10 @@ from replkernel.state.analysis.values import words_in
 from replkernel.state.process.own_threads import marked, own_thread
 from replkernel.state.restore.incoming import ReadAhead
 from replkernel.state.restore.leaving import UNDERS, Reached
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 WORTH_BYTES = 64 * 2**20
 """From so many waiting bytes on a cell does not wait for what it does not reach."""
@@ -89,7 +93,7 @@ class Restorer:
     def __init__(
         self,
         state: LeavingState,
-        shell: Any,
+        shell: InteractiveShell,
         rebuild: Callable[[AbstractSet[ComponentId]], None],
         bring: Callable[[Sequence[BlobRef]], None],
         wake: Callable[[], None],

@@ -12,6 +12,7 @@ import asyncio
 import signal
 import socket
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import copy_context
 from typing import Any
@@ -26,7 +27,7 @@ SIGNALS_READ = 4096
 """So many signals are taken note of at a time."""
 
 
-def on_main_shell(parent: Any) -> bool:
+def on_main_shell(parent: Mapping[str, Any]) -> bool:
     """Tell whether a message is the main shell's, on its thread: not a subshell's or control's."""
     main = threading.current_thread() is threading.main_thread()
     return main and parent["header"].get("subshell_id") is None
@@ -118,7 +119,7 @@ class ShortWaysKernel(IPythonKernel):
         super().post_handler_hook()
         self._held.close()
 
-    def _way_back(self, stream: object, parent: object) -> Any:
+    def _way_back(self, stream: object, parent: Mapping[str, Any]) -> Any:
         """Return where the current message is answered: `stream`, or the way on which it came directly."""
         way = self.direct if self._came_directly and on_main_shell(parent) else stream
         thread = self.iopub_thread
@@ -129,12 +130,12 @@ class ShortWaysKernel(IPythonKernel):
         thread = self.iopub_thread
         return thread.at_once() if isinstance(thread, OutputThread) else nullcontext()
 
-    def _publish_status(self, status: str, channel: str, parent: object = None) -> None:
+    def _publish_status(self, status: str, channel: str, parent: Mapping[str, Any] | None = None) -> None:
         """Publish a status; while stock does, it ignores SIGINT."""
         with self._publishing():
             super()._publish_status(status, channel, parent)
 
-    def _publish_execute_input(self, code: str, parent: object, execution_count: int) -> None:
+    def _publish_execute_input(self, code: str, parent: Mapping[str, Any], execution_count: int) -> None:
         """Publish a cell's source; what comes meanwhile interrupts the cell, not this message."""
         if not on_main_shell(parent):
             super()._publish_execute_input(code, parent, execution_count)
@@ -145,7 +146,7 @@ class ShortWaysKernel(IPythonKernel):
         if self.interrupts.take():
             raise KeyboardInterrupt
 
-    def show_input(self, parent: Any) -> None:
+    def show_input(self, parent: Mapping[str, Any]) -> None:
         """Publish the source of a cell that was interrupted before stock did, unless it is silent."""
         content = parent["content"]
         if self._input_shown or content.get("silent", False) or not on_main_shell(parent):

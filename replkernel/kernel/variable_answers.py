@@ -37,7 +37,7 @@ _module_of = type.__dict__["__module__"].__get__
 def answer_variables(kernel: Any, waiting: Callable[[], Iterable[str]]) -> None:
     """Have a kernel answer what is asked of its variables; `waiting` names those not in the process yet."""
 
-    def answer(stream: object, ident: object, parent: object) -> None:
+    def answer(stream: object, ident: list[bytes], parent: Mapping[str, Any]) -> None:
         shell = kernel.shell
         told = described(shell.user_ns, shell.user_ns_hidden, _now(waiting))
         content = {"status": "ok", **msgspec.to_builtins(told)}

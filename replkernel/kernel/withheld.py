@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.kernel.restorer import ROUNDS_MAX, LeavingState
 from replkernel.records import ComponentId
 from replkernel.state.analysis.cell_mentions import CellMentions
 from replkernel.state.analysis.values import words_in
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
-def gpus_wanted(state: LeavingState, shell: object, mentions: CellMentions | None) -> int:
+
+def gpus_wanted(state: LeavingState, shell: InteractiveShell, mentions: CellMentions | None) -> int:
     """Return on how many GPUs a cell that mentions these names (None: any) needs a lease; 0 for none."""
     withheld = state.withheld()
     if not withheld:
@@ -27,7 +30,9 @@ def gpus_wanted(state: LeavingState, shell: object, mentions: CellMentions | Non
     return max(needed, default=1 if reached else 0)
 
 
-def _waiting(state: LeavingState, shell: Any, mentions: CellMentions) -> AbstractSet[ComponentId] | None:
+def _waiting(
+    state: LeavingState, shell: InteractiveShell, mentions: CellMentions
+) -> AbstractSet[ComponentId] | None:
     """Return the components that a cell reaches and that wait; None when that cannot be told."""
     names = set(mentions.read)
     namespace: Mapping[str, Any] = shell.user_ns

@@ -14,12 +14,16 @@ import signal
 import socket
 import time
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_client.connect import LocalPortCache
 
 from replkernel.agent.io.death import start_time
 from replkernel.launch.kernel_record import KernelRecord, router_lives
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
+
 
 PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 POLL_S = 0.02
@@ -174,6 +178,6 @@ def _is_free(ip: str, port: object) -> bool:
     return True
 
 
-def leave_files(manager: Any) -> None:
+def leave_files(manager: KernelManager) -> None:
     """Keep a kernel manager that is thrown away from removing the connection file: its kernel lives on."""
     manager._connection_file_written = False

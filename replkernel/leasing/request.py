@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import msgspec
 
@@ -114,6 +114,10 @@ METADATA_NAME = b'"replkernel'
 _META_FORM = '{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100", "cpu": 4, "memory_gib": 32}}'
 
 
+_Slip: TypeAlias = Any
+"""What is in a wrong place: it is only looked whether there is something."""
+
+
 class _OwnMetadata(msgspec.Struct, frozen=True):
     """What a cell's metadata says below `replkernel`; null is as good as nothing.
 
@@ -128,13 +132,13 @@ class _OwnMetadata(msgspec.Struct, frozen=True):
     share: bool | None = None
     preemptible: bool | None = None
     expected_s: Annotated[float, msgspec.Meta(ge=0.0, le=EXPECTED_S_MAX)] | None = None
-    gpu: Any = None
-    vram: Any = None
-    model: Any = None
-    cpus: Any = None
-    cores: Any = None
-    memory: Any = None
-    memory_gb: Any = None
+    gpu: _Slip = None
+    vram: _Slip = None
+    model: _Slip = None
+    cpus: _Slip = None
+    cores: _Slip = None
+    memory: _Slip = None
+    memory_gb: _Slip = None
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -144,14 +148,14 @@ class _Metadata(msgspec.Struct, frozen=True):
     """
 
     replkernel: _OwnMetadata | None = None
-    gpus: Any = msgspec.field(default=None, name="replkernel.gpus")
-    vram_gb: Any = msgspec.field(default=None, name="replkernel.vram_gb")
-    gpu_model: Any = msgspec.field(default=None, name="replkernel.gpu_model")
-    cpu: Any = msgspec.field(default=None, name="replkernel.cpu")
-    memory_gib: Any = msgspec.field(default=None, name="replkernel.memory_gib")
-    share: Any = msgspec.field(default=None, name="replkernel.share")
-    preemptible: Any = msgspec.field(default=None, name="replkernel.preemptible")
-    expected_s: Any = msgspec.field(default=None, name="replkernel.expected_s")
+    gpus: _Slip = msgspec.field(default=None, name="replkernel.gpus")
+    vram_gb: _Slip = msgspec.field(default=None, name="replkernel.vram_gb")
+    gpu_model: _Slip = msgspec.field(default=None, name="replkernel.gpu_model")
+    cpu: _Slip = msgspec.field(default=None, name="replkernel.cpu")
+    memory_gib: _Slip = msgspec.field(default=None, name="replkernel.memory_gib")
+    share: _Slip = msgspec.field(default=None, name="replkernel.share")
+    preemptible: _Slip = msgspec.field(default=None, name="replkernel.preemptible")
+    expected_s: _Slip = msgspec.field(default=None, name="replkernel.expected_s")
 
 
 _POINTED = ("gpus", "vram_gb", "gpu_model", "cpu", "memory_gib", "share", "preemptible", "expected_s")

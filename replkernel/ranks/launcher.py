@@ -102,12 +102,12 @@ class Launcher:
         self.ranks: list[Rank] = []
         self.address = own_address(orders.endpoint, env)
         context: zmq.Context[Any] = zmq.Context.instance()
-        self._socket: Any = context.socket(zmq.DEALER)
+        self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 2_000)
         self._socket.setsockopt(zmq.SNDHWM, UNSENT_MAX)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
         self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        self._monitor: Any = self._socket.get_monitor_socket(LOST)
+        self._monitor = self._socket.get_monitor_socket(LOST)
         self._decoder = decoder(ToLauncher)
         self._unsent: deque[bytes] = deque()
         """What the cell does not take yet; while there is any, nothing is read of processes."""

@@ -9,9 +9,13 @@ import errno
 import socket
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.replication.raft_wire import BoundedConnection
+
+if TYPE_CHECKING:
+    from pysyncobj.poller import Poller
+
 
 HANDSHAKE_S = 5.0
 """From the connection to the member's name; a healthy peer takes two round trips."""
@@ -30,7 +34,7 @@ class RaftListener:
 
     def __init__(
         self,
-        poller: Any,
+        poller: Poller,
         host: str,
         port: int | str,
         onNewConnection: Callable[[Any], None],  # noqa: N803 - PySyncObj's names, here and below

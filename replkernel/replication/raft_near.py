@@ -11,12 +11,16 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pysyncobj.tcp_connection import CONNECTION_STATE
 from pysyncobj.transport import TCPTransport
 
 from replkernel.replication.raft_thread import MemberPoller
+
+if TYPE_CHECKING:
+    from pysyncobj.node import Node
+
 
 _UNCHANGEABLE = frozenset((bytes, str, int, float, bool, NoneType))
 
@@ -105,7 +109,7 @@ class NearTransport(TCPTransport):  # type: ignore[misc]
             del self._near[self._selfNode.address]
         super().destroy()
 
-    def _connectIfNecessarySingle(self, node: Any) -> bool:  # noqa: N802 - PySyncObj's name
+    def _connectIfNecessarySingle(self, node: Node) -> bool:  # noqa: N802 - PySyncObj's name
         connection = self._connections.get(node)
         if connection is not None and connection.state != CONNECTION_STATE.DISCONNECTED:
             return True
@@ -113,7 +117,7 @@ class NearTransport(TCPTransport):  # type: ignore[misc]
             return True
         return bool(super()._connectIfNecessarySingle(node))
 
-    def _meet(self, node: Any) -> bool:
+    def _meet(self, node: Node) -> bool:
         """Connect to a peer of this thread; False if it is none, has another secret or does not know us."""
         peer = self._near.get(node.address)
         if peer is None or peer._syncObj.conf.password != self._syncObj.conf.password:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pysyncobj import SyncObjConf, replicated
@@ -32,6 +32,11 @@ from replkernel.replication.raft_listener import (
 from replkernel.replication.raft_near import NearTransport
 from replkernel.replication.raft_rules import PaperRules
 from replkernel.replication.raft_thread import MemberPoller
+
+if TYPE_CHECKING:
+    from pysyncobj.node import Node
+    from pysyncobj.tcp_connection import TcpConnection
+
 
 JOURNAL_FILE = "raft.journal"
 SNAPSHOT_FILE = "raft.snapshot"
@@ -123,14 +128,14 @@ class Transport(NearTransport):
         for conn in self._strangers.overdue(now) + unanswered:
             conn.disconnect()
 
-    def _onNewIncomingConnection(self, conn: Any) -> None:  # noqa: N802
+    def _onNewIncomingConnection(self, conn: TcpConnection) -> None:  # noqa: N802
         super()._onNewIncomingConnection(conn)
         came_from, arrived_at = conn.ends
         expected = is_expected(came_from, arrived_at, {node.ip for node in self._nodes})
         for each in self._strangers.arrive(conn, came_from[0], expected=expected, now=monotonic()):
             each.disconnect()
 
-    def _onIncomingMessageReceived(self, conn: Any, message: object) -> None:  # noqa: N802
+    def _onIncomingMessageReceived(self, conn: TcpConnection, message: object) -> None:  # noqa: N802
         if not conn.sendRandKey:
             self._strangers.prove(conn)
         elif not isinstance(message, str) or message == "readonly":
@@ -153,7 +158,7 @@ class Transport(NearTransport):
         self._calls.pop(conn, None)
         super()._onDisconnected(conn)
 
-    def _onMessageReceived(self, node: Any, message: object) -> None:  # noqa: N802
+    def _onMessageReceived(self, node: Node, message: object) -> None:  # noqa: N802
         self._watcher.heard[node.id] = monotonic()
         if isinstance(message, dict) and message.get("type") == LED:
             self._watcher.on_led()
@@ -280,7 +285,7 @@ class RaftNode(PaperRules):
 
     # -- peers --
 
-    def link_up(self, node: Any) -> None:
+    def link_up(self, node: Node) -> None:
         """Take note of a connection: a leader greets at once, so that nobody elects another, and a follower
         says that there is one.
         """
@@ -289,7 +294,7 @@ class RaftNode(PaperRules):
             self.transport.send(node, {"type": LED})
         self._on_link(node.id, True)
 
-    def link_down(self, node: Any) -> None:
+    def link_down(self, node: Node) -> None:
         """Take note of a lost connection; a snapshot that was on its way starts anew on the next one."""
         self._SyncObj__serializer.cancelTransmisstion(node)
         self.heard.pop(node.id, None)

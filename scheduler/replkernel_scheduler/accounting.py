@@ -11,8 +11,8 @@ from collections import OrderedDict
 
 from msgspec import UNSET
 
-from replkernel_scheduler.cards import MILLI, counted, share_of
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.cards import MILLI, counted
+from replkernel_scheduler.hosts import LeaseRecord, share_of
 from replkernel_scheduler.types import CellUsage, KernelId, Usage, UserName
 
 HOLD_WEIGHT = 0.1

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from replkernel_scheduler.cards import Room, holds
-from replkernel_scheduler.hosts import Host, Pool
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, Waiting
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import Passing
-from replkernel_scheduler.queue import Waiting
 
 WAITING_MAX = 64
 """For no more of those who wait for a host GPUs are asked back at once."""

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from replkernel_scheduler.cards import pool_for
 from replkernel_scheduler.choosing import Choice, Choosing, claimed
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Host, Line, Pool, Waiting
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.policies.protocol import Ahead, Rank
-from replkernel_scheduler.queue import Lengths, Line, Shape, Waiting
-from replkernel_scheduler.types import LeaseRequest
+from replkernel_scheduler.queue import Lengths
+from replkernel_scheduler.types import LeaseRequest, Shape
 
 
 class Look(NamedTuple):
@@ -67,7 +68,7 @@ class Backfilling:
             while coming is not None and (found is None or coming[0] < found[0]):
                 key, waiting = coming
                 if key > after and waiting.wish.gpus <= most:
-                    pool = host.pool_for(waiting.wish)
+                    pool = pool_for(host, waiting.wish)
                     if pool is not None and self._passes(look, pool, waiting.wish):
                         found = key, waiting, pool
                         break
@@ -96,7 +97,7 @@ class Backfilling:
             soonest = now + lengths[0][0]  # Who ends sooner passes sooner: it is one look where nobody may.
             if alone and not may_pass(soonest, wish.gpus, beside):
                 continue
-            pool = host.pool_for(wish)
+            pool = pool_for(host, wish)
             if pool is None:
                 continue
             ahead = beside if pool is look.pool else elsewhere
@@ -149,7 +150,7 @@ def _most_idle(host: Host) -> int:
 def _pools(hosts: list[Host], wish: LeaseRequest) -> Iterator[Pool]:
     """Return pools of these hosts that have what `wish` asks for."""
     for host in hosts:
-        pool = host.pool_for(wish) if host.state == "up" else None
+        pool = pool_for(host, wish) if host.state == "up" else None
         if pool is not None:
             yield pool
 

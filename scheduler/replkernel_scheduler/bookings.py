@@ -8,8 +8,6 @@ and what lingers is asked back. For a few usual leases before that they are set 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
 from msgspec import UNSET
 
 from replkernel_scheduler.cards import cost
@@ -26,13 +24,10 @@ from replkernel_scheduler.events import (
     HostUp,
     LeaseAsked,
 )
-from replkernel_scheduler.hosts import Pool
-from replkernel_scheduler.leases import LeaseRecord
-from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.types import Booking, BookingId, GpuUuid, LeaseRequest, UserName
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.serving import Serving
+from replkernel_scheduler.hosts import LeaseRecord, Pool
+from replkernel_scheduler.parts import Booked, Parts
+from replkernel_scheduler.serving import Serving
+from replkernel_scheduler.types import Booking, BookingId, LeaseRequest
 
 BOOKINGS_MAX = 256
 USERS_MAX = 10_000
@@ -44,25 +39,6 @@ GATHERS_TIMES = 3.0
 USUAL_S = 300.0
 LOOKS = 64
 OF_HOSTS = (HostUp, HostDown, HostAway, HostDrained, HostUndrained)
-Phase: TypeAlias = Literal["planned", "gathering", "open"]
-
-
-class Booked:
-    """One booking; `aside` has the GPUs that are set aside, by pool."""
-
-    __slots__ = ("aside", "booking", "phase", "users")
-
-    def __init__(self, booking: Booking) -> None:
-        """Start with nothing set aside."""
-        self.booking = booking
-        self.users: dict[UserName, None] = dict.fromkeys(booking.users)
-        self.phase: Phase = "planned"
-        self.aside: dict[Pool, tuple[GpuUuid, ...]] = {}
-
-    @property
-    def count(self) -> int:
-        """Return how many GPUs are set aside."""
-        return sum([len(gpus) for gpus in self.aside.values()])
 
 
 class Bookings:

@@ -8,55 +8,13 @@ memory, then the least of the card; an empty card is opened only where none of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import UNSET
 
-from replkernel_scheduler.types import LeaseId, LeaseRequest, Share
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.hosts import Host, Pool
-    from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, share_of
+from replkernel_scheduler.types import LeaseRequest, Share
 
 MILLI = 1000
 MIB_PER_GIB = 1024
-
-
-class Card:
-    """One GPU that leases of shares have in common; `phase` is what it counts as among whole GPUs.
-
-    Empty: a lease on it computes. lingering: none does, not all are asked back. reclaiming: all are.
-    """
-
-    __slots__ = ("number", "phase", "pool", "records")
-
-    def __init__(self, pool: Pool, number: int) -> None:
-        """Start without leases."""
-        self.pool, self.number = pool, number
-        self.records: dict[LeaseId, LeaseRecord] = {}
-        self.phase = ""
-
-    def computing(self) -> int:
-        """Return how many leases on it compute, or are bound for a replica that will."""
-        return len([1 for record in self.records.values() if record.phase in ("active", "bound")])
-
-    def phase_now(self) -> str:
-        """Return the phase that follows from the leases."""
-        phases = {record.phase for record in self.records.values()}
-        if not phases or "active" in phases or "bound" in phases:
-            return ""
-        return "lingering" if "lingering" in phases else "reclaiming"
-
-    def shares(self, but: LeaseRecord | None = None) -> list[Share]:
-        """Return the shares on it, `but` one lease's."""
-        return [share_of(record) for record in self.records.values() if record is not but]
-
-
-def share_of(record: LeaseRecord) -> Share:
-    """Return the share that a lease of one has."""
-    share = record.lease.share
-    assert share is not UNSET
-    return share
 
 
 def memory_mib(pool: Pool) -> int:
@@ -115,6 +73,11 @@ def best_pool(host: Host, wish: LeaseRequest) -> Pool | None:
     if not found or not host.has_room(wish):
         return None
     return min(found, key=lambda entry: entry[:2])[2]
+
+
+def pool_for(host: Host, wish: LeaseRequest) -> Pool | None:
+    """Return the pool of a host from which a request can be served now, if there is one."""
+    return host.pool_with(wish) if wish.share is UNSET else best_pool(host, wish)
 
 
 def opens(pool: Pool, wish: LeaseRequest) -> bool:

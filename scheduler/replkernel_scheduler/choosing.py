@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from replkernel_scheduler.cards import MILLI, best_card, counted, goes_on, opens
-from replkernel_scheduler.hosts import Host, Pool, least_gb
+from replkernel_scheduler.cards import MILLI, best_card, counted, goes_on, opens, pool_for
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, least_gb
 from replkernel_scheduler.kernels import Kernel
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.load_index import Load
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Rank, SeesRequests, Spot
@@ -80,7 +79,7 @@ class Choosing:
             if whole and len(pools) == 1 and len(pools[0].idle) < gpus:
                 continue  # Asked of every host for every request: this much without a call.
             if host.state == "up" and not (claims and claims[0][0] < key):
-                pool = host.pool_with(wish) if whole else host.pool_for(wish)
+                pool = host.pool_with(wish) if whole else pool_for(host, wish)
                 if pool is not None:
                     found.append(pool)
         if not found:
@@ -100,7 +99,7 @@ class Choosing:
                     return choice
         if parts.policies.reserve and wish.gpus:
             return None
-        pool = host.pool_with(wish) if wish.share is UNSET else host.pool_for(wish)
+        pool = host.pool_with(wish) if wish.share is UNSET else pool_for(host, wish)
         return None if pool is None else Choice(pool, None)
 
     def own(self, record: LeaseRecord, wish: LeaseRequest) -> Choice | None:

@@ -58,7 +58,7 @@ from replkernel_scheduler.expecting.durations import Durations
 from replkernel_scheduler.expecting.lines import Lines, picture
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.host_life import HostLife
-from replkernel_scheduler.hosts import MILLI, NO_ROOM, Room, Size
+from replkernel_scheduler.hosts import MILLI
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
@@ -73,6 +73,7 @@ from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import TimerKind
 from replkernel_scheduler.types import (
     NO_FENCE,
+    NO_ROOM,
     BookingId,
     Fence,
     HostName,
@@ -83,6 +84,8 @@ from replkernel_scheduler.types import (
     Prices,
     RequestId,
     ReservationId,
+    Room,
+    Size,
     UserName,
 )
 from replkernel_scheduler.view import BookingView, ClusterView
@@ -115,6 +118,7 @@ class SchedulerCore:
         self._scaling = ScalingPass(parts, self._hosts, self._placing)
         self._leases.draining = self._hosts.go_on
         self._serving.granting, self._serving.moving = self._granting, self._moving
+        self._serving.freed = self._moving.looking.freed
         self._granting.moving, self._granting.warming = self._moving, self._warming
         self._deciders = self._table()
         self._woken = parts.migrations.woken

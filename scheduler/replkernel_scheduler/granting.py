@@ -6,25 +6,25 @@ for its user from the moment that it is taken in until its cell is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler import wishes
-from replkernel_scheduler.cards import Card, best_card, counted, share_on
+from replkernel_scheduler.cards import best_card, counted, share_on
 from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
-from replkernel_scheduler.hosts import Pool
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Card, LeaseRecord, Pool, Waiting
+from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import FIRST
 from replkernel_scheduler.pausing import may_pause, stood_still
 from replkernel_scheduler.policies.protocol import Turn
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.types import (
     NOBODY,
     GpuUuid,
+    KernelId,
     Lease,
     LeaseId,
     LeasePhase,
@@ -33,19 +33,29 @@ from replkernel_scheduler.types import (
     RequestId,
 )
 from replkernel_scheduler.users import NO_QUOTA, User, amount
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.moving import Moving
-    from replkernel_scheduler.warming import Warming
+from replkernel_scheduler.warming import Warming
 
 HOLD_S_GUESS = 5.0
 """Rather too little: a user whose first leases last longer is charged for that when they end."""
 
 
+class Moves(Protocol):
+    """Who moves replicas to where their kernels' requests can be served."""
+
+    def consider(self, waiting: Waiting, kernel: Kernel | None, *, asked_back: bool = False) -> None:
+        """Begin a migration for a request that none of its kernel's hosts can serve."""
+
+    def withdrawn(self, kernel_id: KernelId) -> None:
+        """Undo what was begun for a request that is withdrawn."""
+
+    def go_on_draining(self, kernel: Kernel) -> None:
+        """Move the kernel's replicas away from hosts that are being drained."""
+
+
 class Granting:
     """Asks, withdrawals and grants; `moving` and `warming` are set by who wires the core."""
 
-    moving: Moving
+    moving: Moves
     warming: Warming
 
     def __init__(self, parts: Parts, choosing: Choosing, serving: Serving) -> None:

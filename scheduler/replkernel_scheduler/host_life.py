@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 
 from replkernel_scheduler import wishes
-from replkernel_scheduler.cards import MIB_PER_GIB, counted, share_of
+from replkernel_scheduler.cards import MIB_PER_GIB, counted
 from replkernel_scheduler.effects import CancelHost, HostRefused
 from replkernel_scheduler.events import (
     HostAway,
@@ -31,14 +31,12 @@ from replkernel_scheduler.events import (
     HostUp,
 )
 from replkernel_scheduler.granting import Granting
-from replkernel_scheduler.hosts import MILLI, Host, kinds
+from replkernel_scheduler.hosts import MILLI, Host, LeaseRecord, Waiting, kinds, share_of
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName, ReservationId
 from replkernel_scheduler.warming import Warming
 

@@ -1,47 +1,43 @@
-"""Hosts that are known, their pools of equal GPUs, and what is committed and subscribed on them.
+"""A host, its pools of equal GPUs, and what hangs on them: leases, cards that some share, who waits there.
 
-Law: what a host has committed is what its leases hold, what it has subscribed is what its replicas ask for;
-every change of either goes through here, and is seen by whoever asks the index next. Only hosts that are up
-are found.
+These know each other, so they stand together; who changes them is elsewhere: `host_index.py`, `leases.py`,
+`cards.py`, `queue.py`.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left, insort
+from typing import TypeAlias
 
 from msgspec import UNSET
 
-from replkernel_scheduler.cards import Card, best_pool
-from replkernel_scheduler.load_index import Load, LoadClass, LoadIndex, PoolName
-from replkernel_scheduler.policies.protocol import Placement
+from replkernel_scheduler.load_index import Load, LoadClass
+from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.types import (
+    NO_ROOM,
     Gpu,
     GpuUuid,
     HostName,
     HostState,
     KernelId,
     KernelSpec,
+    Lease,
     LeaseId,
+    LeasePhase,
     LeaseRequest,
     MigrationId,
+    RequestId,
+    Room,
+    Shape,
+    Share,
     UserName,
 )
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.leases import LeaseRecord
-    from replkernel_scheduler.ledger import Ledger
-    from replkernel_scheduler.migrations import Migration
-    from replkernel_scheduler.queue import Line
 
 MILLI = 1000
 SOLD_AS = 0.975
 """A whole GPU is asked for by the size that it is sold with, of which its driver keeps up to a fortieth."""
 ALIKE_GB = 0.5
 """Of one model, GPUs that differ by less are alike: a driver keeps more of one that has a screen."""
-STALE_MAX = 64
-"""So many pools may have changed since the index was brought up to date: no question waits for more."""
 
 
 def least_gb(wish: LeaseRequest | KernelSpec) -> float:
@@ -49,24 +45,6 @@ def least_gb(wish: LeaseRequest | KernelSpec) -> float:
     if not wish.vram_gb or (isinstance(wish, LeaseRequest) and wish.share is not UNSET):
         return wish.vram_gb
     return wish.vram_gb * SOLD_AS
-
-
-class Room(NamedTuple):
-    """So many GPUs of one model on one host."""
-
-    gpus: int
-    model: str
-
-
-NO_ROOM = Room(0, "")
-
-
-class Size(NamedTuple):
-    """What a host has of cores and memory, and what of the memory is leased."""
-
-    cores: int
-    memory_gb: float
-    leased_gb: float
 
 
 class Pool:
@@ -169,7 +147,7 @@ class Host:
         self.prewarmed = self.warming = self.moves = 0
         self.leases: dict[LeaseId, LeaseRecord] = {}
         self.replicas: dict[KernelId, KernelSpec] = {}
-        self.hoped: dict[MigrationId, Migration] = {}
+        self.hoped: dict[MigrationId, None] = {}
         """Those who look for a host, and for whom GPUs of this one are asked back."""
         self.standing: dict[KernelId, tuple[UserName, int]] = {}
         """The replicas that are charged for as standing by, whom, and how much; `rate` is the host's own."""
@@ -247,10 +225,6 @@ class Host:
                 return pool if self.has_room(wish) else None
         return None
 
-    def pool_for(self, wish: LeaseRequest) -> Pool | None:
-        """Return the same, or for a share the pool with the card where that fits best."""
-        return self.pool_with(wish) if wish.share is UNSET else best_pool(self, wish)
-
     def gpus_for(self, wish: LeaseRequest) -> int:
         """Return the most GPUs of one model that suit `wish`, if the host has its cores and memory at all."""
         if round(wish.cpu * MILLI) > self.cpu_milli or round(wish.memory_gb * MILLI) > self.memory_milli:
@@ -269,6 +243,134 @@ class Host:
             if len(pool.uuids) >= gpus and (not gpus or pool.suits(wish)):
                 return True
         return False
+
+
+class Card:
+    """One GPU that leases of shares have in common; `phase` is what it counts as among whole GPUs.
+
+    Empty: a lease on it computes. lingering: none does, not all are asked back. reclaiming: all are.
+    """
+
+    __slots__ = ("number", "phase", "pool", "records")
+
+    def __init__(self, pool: Pool, number: int) -> None:
+        """Start without leases."""
+        self.pool, self.number = pool, number
+        self.records: dict[LeaseId, LeaseRecord] = {}
+        self.phase = ""
+
+    def computing(self) -> int:
+        """Return how many leases on it compute, or are bound for a replica that will."""
+        return len([1 for record in self.records.values() if record.phase in ("active", "bound")])
+
+    def phase_now(self) -> str:
+        """Return the phase that follows from the leases."""
+        phases = {record.phase for record in self.records.values()}
+        if not phases or "active" in phases or "bound" in phases:
+            return ""
+        return "lingering" if "lingering" in phases else "reclaiming"
+
+    def shares(self, but: LeaseRecord | None = None) -> list[Share]:
+        """Return the shares on it, `but` one lease's."""
+        return [share_of(record) for record in self.records.values() if record is not but]
+
+
+def share_of(record: LeaseRecord) -> Share:
+    """Return the share that a lease of one has."""
+    share = record.lease.share
+    assert share is not UNSET
+    return share
+
+
+class LeaseRecord:
+    """One lease with what only the scheduler needs to know of it."""
+
+    __slots__ = (
+        "again_at",
+        "asked_at",
+        "card",
+        "cpu_milli",
+        "estimate",
+        "granted_at",
+        "held_gb",
+        "home",
+        "host",
+        "kept",
+        "lease",
+        "memory_milli",
+        "paid",
+        "pausing",
+        "phase",
+        "pool",
+        "rate",
+        "rated_at",
+        "rested_at",
+        "told",
+        "wanted_at",
+        "warm",
+        "wish",
+    )
+
+    def __init__(
+        self, lease: Lease, pool: Pool, wish: LeaseRequest, phase: LeasePhase, card: Card | None = None
+    ) -> None:
+        """Keep what is given; the times are set by who grants. `card` is that of a share."""
+        self.card = card
+        self.lease, self.pool, self.host, self.wish = lease, pool, pool.host, wish
+        self.phase: LeasePhase = phase
+        self.cpu_milli = round(wish.cpu * MILLI) if wish.cpu else 0
+        self.memory_milli = round(wish.memory_gb * MILLI) if wish.memory_gb else 0
+        """What its cell has of the host's cores and memory, while it runs."""
+        self.asked_at = self.granted_at = self.estimate = 0.0
+        self.rested_at = self.wanted_at = self.held_gb = 0.0
+        self.home: LeaseId | None = None
+        self.rate = 0
+        """What its user is charged while a cell uses it, since `rated_at`; `paid` is what it cost before."""
+        self.paid = self.rated_at = 0.0
+        self.warm = False
+        self.pausing: RequestId | None = None
+        """For whom its cell is being paused."""
+        self.told = False
+        """Whether its cell was ever told to stand still, and may ask to go on."""
+        self.again_at = 0.0
+        """Before that its cell is not told to stand still; 0 where it has not refused to."""
+        self.kept = False
+        """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
+
+    def expect(self) -> None:
+        """Note when its holder thinks to be done, if that is known; a share's end frees no whole GPU."""
+        if self.wish.expected_s and self.lease.gpus and self.card is None:
+            insort(self.pool.ends, self._end())
+
+    def forget(self) -> None:
+        """Expect no end any more."""
+        if self.wish.expected_s and self.lease.gpus and self.card is None:
+            ends, end = self.pool.ends, self._end()
+            del ends[bisect_left(ends, end)]
+
+    def _end(self) -> tuple[float, int, int]:
+        return (self.granted_at + self.wish.expected_s, self.lease.fence, len(self.lease.gpus))
+
+
+class Waiting:
+    """One request that waits; `key` is its place in the order, smaller ones are served first."""
+
+    __slots__ = ("asked_at", "claim", "estimate", "hosts", "key", "migration", "shape", "tag", "told", "wish")
+
+    def __init__(self, wish: LeaseRequest, key: Rank, asked_at: float, hosts: list[Host] | None) -> None:
+        """Keep what is given; `hosts` None is any host."""
+        self.wish, self.key, self.asked_at, self.hosts = wish, key, asked_at, hosts
+        self.shape: Shape = (wish.gpus, wish.gpu_model, wish.vram_gb, wish.cpu, wish.memory_gb)
+        if wish.share is not UNSET:
+            self.shape += (wish.share.milli, wish.share.multiplicity)
+        self.claim: Host | None = None
+        self.migration: MigrationId | None = None
+        self.tag = self.estimate = 0.0
+        self.told = -1
+
+
+Line: TypeAlias = list[tuple[Rank, Waiting]]
+"""Sorted by key; keys differ, so that two requests are never compared."""
 
 
 class Kind:
@@ -295,163 +397,3 @@ def kinds(offered: tuple[Gpu, ...]) -> list[Kind]:
         kind.uuids.append(gpu.uuid)
         kind.memory_gb = min(kind.memory_gb, gpu.memory_gb)
     return found
-
-
-class Hosts:
-    """All hosts, by name; those that are up also by load and by shape."""
-
-    def __init__(self, placement: Placement) -> None:
-        """Start with none."""
-        self.by_name: dict[HostName, Host] = {}
-        self.away: dict[HostName, Host] = {}
-        """Those that are out of sight, of all that are known."""
-        self.owner: dict[GpuUuid, HostName] = {}
-        self.gpus = self.subscribed = 0
-        self.ledger: Ledger | None = None
-        """Who counts what replicas cost, once there is one."""
-        self._index = LoadIndex(placement)
-        self._stale: dict[Pool, None] = {}
-        """Those that may have another load than the index knows."""
-        self.open: dict[Pool, None] = {}
-        """Those with cards on which there are shares."""
-        self._shapes: dict[tuple[str, float, int, int, int], int] = {}
-
-    def named(self, name: str) -> Host:
-        """Return the host of this name."""
-        return self.by_name[HostName(name)]
-
-    def shapes(self) -> list[tuple[str, float, int, int, int]]:
-        """Return what hosts that are up have: model, memory, number of GPUs; cores and memory."""
-        return list(self._shapes)
-
-    def index(self, host: Host) -> None:
-        """Let a host be found."""
-        for pool in host.pools:
-            pool.load_class = self._index.add(pool.name, pool.load())
-            shape = (pool.model, pool.memory_gb, len(pool.uuids), host.cpu_milli, host.memory_milli)
-            self._shapes[shape] = self._shapes.get(shape, 0) + 1
-        self.gpus += host.gpus
-
-    def hide(self, host: Host) -> None:
-        """Let a host no longer be found."""
-        found = False
-        for pool in host.pools:
-            if pool.load_class is None:
-                continue
-            found = True
-            self._index.remove(pool.name, pool.load_class)
-            pool.load_class = None
-            shape = (pool.model, pool.memory_gb, len(pool.uuids), host.cpu_milli, host.memory_milli)
-            self._shapes[shape] -= 1
-            if not self._shapes[shape]:
-                del self._shapes[shape]
-        self.gpus -= host.gpus * found
-
-    def order_shapes(self, shapes: tuple[tuple[str, float, int, int, int], ...]) -> None:
-        """Have the shapes, which are these, in this order."""
-        if set(shapes) != set(self._shapes):
-            raise ValueError("the hosts that are up have other shapes")
-        self._shapes = {shape: self._shapes[shape] for shape in shapes}
-
-    def moved(self, pool: Pool) -> None:
-        """Take notice of a change of the pool's load."""
-        stale = self._stale
-        stale[pool] = None
-        if len(stale) > STALE_MAX:
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Have the index know every pool's present load."""
-        for pool in self._stale:
-            where = pool.load_class
-            if where is not None:
-                load = pool.load()
-                if load != where.load:
-                    pool.load_class = self._index.move(pool.name, where, load)
-        self._stale.clear()
-
-    def take(self, pool: Pool, gpus: tuple[GpuUuid, ...] | None, count: int) -> tuple[GpuUuid, ...]:
-        """Take `count` idle GPUs (those given, if any), first ones first, and return them."""
-        idle = pool.idle
-        if gpus is None:
-            uuids = pool.uuids
-            gpus = tuple([uuids[number] for number in idle[:count]])
-            del idle[:count]
-        else:
-            for uuid in gpus:
-                idle.remove(pool.number_of[uuid])
-        self.moved(pool)
-        return gpus
-
-    def give(self, pool: Pool, gpus: tuple[GpuUuid, ...]) -> None:
-        """Make GPUs idle."""
-        number_of, idle = pool.number_of, pool.idle
-        if len(gpus) == 1:
-            insort(idle, number_of[gpus[0]])
-        elif gpus:
-            idle += [number_of[uuid] for uuid in gpus]
-            idle.sort()
-        self.moved(pool)
-
-    def take_share(self, pool: Pool, number: int) -> Card:
-        """Return the card on which a share is to be; an idle one is idle no more."""
-        card = pool.cards.get(number)
-        if card is None:
-            pool.idle.remove(number)
-            card = pool.cards[number] = Card(pool, number)
-            self.open[pool] = None
-            self.moved(pool)
-        return card
-
-    def shifted(self, card: Card) -> None:
-        """Take notice of a change among the leases on a card; without any it is idle."""
-        pool, before, now = card.pool, card.phase, card.phase_now()
-        if before != now:
-            card.phase = now
-            pool.lingering += (now == "lingering") - (before == "lingering")
-            pool.reclaiming += (now == "reclaiming") - (before == "reclaiming")
-        if not card.records:
-            del pool.cards[card.number]
-            insort(pool.idle, card.number)
-            if not pool.cards:
-                del self.open[pool]
-        self.moved(pool)
-
-    def subscribe(self, host: Host, spec: KernelSpec, sign: int) -> None:
-        """Put one replica's request onto the host's account (`sign` 1), or off it (-1)."""
-        if sign > 0:
-            host.replicas[spec.kernel_id] = spec
-        else:
-            del host.replicas[spec.kernel_id]
-        host.cpu_subscribed += sign * round(spec.cpu * MILLI)
-        host.memory_subscribed += sign * round(spec.memory_gb * MILLI)
-        if spec.gpus:
-            self.subscribed += sign * spec.gpus
-            host.subscribed += sign * spec.gpus
-            for pool in host.pools:
-                self.moved(pool)
-        if self.ledger is not None:
-            self.ledger.look(host, spec.kernel_id)
-
-    def find(self, passes: Callable[[Load], bool]) -> Iterator[Pool]:
-        """Return pools whose load passes, in the placement policy's order."""
-        if self._stale:
-            self._catch_up()
-        for name in self._index.pools(passes):
-            yield self._named_pool(name)
-
-    def find_idle(
-        self, idle_min: int, claimed: bool, passes: Callable[[Load], bool] | None
-    ) -> Iterator[Pool]:
-        """Return, in the same order, pools with so many idle GPUs whose host is claimed, or is not."""
-        if self._stale:
-            self._catch_up()
-        return map(self._named_pool, self._index.idle_pools(idle_min, claimed, passes))
-
-    def _named_pool(self, name: PoolName) -> Pool:
-        return self.by_name[HostName(name[0])].pools[name[1]]
-
-    def loads(self) -> list[LoadClass]:
-        """Return the classes of the index, for checks and for what looks at all loads."""
-        self._catch_up()
-        return self._index.classes()

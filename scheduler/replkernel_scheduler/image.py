@@ -15,7 +15,6 @@ from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.pauses import NewcomerPhase
 from replkernel_scheduler.pool.types import Context, Deferral
-from replkernel_scheduler.queue import Shape
 from replkernel_scheduler.timers import TimerKind
 from replkernel_scheduler.types import (
     Booking,
@@ -34,6 +33,7 @@ from replkernel_scheduler.types import (
     MigrationId,
     Prices,
     RequestId,
+    Shape,
     UserName,
     UserQuota,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from replkernel_scheduler.accounting import Sums
 from replkernel_scheduler.errors import InvariantBroken
-from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.hosts import Host, LeaseRecord, Waiting
 from replkernel_scheduler.image import (
     BookingImage,
     CoreImage,
@@ -26,11 +26,9 @@ from replkernel_scheduler.image import (
     WaitingImage,
     WatchImage,
 )
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.pauses import Pauses
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import HostName
 
 

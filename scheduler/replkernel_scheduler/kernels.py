@@ -6,7 +6,8 @@ here.
 
 from __future__ import annotations
 
-from replkernel_scheduler.hosts import Host, Hosts
+from replkernel_scheduler.host_index import Hosts
+from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.types import HostName, KernelId, KernelSpec, RequestId
 
 

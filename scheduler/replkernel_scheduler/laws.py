@@ -9,11 +9,10 @@ from msgspec import UNSET
 
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.backfilling import Backfilling
-from replkernel_scheduler.cards import Card, counted, memory_mib, share_of
+from replkernel_scheduler.cards import counted, memory_mib, pool_for
 from replkernel_scheduler.choosing import Choosing, claimed
 from replkernel_scheduler.errors import InvariantBroken
-from replkernel_scheduler.hosts import Host
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Card, Host, LeaseRecord, share_of
 from replkernel_scheduler.looking import LINE_LOOKS
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
@@ -319,7 +318,7 @@ def _looking(parts: Parts) -> None:
             _require(place >= LINE_LOOKS or not _could_move(parts, migration), "who looks overlooks a host")
     _require(not parts.migrations.woken, "somebody was woken and not tried")
     for host in parts.hosts.by_name.values():
-        for migration in host.hoped.values():
+        for migration in parts.migrations.hoping(host):
             _require(migration.looks and migration.hopes is host, "who does not look hopes for a host")
 
 
@@ -333,7 +332,7 @@ def _could_move(parts: Parts, migration: Migration) -> bool:
     return any(
         host.state == "up"
         and not claimed(host, waiting.key)
-        and host.pool_for(waiting.wish) is not None
+        and pool_for(host, waiting.wish) is not None
         and kernel.spec.kernel_id not in host.replicas
         and host.could_serve(kernel.spec)
         for host in parts.hosts.by_name.values()

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replkernel_scheduler.cards import counted, holds, share_of
+from replkernel_scheduler.cards import counted, holds
 from replkernel_scheduler.effects import (
     EndReason,
     LeaseEnded,
@@ -37,8 +37,8 @@ from replkernel_scheduler.effects import (
     UsageRecorded,
 )
 from replkernel_scheduler.events import HolderGone, LeaseLingered, LeaseReleased, LeaseRenewed, Resumed
-from replkernel_scheduler.hosts import Host
-from replkernel_scheduler.leases import LeaseRecord, until, with_gpus
+from replkernel_scheduler.hosts import Host, LeaseRecord, share_of
+from replkernel_scheduler.leases import until, with_gpus
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.timers import TimerKey

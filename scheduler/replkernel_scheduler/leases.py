@@ -6,92 +6,16 @@ Law: a lease is in its host's table as long as it is here; of_request holds the 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-
-from replkernel_scheduler.cards import Card
-from replkernel_scheduler.hosts import Hosts, Pool
+from replkernel_scheduler.host_index import Hosts
+from replkernel_scheduler.hosts import LeaseRecord
 from replkernel_scheduler.types import (
     Fence,
     GpuUuid,
     KernelId,
     Lease,
     LeaseId,
-    LeasePhase,
-    LeaseRequest,
     RequestId,
 )
-
-MILLI = 1000
-
-
-class LeaseRecord:
-    """One lease with what only the scheduler needs to know of it."""
-
-    __slots__ = (
-        "again_at",
-        "asked_at",
-        "card",
-        "cpu_milli",
-        "estimate",
-        "granted_at",
-        "held_gb",
-        "home",
-        "host",
-        "kept",
-        "lease",
-        "memory_milli",
-        "paid",
-        "pausing",
-        "phase",
-        "pool",
-        "rate",
-        "rated_at",
-        "rested_at",
-        "told",
-        "wanted_at",
-        "warm",
-        "wish",
-    )
-
-    def __init__(
-        self, lease: Lease, pool: Pool, wish: LeaseRequest, phase: LeasePhase, card: Card | None = None
-    ) -> None:
-        """Keep what is given; the times are set by who grants. `card` is that of a share."""
-        self.card = card
-        self.lease, self.pool, self.host, self.wish = lease, pool, pool.host, wish
-        self.phase: LeasePhase = phase
-        self.cpu_milli = round(wish.cpu * MILLI) if wish.cpu else 0
-        self.memory_milli = round(wish.memory_gb * MILLI) if wish.memory_gb else 0
-        """What its cell has of the host's cores and memory, while it runs."""
-        self.asked_at = self.granted_at = self.estimate = 0.0
-        self.rested_at = self.wanted_at = self.held_gb = 0.0
-        self.home: LeaseId | None = None
-        self.rate = 0
-        """What its user is charged while a cell uses it, since `rated_at`; `paid` is what it cost before."""
-        self.paid = self.rated_at = 0.0
-        self.warm = False
-        self.pausing: RequestId | None = None
-        """For whom its cell is being paused."""
-        self.told = False
-        """Whether its cell was ever told to stand still, and may ask to go on."""
-        self.again_at = 0.0
-        """Before that its cell is not told to stand still; 0 where it has not refused to."""
-        self.kept = False
-        """Whether its kernel's state cannot leave its GPUs; told anew with each renewal."""
-
-    def expect(self) -> None:
-        """Note when its holder thinks to be done, if that is known; a share's end frees no whole GPU."""
-        if self.wish.expected_s and self.lease.gpus and self.card is None:
-            insort(self.pool.ends, self._end())
-
-    def forget(self) -> None:
-        """Expect no end any more."""
-        if self.wish.expected_s and self.lease.gpus and self.card is None:
-            ends, end = self.pool.ends, self._end()
-            del ends[bisect_left(ends, end)]
-
-    def _end(self) -> tuple[float, int, int]:
-        return (self.granted_at + self.wish.expected_s, self.lease.fence, len(self.lease.gpus))
 
 
 class Leases:

@@ -9,53 +9,29 @@ change of prices counts from then on.
 from __future__ import annotations
 
 from math import fsum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import UNSET
 
 from replkernel_scheduler.cards import counted, share_on
+from replkernel_scheduler.host_index import Hosts
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool
 from replkernel_scheduler.types import NOBODY, KernelId, LeaseRequest, Price, Prices, UserName
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.hosts import Host, Pool
-    from replkernel_scheduler.leases import LeaseRecord
-    from replkernel_scheduler.parts import Parts
-    from replkernel_scheduler.users import User
-
-NANO = 1_000_000_000
-HOUR_S = 3600.0
+from replkernel_scheduler.users import HOUR_S, NANO, Meter, User, Users
 
 
-class Meter:
-    """An amount of money that grows at a rate."""
+class Known(Protocol):
+    """What is charged for, and when it is."""
 
-    __slots__ = ("amount", "before", "rate", "since")
-
-    def __init__(self) -> None:
-        """Start at nothing."""
-        self.amount = self.before = self.since = 0.0
-        self.rate = 0
-        """Billionths an hour."""
-
-    def until(self, now: float) -> float:
-        """Return the amount until now."""
-        return self.amount + self.rate * (now - self.since) / (NANO * HOUR_S)
-
-    def month(self, now: float) -> float:
-        """Return this month's amount until now."""
-        return self.until(now) - self.before
-
-    def add(self, rate: int, now: float) -> None:
-        """Grow so much faster from now on, or slower."""
-        self.amount = self.until(now)
-        self.since = now
-        self.rate += rate
+    now: float
+    users: Users
+    hosts: Hosts
 
 
 class Ledger:
     """The provider's meter, and what changes those of users."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Known) -> None:
         """Count nothing until there are prices."""
         self.parts = parts
         self.prices: Prices | None = None

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import merge
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import UNSET
 
+from replkernel_scheduler.cards import pool_for
 from replkernel_scheduler.choosing import claimed
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Host, Pool, Waiting
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Rank
-from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.targets import Targets
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.serving import Serving
 
 LINE_LOOKS = 64
 """So far a line is looked through for a kernel that can go to the host."""
@@ -68,7 +66,7 @@ class Looking:
         """Have those look elsewhere who hope for a host where nothing is on its way back."""
         if host.hoped and (host.state != "up" or not any(self._targets.coming(pool) for pool in host.pools)):
             parts = self._parts
-            for migration in sorted(host.hoped.values(), key=_key):
+            for migration in sorted(self._parts.migrations.hoping(host), key=_key):
                 parts.migrations.hope(migration, None)
                 parts.migrations.woken[migration.id] = migration
 
@@ -77,7 +75,7 @@ class Looking:
         parts, waiting = self._parts, migration.waiting
         kernel = parts.kernels.by_id[migration.kernel_id]
         source = self._targets.victim(kernel)
-        pool = None if waiting is None else host.pool_for(waiting.wish)
+        pool = None if waiting is None else pool_for(host, waiting.wish)
         if source is not None and pool is not None:
             migration.tries += 1
             parts.migrations.stop_looking(migration)
@@ -94,7 +92,7 @@ class Looking:
             waiting = first.waiting
             if waiting is None or waiting.wish.gpus > most or (best is not None and best[0] < key):
                 continue
-            if claimed(host, key) or host.pool_for(waiting.wish) is None:
+            if claimed(host, key) or pool_for(host, waiting.wish) is None:
                 continue
             for key, migration in line[:LINE_LOOKS]:
                 if (best is not None and best[0] < key) or claimed(host, key):
@@ -115,7 +113,7 @@ class Looking:
         """Ask back what lingers for those who look, and hope for nothing yet."""
         host, takers = pool.host, []
         left = len(pool.idle) + pool.lingering + self._targets.coming(pool)
-        for migration in sorted(host.hoped.values(), key=_key):
+        for migration in sorted(self._parts.migrations.hoping(host), key=_key):
             waiting = migration.waiting
             if waiting is not None and pool.suits(waiting.wish):
                 takers.append(waiting)

@@ -18,11 +18,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Literal
 
-from replkernel_scheduler.hosts import Host
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Host, LeaseRecord, Waiting
 from replkernel_scheduler.policies.protocol import Dice, Rank
-from replkernel_scheduler.queue import Shape, Waiting
-from replkernel_scheduler.types import HostName, KernelId, MigrationId
+from replkernel_scheduler.types import HostName, KernelId, MigrationId, Shape
 
 TRIES_MAX = 5
 DEADLINE_S = 300.0
@@ -129,7 +127,11 @@ class Migrations:
             del migration.hopes.hoped[migration.id]
         migration.hopes = host
         if host is not None:
-            host.hoped[migration.id] = migration
+            host.hoped[migration.id] = None
+
+    def hoping(self, host: Host) -> list[Migration]:
+        """Return those that hope for GPUs of this host."""
+        return [self.by_id[name] for name in host.hoped]
 
     def wake(self, kernel_id: KernelId) -> None:
         """Have one that looks tried again: what its kernel has, or where it is, has changed."""

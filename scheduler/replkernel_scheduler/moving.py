@@ -21,14 +21,13 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.events import MoveAsked, ReplicaFailed, ReplicaReady
 from replkernel_scheduler.granting import Granting
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Host, Pool, Waiting
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.lease_life import LeaseLife
 from replkernel_scheduler.looking import Looking
 from replkernel_scheduler.migrations import DEADLINE_S, TRIES_MAX, Migration, wait_s
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.targets import Targets
 from replkernel_scheduler.types import HostName, KernelId, MigrationId
 

@@ -6,13 +6,14 @@ Law: one event at a time; `now` is its time, `out` what follows from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 from replkernel_scheduler.accounting import Accounts
 from replkernel_scheduler.demand import Demand
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.history import History
-from replkernel_scheduler.hosts import Hosts
+from replkernel_scheduler.host_index import Hosts
+from replkernel_scheduler.hosts import Pool
 from replkernel_scheduler.kernels import Kernels
 from replkernel_scheduler.leases import Leases
 from replkernel_scheduler.ledger import Ledger
@@ -24,11 +25,28 @@ from replkernel_scheduler.queue import Queue
 from replkernel_scheduler.reservations import Reservations
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import Timers
-from replkernel_scheduler.types import BookingId, Fence, HostName
+from replkernel_scheduler.types import Booking, BookingId, Fence, GpuUuid, HostName, UserName
 from replkernel_scheduler.users import Users
 
-if TYPE_CHECKING:
-    from replkernel_scheduler.bookings import Booked
+Phase: TypeAlias = Literal["planned", "gathering", "open"]
+
+
+class Booked:
+    """One booking; `aside` has the GPUs that are set aside, by pool."""
+
+    __slots__ = ("aside", "booking", "phase", "users")
+
+    def __init__(self, booking: Booking) -> None:
+        """Start with nothing set aside."""
+        self.booking = booking
+        self.users: dict[UserName, None] = dict.fromkeys(booking.users)
+        self.phase: Phase = "planned"
+        self.aside: dict[Pool, tuple[GpuUuid, ...]] = {}
+
+    @property
+    def count(self) -> int:
+        """Return how many GPUs are set aside."""
+        return sum([len(gpus) for gpus in self.aside.values()])
 
 
 class Parts:
@@ -47,7 +65,7 @@ class Parts:
         self.users = Users()
         self.accounts = Accounts()
         self.ledger = Ledger(self)
-        self.hosts.ledger = self.ledger
+        self.hosts.counts = self.ledger.look
         self.demand = Demand()
         self.migrations = Migrations()
         self.reservations = Reservations(settings.boot_s)

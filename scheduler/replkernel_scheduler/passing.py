@@ -13,11 +13,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from replkernel_scheduler.choosing import Choice, Choosing
-from replkernel_scheduler.hosts import Host
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Host, LeaseRecord, Waiting
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Rank
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseRequest
 from replkernel_scheduler.wishes import EXPECTED_S_MAX
 

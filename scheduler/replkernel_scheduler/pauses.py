@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal, TypeAlias
 
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import LeaseRecord
 from replkernel_scheduler.pool.arrivals import Arrivals
 from replkernel_scheduler.pool.types import Context, Deferral
 from replkernel_scheduler.types import HostName, KernelId, LeaseId, RequestId

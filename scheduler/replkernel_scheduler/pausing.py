@@ -17,15 +17,13 @@ from msgspec.structs import replace
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.effects import DeferralAsked, PauseLease
 from replkernel_scheduler.events import DeferralChosen, PauseFailed
-from replkernel_scheduler.hosts import Host, Pool
-from replkernel_scheduler.leases import MILLI, LeaseRecord
+from replkernel_scheduler.hosts import MILLI, Host, LeaseRecord, Pool, Waiting
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import LINE_LOOKS, PATIENCE_S, Passing, what_is_left
 from replkernel_scheduler.pauses import Newcomer
 from replkernel_scheduler.pool.arrivals import Watch
 from replkernel_scheduler.pool.types import Context, Deferral, PoolWanted
 from replkernel_scheduler.pool.victims import whom_to_stop
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId, LeaseRequest, RequestId
 
 ANSWERS_S = 30.0

@@ -19,9 +19,8 @@ from replkernel_scheduler.effects import (
     ProvisionHost,
     ReleaseHost,
 )
-from replkernel_scheduler.hosts import MILLI, Host, Pool, least_gb
+from replkernel_scheduler.hosts import MILLI, Host, LeaseRecord, Pool, least_gb
 from replkernel_scheduler.kernels import Kernel
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.load_index import Load
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Subscription

@@ -14,33 +14,11 @@ from typing import TypeAlias
 
 from msgspec import UNSET
 
-from replkernel_scheduler.hosts import Host, Hosts
+from replkernel_scheduler.host_index import Hosts
+from replkernel_scheduler.hosts import Host, Line, Waiting
 from replkernel_scheduler.policies.protocol import Rank
-from replkernel_scheduler.types import LeaseRequest, MigrationId, RequestId
+from replkernel_scheduler.types import RequestId, Shape
 
-Shape: TypeAlias = tuple[int | float | str, ...]
-"""What somebody asks for: GPUs first, then the rest; a share has its own numbers behind that."""
-
-
-class Waiting:
-    """One request that waits; `key` is its place in the order, smaller ones are served first."""
-
-    __slots__ = ("asked_at", "claim", "estimate", "hosts", "key", "migration", "shape", "tag", "told", "wish")
-
-    def __init__(self, wish: LeaseRequest, key: Rank, asked_at: float, hosts: list[Host] | None) -> None:
-        """Keep what is given; `hosts` None is any host."""
-        self.wish, self.key, self.asked_at, self.hosts = wish, key, asked_at, hosts
-        self.shape: Shape = (wish.gpus, wish.gpu_model, wish.vram_gb, wish.cpu, wish.memory_gb)
-        if wish.share is not UNSET:
-            self.shape += (wish.share.milli, wish.share.multiplicity)
-        self.claim: Host | None = None
-        self.migration: MigrationId | None = None
-        self.tag = self.estimate = 0.0
-        self.told = -1
-
-
-Line: TypeAlias = list[tuple[Rank, Waiting]]
-"""Sorted by key; keys differ, so that two requests are never compared."""
 Lengths: TypeAlias = list[tuple[float, Rank, Waiting]]
 """The same requests by how long they think to hold their GPUs, those that do not say last."""
 

@@ -13,9 +13,8 @@ from typing import Any
 from msgspec import UNSET
 
 from replkernel_scheduler.accounting import KernelSums, Sums
-from replkernel_scheduler.bookings import Booked
 from replkernel_scheduler.errors import ImageUnfit
-from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.hosts import Host, LeaseRecord, Waiting
 from replkernel_scheduler.image import (
     CoreImage,
     HostImage,
@@ -26,12 +25,10 @@ from replkernel_scheduler.image import (
     WaitingImage,
 )
 from replkernel_scheduler.kernels import Kernel
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.migrations import Migration
-from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.parts import Booked, Parts
 from replkernel_scheduler.pauses import Newcomer, Pauses
 from replkernel_scheduler.pool.arrivals import Watch
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.reservations import Reservation
 
 

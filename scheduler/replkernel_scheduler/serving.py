@@ -8,9 +8,10 @@ told of a change.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import UNSET
 
@@ -18,17 +19,12 @@ from replkernel_scheduler.asking import GIVEN_BACK_S, TOLD_MAX, Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choice, Choosing, suits
 from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
-from replkernel_scheduler.hosts import Host, Pool, least_gb
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, Waiting, least_gb
+from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import Passing
 from replkernel_scheduler.pausing import Pausing
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import LeaseId
-
-if TYPE_CHECKING:
-    from replkernel_scheduler.granting import Granting
-    from replkernel_scheduler.moving import Moving
 
 CLAIM_LOOKS = 64
 
@@ -37,11 +33,33 @@ LEAVES_S_PER_GB = 1.0
 LEAVES_S_MAX = 600.0
 
 
-class Serving:
-    """Lines and claims; `granting` and `moving` are set by who wires the core."""
+class Grants(Protocol):
+    """Who grants, and refuses."""
 
-    granting: Granting
-    moving: Moving
+    def serve(self, waiting: Waiting, choice: Choice) -> None:
+        """Grant a request that no longer stands in any line."""
+
+    def refuse(self, waiting: Waiting, why: str) -> None:
+        """Take a request out of the queue and say why."""
+
+
+class Moves(Protocol):
+    """Who moves replicas for those that wait."""
+
+    def look_again(self, migration: Migration) -> None:
+        """Try one again that looks for a host."""
+
+    def cancel(self, waiting: Waiting) -> None:
+        """Give up what was begun for a request."""
+
+
+class Serving:
+    """Lines and claims; `granting`, `moving` and `freed` are set by who wires the core."""
+
+    granting: Grants
+    moving: Moves
+    freed: Callable[[Host], None]
+    """Lets those who look for a host to move to have this one."""
 
     def __init__(self, parts: Parts, choosing: Choosing) -> None:
         """Decide about `parts`."""
@@ -94,7 +112,7 @@ class Serving:
                     if waiting.told != place and waiting.hosts is not None:
                         self._tell_place(waiting, place)
         if self.parts.migrations.looking:
-            self.moving.looking.freed(host)
+            self.freed(host)
         if self.parts.pauses.pausable:
             self.pausing.look(host)
 

@@ -13,9 +13,8 @@ from msgspec import UNSET
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.cards import Room
 from replkernel_scheduler.choosing import Choosing, suits
-from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool
 from replkernel_scheduler.kernels import Kernel
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.load_index import Load, LoadClass
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts

@@ -6,7 +6,7 @@ fence given before it. Sizes are in GiB, processors in cores.
 
 from __future__ import annotations
 
-from typing import Literal, NewType, TypeAlias
+from typing import Literal, NamedTuple, NewType, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -50,6 +50,9 @@ reclaiming: somebody else waits for it. reserved: held for a kernel's whole life
 
 HostState: TypeAlias = Literal["up", "down", "draining", "gone"]
 """A host being provisioned is a reservation; one that is gone is forgotten before the event is over."""
+
+Shape: TypeAlias = tuple[int | float | str, ...]
+"""What somebody asks for: GPUs first, then the rest; a share has its own numbers behind that."""
 
 
 class Gpu(msgspec.Struct, frozen=True, gc=False):
@@ -244,3 +247,21 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     def saved_gpu_s(self) -> float:
         """Return the GPU-seconds that a reservation would cost on top; below 0 where leases cost more."""
         return self.reserved_gpu_s - self.gpu_s
+
+
+class Room(NamedTuple):
+    """So many GPUs of one model on one host."""
+
+    gpus: int
+    model: str
+
+
+NO_ROOM = Room(0, "")
+
+
+class Size(NamedTuple):
+    """What a host has of cores and memory, and what of the memory is leased."""
+
+    cores: int
+    memory_gb: float
+    leased_gb: float

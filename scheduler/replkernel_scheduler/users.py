@@ -9,12 +9,38 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from replkernel_scheduler.ledger import Meter
 from replkernel_scheduler.types import LeaseRequest, UserName, UserQuota
 
+NANO = 1_000_000_000
 HOUR_S = 3600.0
 MILLI = 1000
 NO_QUOTA = UserQuota()
+
+
+class Meter:
+    """An amount of money that grows at a rate."""
+
+    __slots__ = ("amount", "before", "rate", "since")
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.amount = self.before = self.since = 0.0
+        self.rate = 0
+        """Billionths an hour."""
+
+    def until(self, now: float) -> float:
+        """Return the amount until now."""
+        return self.amount + self.rate * (now - self.since) / (NANO * HOUR_S)
+
+    def month(self, now: float) -> float:
+        """Return this month's amount until now."""
+        return self.until(now) - self.before
+
+    def add(self, rate: int, now: float) -> None:
+        """Grow so much faster from now on, or slower."""
+        self.amount = self.until(now)
+        self.since = now
+        self.rate += rate
 
 
 def amount(wish: LeaseRequest) -> int | float:

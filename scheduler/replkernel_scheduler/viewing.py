@@ -15,11 +15,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from replkernel_scheduler.accounting import Sums
-from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.hosts import Host, LeaseRecord, Waiting
 from replkernel_scheduler.kernels import Kernel
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import HostName, KernelId, UserName
 from replkernel_scheduler.view import (
     ClusterView,

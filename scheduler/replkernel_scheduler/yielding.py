@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from replkernel_scheduler.cards import gpus_freed
 from replkernel_scheduler.events import GpusAwaited, GpusWanted
-from replkernel_scheduler.hosts import Pool
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import LeaseRecord, Pool
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.types import LeaseId

@@ -328,7 +328,7 @@ def _environment(c: Config, kind: str, url: str, address: str) -> Any:
     there = _value(c[kind], "environment", {})
     wanted = partial(scheduler_url, proxy=url, address=address)
     if isinstance(there, AddedEnvironment):
-        known: Any = there.url
+        known = there.url
     else:
         known = wanted if callable(there) else there.get(URL, wanted)
     ours = isinstance(known, partial) and known.func is scheduler_url

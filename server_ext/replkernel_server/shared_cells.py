@@ -11,12 +11,16 @@ import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
 from replkernel.launch.attachment import client_classes
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
 
 log = logging.getLogger("replkernel.server")
 
@@ -94,13 +98,13 @@ class CellClient(AsyncKernelClient):
             return None
 
 
-def install(app: Any) -> None:
+def install(app: ServerApp) -> None:
     """Have extensions of this server run cells on replicated kernels by this client."""
     _apps[app.kernel_manager] = app
     client_classes[app.kernel_manager] = CellClient
 
 
-async def _cells_of(app: Any, kernel_id: str) -> list[SharedCell]:
+async def _cells_of(app: ServerApp, kernel_id: str) -> list[SharedCell]:
     """Return the code cells of the notebooks that have this kernel, as their documents are now."""
     documents = app.web_app.settings.get(DOCUMENTS)
     found: list[SharedCell] = []
@@ -122,7 +126,7 @@ def _is_code(cell: Any) -> bool:
 
 def _read(cell: Any) -> SharedCell:
     metadata = cell.get("metadata")
-    wanted: Any = None if metadata is None else metadata.get(OWN)
+    wanted: object = None if metadata is None else metadata.get(OWN)
     if hasattr(wanted, "to_py"):
         wanted = wanted.to_py()
     runs = cell.get("execution_state") == RUNNING

@@ -29,9 +29,10 @@ from replkernel.agent.io.kernel_store import KernelStore
 from replkernel.agent.io.mail import LoopMail
 from replkernel.agent.io.memory_kills import MemoryKills, memory_kills, shortage
 from replkernel.agent.io.saving import Saving
-from replkernel.agent.io.spawner import Spawner, SpawnListener
+from replkernel.agent.io.spawner import Spawner
 from replkernel.agent.io.turns import Turns
 from replkernel.agent.io.watch import DeathClock
+from replkernel.agent.io.zygote_link import SpawnListener
 from replkernel.errors import ReplkernelError
 from replkernel.hosts.reach import Reach
 from replkernel.kernel.birth import Birth

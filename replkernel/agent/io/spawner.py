@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from replkernel.agent.io.death import Exit
 from replkernel.agent.io.spawning_place import (
@@ -25,7 +24,7 @@ from replkernel.agent.io.spawning_place import (
     zygote_key,
 )
 from replkernel.agent.io.watch import ProcessWatch
-from replkernel.agent.io.zygote_link import ZygoteLink
+from replkernel.agent.io.zygote_link import SpawnListener, ZygoteLink
 from replkernel.kernel.birth import Birth, encode_birth
 from replkernel.launch.module_command import kernel_command
 
@@ -36,14 +35,6 @@ ZYGOTES_MAX = 8
 
 BROKEN_FOR_S = 60.0
 """So long a zygote that could not start is not tried again: births use fresh interpreters meanwhile."""
-
-
-class SpawnListener(NamedTuple):
-    """Whom to tell about one birth."""
-
-    born: Callable[[int], None]
-    refused: Callable[[str], None]
-    ended: Callable[[Exit], None]
 
 
 class Spawner:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from replkernel.agent.io.death import Exit
 from replkernel.agent.io.spawning_place import Spawned
@@ -29,12 +29,17 @@ from replkernel.agent.io.zygote_wire import (
 )
 from replkernel.errors import UNREADABLE
 
-if TYPE_CHECKING:
-    from replkernel.agent.io.spawner import SpawnListener
-
 log = logging.getLogger(__name__)
 
 REASON_BYTES = 600
+
+
+class SpawnListener(NamedTuple):
+    """Whom to tell about one birth."""
+
+    born: Callable[[int], None]
+    refused: Callable[[str], None]
+    ended: Callable[[Exit], None]
 
 
 class ZygoteLink(asyncio.Protocol):

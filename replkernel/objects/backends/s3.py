@@ -12,7 +12,7 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from replkernel.objects.backend import (
@@ -27,6 +27,10 @@ from replkernel.objects.backend import (
     unreachable,
 )
 from replkernel.objects.url import clear_text, prefix_of, setting_error
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
+
 
 CONNECTIONS_MAX = 32
 SLOWEST_BYTES_PER_S = 64 * 1024
@@ -145,7 +149,7 @@ class S3Backend:
 
     warning = ""
 
-    def __init__(self, bucket: str, prefix: str, files: Any, exposed: str = "") -> None:
+    def __init__(self, bucket: str, prefix: str, files: S3FileSystem, exposed: str = "") -> None:
         self.exposed = exposed
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""

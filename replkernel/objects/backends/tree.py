@@ -11,9 +11,13 @@ import errno
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from replkernel.objects.backend import NoSuchObject, StoreFault
+
+if TYPE_CHECKING:
+    from fsspec.spec import AbstractFileSystem
+
 
 SCRAP = ".part-"
 
@@ -24,7 +28,7 @@ class TreeBackend:
     """Objects as files below `root` of the fsspec file system `files`; `translate` words its errors."""
 
     def __init__(
-        self, files: Any, root: str, translate: Translate, *, staged: bool, warning: str = ""
+        self, files: AbstractFileSystem, root: str, translate: Translate, *, staged: bool, warning: str = ""
     ) -> None:
         self.warning = warning
         self._files = files

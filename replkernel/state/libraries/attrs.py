@@ -13,7 +13,7 @@ from replkernel.loaders import loader
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_Kept: Any = importlib.import_module("attr._make")._CacheHashWrapper
+_Kept = importlib.import_module("attr._make")._CacheHashWrapper
 
 
 def reduce_hash(context: ReducerContext, kept: int) -> Any:

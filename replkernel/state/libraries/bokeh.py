@@ -24,7 +24,7 @@ def reduce_container(pickler: UnitContext, container: object) -> Any:
     return NotImplemented if reducer is None else reducer(pickler, container)
 
 
-def reduce_descriptor(pickler: UnitContext, descriptor: Any) -> Any:
+def reduce_descriptor(pickler: UnitContext, descriptor: object) -> Any:
     """Reduce a property of a class of bokeh's to its name there."""
     owner, name = vars(descriptor).get("owner"), vars(descriptor).get("name")
     if owner is None or owner.__dict__.get(name) is not descriptor:
@@ -34,7 +34,7 @@ def reduce_descriptor(pickler: UnitContext, descriptor: Any) -> Any:
 
 
 @loader("bokeh:take_descriptor")
-def take_descriptor(owner: Any, name: str) -> Any:
+def take_descriptor(owner: object, name: str) -> Any:
     """Return a property of a class (called by payloads)."""
     return owner.__dict__[name]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_document(context: ReducerContext, document: Any) -> Any:
+def reduce_document(context: ReducerContext, document: object) -> Any:
     """Reduce a document to its attributes; a builder that cannot be copied to its class."""
     if any(vars(base).get("__slots__") for base in type(document).__mro__[:-1]):
         raise CannotTravel("Its class keeps attributes in slots.")
@@ -31,13 +31,13 @@ def reduce_document(context: ReducerContext, document: Any) -> Any:
 
 
 @loader("bs4:make_document")
-def make_document(cls: Any) -> Any:
+def make_document(cls: type[BeautifulSoup]) -> Any:
     """Return a document without a tree (called by payloads)."""
     return object.__new__(cls)
 
 
 @loader("bs4:fill_document")
-def fill_document(document: Any, state: tuple[dict[str, Any], Any]) -> None:
+def fill_document(document: BeautifulSoup, state: tuple[dict[str, Any], Any]) -> None:
     """Give a document its tree, and a builder of the class that it had (called by payloads)."""
     attributes, builder = state
     vars(document).update(attributes)

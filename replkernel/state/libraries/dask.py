@@ -22,10 +22,10 @@ _DICT = type.__dict__["__dict__"]
 _KNOWN = "_instances"
 
 
-def reduce_expression(context: ReducerContext, expression: Any) -> Any:
+def reduce_expression(context: ReducerContext, expression: SingletonExpr) -> Any:
     """Reduce an expression to its operands and name, and what it has computed as dask itself copies it."""
     context.module_needed("dask")
-    cls: Any = type(expression)
+    cls = type(expression)
     if cls.__init__ is not object.__init__ or cls.__reduce__ is not SingletonExpr.__reduce__:
         return NotImplemented
     kept = _DICT.__get__(cls) if cls._pickle_functools_cache else {}
@@ -42,7 +42,7 @@ def _is_computed(cls: type, name: str) -> bool:
 
 
 @loader("dask:fill_expression")
-def fill_expression(expression: Any, state: dict[str, Any]) -> None:
+def fill_expression(expression: object, state: dict[str, Any]) -> None:
     """Fill an expression, and have dask know it by its name (called by payloads)."""
     cls: object = type(expression)
     vars(expression).update(state)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_connection(context: ReducerContext, connection: Any) -> Any:
+def reduce_connection(context: ReducerContext, connection: duckdb.DuckDBPyConnection) -> Any:
     """Reduce a closed connection."""
     try:
         connection.query_progress()  # A question that needs no transaction, and waits for no thread.

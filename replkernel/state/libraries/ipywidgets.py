@@ -70,7 +70,7 @@ def _without_comm(attributes: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 @loader("ipywidgets:fill")
-def fill(instance: object, state: tuple[dict[str, Any], list[Any], str]) -> None:
+def fill(instance: widgets.Widget, state: tuple[dict[str, Any], list[Any], str]) -> None:
     """Give a widget its traits, its observers, and its end of the comm (called by payloads)."""
     told, observers, comm_id = state
     observed.fill(instance, (told, observers))
@@ -85,7 +85,7 @@ def fill_users(instance: object, state: tuple[dict[str, Any], str]) -> None:
     _connect(instance, comm_id)
 
 
-def _connect(instance: Any, comm_id: str) -> None:
+def _connect(instance: widgets.Widget, comm_id: str) -> None:
     """Have messages of pages about this widget reach it, and not the one whose place it takes."""
     instance._trait_values[_COMM] = None
     _forget(comm_id or _attributes_of(instance).get("_model_id") or "")
@@ -200,7 +200,7 @@ def _calls(instance: object, attributes: dict[str, Any], traits: dict[str, Any])
     return any(getattr(handler, "__self__", None) is not instance for handler in handlers)
 
 
-_attributes_of: Any = vars(traitlets.HasDescriptors)["__dict__"].__get__
+_attributes_of = vars(traitlets.HasDescriptors)["__dict__"].__get__
 """Returns the attributes of an instance past what its class may define, and quickly: it is asked often."""
 
 FAMILIES = [(widgets.Widget, reduce_widget)] if hasattr(widgets, ALIVE) else []

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_template(context: ReducerContext, template: Any) -> Any:
+def reduce_template(context: ReducerContext, template: object) -> Any:
     """Reduce a template to its attributes, its compiled functions among them."""
     context.module_needed("jinja2")
     return make_template, (type(template),), dict(vars(template)), None, None, fill_template
 
 
 @loader("jinja2:make_template")
-def make_template(cls: Any) -> Any:
+def make_template(cls: type[environment.Template]) -> Any:
     """Return a template without its attributes (called by payloads)."""
     return object.__new__(cls)
 
 
 @loader("jinja2:fill_template")
-def fill_template(template: Any, attributes: dict[str, Any]) -> None:
+def fill_template(template: object, attributes: dict[str, Any]) -> None:
     """Give a template its attributes (called by payloads)."""
     vars(template).update(attributes)
 

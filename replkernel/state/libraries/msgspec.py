@@ -37,7 +37,7 @@ _FACTORY = type(
     msgspec.defstruct("_", [("x", list, msgspec.field(default_factory=list))]).__struct_defaults__[0]
 )
 
-_allocate: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_ssize_t)(
+_allocate = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_ssize_t)(
     ("PyType_GenericAlloc", ctypes.pythonapi)
 )
 

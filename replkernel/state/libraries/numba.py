@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, Dispatcher)
 
 
-def reduce_dispatcher(context: ReducerContext, dispatcher: Any) -> Any:
+def reduce_dispatcher(context: ReducerContext, dispatcher: Dispatcher) -> Any:
     """Reduce a compiled function of the notebook to its function, its options and its signatures."""
     function = dispatcher.py_func
     if getattr(function, "__globals__", None) is not context.namespace:
@@ -37,7 +37,7 @@ def reduce_dispatcher(context: ReducerContext, dispatcher: Any) -> Any:
     return make_dispatcher, (function, options), state, None, None, fill_dispatcher
 
 
-def _uses_data(function: Any) -> bool:
+def _uses_data(function: types.FunctionType) -> bool:
     """Tell whether a function reads a variable that is no code."""
     code = function.__code__
     used = [function.__globals__[name] for name in code.co_names if name in function.__globals__]
@@ -54,7 +54,7 @@ def make_dispatcher(function: object, options: dict[str, Any]) -> Any:
 
 
 @loader("numba:fill_dispatcher")
-def fill_dispatcher(dispatcher: Any, state: tuple[list[Any], bool]) -> None:
+def fill_dispatcher(dispatcher: Dispatcher, state: tuple[list[Any], bool]) -> None:
     """Compile a function for the types that it was compiled for (called by payloads)."""
     signatures, may_compile = state
     for signature in signatures:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def is_kept_from_pickle(cls: Any) -> bool:
+def is_kept_from_pickle(cls: type[Any]) -> bool:
     """Tell whether a class of patsy's refuses to be pickled, and is an ordinary one otherwise."""
     return (
         module_of(cls).startswith("patsy.")
@@ -29,7 +29,7 @@ def is_kept_from_pickle(cls: Any) -> bool:
     )
 
 
-def reduce_plainly(context: ReducerContext, value: Any) -> Any:
+def reduce_plainly(context: ReducerContext, value: object) -> Any:
     """Reduce an object of patsy's to its attributes."""
     context.module_needed("patsy")
     try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WIDGETS = "plotly.basewidget"
 
 
-def reduce_part(context: ReducerContext, part: Any) -> Any:
+def reduce_part(context: ReducerContext, part: object) -> Any:
     """Reduce a figure, a trace or a part of one to its attributes."""
     cls = type(part)
     if any(base.__module__ == _WIDGETS for base in cls.__mro__):
@@ -30,7 +30,7 @@ def reduce_part(context: ReducerContext, part: Any) -> Any:
     return instances.make_plain, (cls,), vars(part), None, None, instances.fill_plain
 
 
-def reduce_validator(context: ReducerContext, validator: Any) -> Any:
+def reduce_validator(context: ReducerContext, validator: object) -> Any:
     """Reduce what checks a property: where it is found if all figures share it, and what all share of it."""
     context.module_needed("plotly")
     place = next((place for place, held in ValidatorCache._cache.items() if held is validator), None)

@@ -7,21 +7,22 @@ Law: imported only when rpds is; only plain text decides the order, so no code o
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_rpds: Any = importlib.import_module("rpds")
+_rpds = importlib.import_module("rpds")
 
 
-def reduce_map(context: ReducerContext, held: Any) -> Any:
+def reduce_map(context: ReducerContext, held: Mapping[Any, Any]) -> Any:
     """Reduce a map to its items."""
     context.module_needed("rpds")
     return _rpds.HashTrieMap, (_in_order(list(held.items()), lambda item: item[0]),)
 
 
-def reduce_set(context: ReducerContext, held: Any) -> Any:
+def reduce_set(context: ReducerContext, held: Iterable[Any]) -> Any:
     """Reduce a set to its members."""
     context.module_needed("rpds")
     return _rpds.HashTrieSet, (_in_order(list(held), lambda member: member),)

@@ -16,11 +16,13 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from replkernel.state.library import ReducerContext
 
 Listeners = list[tuple[str, list[Any]]]
 
-_Dispatch: Any = vars(_base)["_Dispatch"]
+_Dispatch: object = vars(_base)["_Dispatch"]
 _INSTANCE_CLASS = "_instance_cls"
 _OPEN = "_dbapi_connection"
 
@@ -69,7 +71,7 @@ def _is(module: str, name: str) -> Callable[[type], bool]:
     return test
 
 
-def reduce_connection(context: ReducerContext, connection: Any) -> Any:
+def reduce_connection(context: ReducerContext, connection: Connection) -> Any:
     """Refuse an open connection, alone."""
     if vars(connection).get(_OPEN) is not None:
         raise CannotTravel("An open connection of SQLAlchemy belongs to its process; close it after use.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_model_data(context: ReducerContext, data: Any) -> Any:
+def reduce_model_data(context: ReducerContext, data: object) -> Any:
     """Reduce the data of a model to its attributes."""
     context.module_needed("statsmodels")
     return instances.make_plain, (type(data),), dict(vars(data)), None, None, instances.fill_plain

@@ -21,10 +21,10 @@ from replkernel.state.python.kinds import module_of
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
-_Basic: Any = Basic
+_Basic = Basic
 
 
-def is_expression(cls: Any) -> bool:
+def is_expression(cls: type[Any]) -> bool:
     """Tell whether sympy copies instances of a class of its own by working out their parts."""
     return (
         module_of(cls).startswith("sympy.")
@@ -35,7 +35,7 @@ def is_expression(cls: Any) -> bool:
     )
 
 
-def reduce_expression(pickler: UnitContext, expression: Any) -> Any:
+def reduce_expression(pickler: UnitContext, expression: Basic) -> Any:
     """Reduce an expression to its class and its parts."""
     cls = type(expression)
     reduced = sentinels.plan_for_library(cls)(pickler, expression)
@@ -45,7 +45,7 @@ def reduce_expression(pickler: UnitContext, expression: Any) -> Any:
     return make_expression, (cls, parts)
 
 
-def is_symbol(cls: Any) -> bool:
+def is_symbol(cls: type[Any]) -> bool:
     """Tell whether instances of a class of sympy's own are told by a name and assumptions."""
     return (
         module_of(cls).startswith("sympy.")
@@ -65,13 +65,13 @@ def reduce_symbol(pickler: UnitContext, symbol: object) -> Any:
 
 
 @loader("sympy:make_symbol")
-def make_symbol(cls: Any, names: tuple[Any, ...], assumptions: tuple[tuple[str, Any], ...]) -> Any:
+def make_symbol(cls: type[Any], names: tuple[Any, ...], assumptions: tuple[tuple[str, Any], ...]) -> Any:
     """Return a symbol (called by payloads)."""
     return cls.__new__(cls, *names, **dict(assumptions))
 
 
 @loader("sympy:make_expression")
-def make_expression(cls: Any, parts: tuple[Any, ...]) -> Any:
+def make_expression(cls: type[Any], parts: tuple[Any, ...]) -> Any:
     """Return an expression of these parts, which nobody works out (called by payloads)."""
     made = _made(cls, parts)
     if made is not None:
@@ -83,7 +83,7 @@ def make_expression(cls: Any, parts: tuple[Any, ...]) -> Any:
     return cls._from_args(list(parts)) if hasattr(cls, "_from_args") else _Basic.__new__(cls, *parts)
 
 
-def _made(cls: Any, parts: tuple[Any, ...]) -> Any:
+def _made(cls: type[Any], parts: tuple[Any, ...]) -> Any:
     """Return what sympy makes of the parts; None where that is something else than what they are parts of."""
     try:
         made = cls.__new__(cls, *parts)

@@ -117,11 +117,11 @@ class WarnedOncePart(Part[Given]):
         self._given: Given = {}
         self._here: set[str] = set()
         """What this process itself has given, whether it was shown or held back."""
-        self._show: Any = vars(warnings)["_showwarnmsg"]
+        self._show = vars(warnings)["_showwarnmsg"]
         vars(warnings)["_showwarnmsg"] = self._hear
         super().__init__()
 
-    def _hear(self, message: Any) -> None:
+    def _hear(self, message: warnings.WarningMessage) -> None:
         text = str(message.message)
         if COMPILED not in text or self._is_to_be_shown(text):
             self._show(message)

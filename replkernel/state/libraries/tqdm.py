@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: object) -> Any:
     """Reduce a wrapper to its class and attributes, past what it answers in the stream's name."""
     return bare_wrapper, (type(wrapper),), vars(wrapper), None, None, set_attributes
 
 
-def reduce_bar(pickler: UnitContext, bar: Any) -> Any:
+def reduce_bar(pickler: UnitContext, bar: tqdm) -> Any:
     """Reduce a bar to its class, whether it is among the open ones, and its attributes."""
     return bare_bar, (type(bar), bar in getattr(type(bar), "_instances", ())), dict(vars(bar))
 
@@ -39,13 +39,13 @@ def bare_bar(cls: Any, is_open: bool) -> Any:
 
 
 @loader("tqdm:bare_wrapper")
-def bare_wrapper(cls: Any) -> Any:
+def bare_wrapper(cls: type[Any]) -> Any:
     """Make a wrapper around nothing yet (called by payloads)."""
     return object.__new__(cls)
 
 
 @loader("tqdm:set_attributes")
-def set_attributes(wrapper: Any, attributes: dict[str, Any]) -> None:
+def set_attributes(wrapper: object, attributes: dict[str, Any]) -> None:
     """Give a wrapper its own attributes (called by payloads)."""
     vars(wrapper).update(attributes)
 

@@ -69,7 +69,7 @@ def _observers(value: object) -> list[tuple[Any, Any, list[Any]]]:
 
 
 @loader("traitlets:fill")
-def fill(instance: Any, state: tuple[Any, list[tuple[Any, Any, list[Any]]]]) -> None:
+def fill(instance: traitlets.HasTraits, state: tuple[Any, list[tuple[Any, Any, list[Any]]]]) -> None:
     """Give an object its state and its observers (called by payloads)."""
     told, observers = state
     instance.__setstate__(told)

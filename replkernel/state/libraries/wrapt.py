@@ -32,7 +32,7 @@ _UNDERSTOOD = frozenset(
 )
 _CALL_FIELDS = ("instance", "wrapper", "enabled", "binding", "parent", "owner")
 
-_own_attributes: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
+_own_attributes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
     ("PyObject_GenericGetDict", ctypes.pythonapi)
 )
 

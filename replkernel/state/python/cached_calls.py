@@ -25,7 +25,7 @@ Cached = tuple[list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None, int, in
 """The cached calls with their results, oldest first (None if they cannot be seen); hits; misses."""
 
 
-def cached_by(wrapper: Any) -> Cached:
+def cached_by(wrapper: functools._lru_cache_wrapper[Any]) -> Cached:
     """Return what a wrapper has cached, and how often that was of use."""
     info = wrapper.cache_info()
     return _contents(wrapper, wrapper.cache_parameters()["maxsize"]), info.hits, info.misses
@@ -49,7 +49,7 @@ def wrapped_by(wrapper: Any) -> Any:
     return next(held for held in referents if callable(held) and not is_a(held, type))
 
 
-def _function_behind(called: Any) -> types.FunctionType | None:
+def _function_behind(called: object) -> types.FunctionType | None:
     """Return the Python function that a call of `called` ends in; None where there is none."""
     for _ in range(WRAPPINGS_MAX):
         if is_a(called, types.FunctionType):
@@ -63,7 +63,9 @@ def _function_behind(called: Any) -> types.FunctionType | None:
     return None
 
 
-def _contents(wrapper: Any, maxsize: int | None) -> list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None:
+def _contents(
+    wrapper: functools._lru_cache_wrapper[Any], maxsize: int | None
+) -> list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None:
     """Return (positional, keyword, result) of each cached call, oldest first; None if they cannot be seen."""
     held = gc.get_referents(wrapper)
     mark = _keyword_mark()

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-_abc: Any = importlib.import_module("_abc")
+_abc = importlib.import_module("_abc")
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _BASES = type.__dict__["__bases__"]
 _NAME = type.__dict__["__name__"]
 _QUALNAME = type.__dict__["__qualname__"]
-_CLASS: Any = object.__dict__["__class__"]
+_CLASS = object.__dict__["__class__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 

@@ -11,13 +11,10 @@ import marshal
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replkernel.loaders import loader
 from replkernel.state.restore import loading
-
-if TYPE_CHECKING:
-    from replkernel.state.library import ReducerContext
 
 MAGIC = int.from_bytes(importlib.util.MAGIC_NUMBER, "little")
 _MARSHAL_VERSION = 2
@@ -45,7 +42,7 @@ def _marshalled(code: types.CodeType) -> bytes:
     return data
 
 
-def reduce_code(context: ReducerContext, code: types.CodeType) -> Any:
+def reduce_code(context: object, code: types.CodeType) -> Any:
     """Reduce a code object to its marshalled bytes."""
     return call_of_code(code)
 

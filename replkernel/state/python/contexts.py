@@ -42,7 +42,7 @@ def make_variable(name: str, default: tuple[Any, ...]) -> Any:
 
 
 @loader("contextvars:fill_variable")
-def fill_variable(variable: Any, value: tuple[Any, ...]) -> None:
+def fill_variable(variable: contextvars.ContextVar[Any], value: tuple[Any, ...]) -> None:
     """Give a context variable its value (called by payloads)."""
     if value:
         loading.current().late.append(lambda: variable.set(value[0]))
@@ -52,8 +52,8 @@ _NONE: Mapping[str, Any] = {}
 _CONTEXT, _OLD, _USED = 0, 2, 3
 _HEAD = 16
 _TOKEN_WORDS = 4
-_increase: Any = ctypes.pythonapi.Py_IncRef
-_decrease: Any = ctypes.pythonapi.Py_DecRef
+_increase = ctypes.pythonapi.Py_IncRef
+_decrease = ctypes.pythonapi.Py_DecRef
 _probe: contextvars.ContextVar[int] = contextvars.ContextVar("replkernel_probe")
 
 
@@ -101,7 +101,7 @@ def reduce_token(pickler: UnitContext, token: contextvars.Token[Any]) -> Any:
 
 
 @loader("contextvars:make_token")
-def make_token(variable: Any) -> Any:
+def make_token(variable: contextvars.ContextVar[Any]) -> Any:
     """Return a token of a variable, whose value stays (called by payloads)."""
     if not _readable():
         raise LookupError("how tokens lie in memory is not known in this release of Python")
@@ -132,7 +132,7 @@ def _exchange(token: object, place: int, *value: Any) -> None:
         _decrease(ctypes.c_void_p(before))
 
 
-def reduce_local(pickler: UnitContext, local: Any) -> Any:
+def reduce_local(pickler: UnitContext, local: object) -> Any:
     """Reduce thread-local data to what the main thread has in it."""
     if pickler.deep:
         raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")
@@ -153,13 +153,13 @@ def _made_with(local: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 @loader("contextvars:make_local")
-def make_local(cls: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] = _NONE) -> Any:
+def make_local(cls: type[Any], arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] = _NONE) -> Any:
     """Return empty thread-local data (called by payloads)."""
     return cls.__new__(cls, *arguments, **keywords)
 
 
 @loader("contextvars:fill_local")
-def fill_local(local: Any, state: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]) -> None:
+def fill_local(local: object, state: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]) -> None:
     """Give the main thread its data, and all threads what is in slots (called by payloads)."""
     own, slots = state if isinstance(state, tuple) else (state, {})
     fill_slots(local, slots)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DECIMAL = "decimal_context"
 """The name of the variable of `decimal`, which nothing but its own functions can reach."""
 
-_MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
+_MODULE_DICT = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _NOT_LIBRARIES = ("__main__", "__mp_main__")
 
 _KERNELS = frozenset({"ipykernel", "IPython"})

@@ -22,9 +22,9 @@ from replkernel.state.python.kinds import is_a
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_READER: Any = type(csv.reader(()))
-_WRITER: Any = type(csv.writer(types.SimpleNamespace(write=len)))
-_DIALECT: Any = type(csv.reader(()).dialect)
+_READER = type(csv.reader(()))
+_WRITER = type(csv.writer(types.SimpleNamespace(write=len)))
+_DIALECT: object = type(csv.reader(()).dialect)
 _SETTINGS = (
     "delimiter", "doublequote", "escapechar", "lineterminator", "quotechar", "quoting", "skipinitialspace",
     "strict",

@@ -12,6 +12,7 @@ import functools
 import gc
 import sys
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from replkernel.state.restore.loading import current
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_DICT: Any = dict
+_DICT = dict
 _MAKERS = (dict.__iter__, dict.values, dict.items)
 _REVERSED = 3
 """From this kind on, iterators go backwards."""
@@ -113,7 +114,7 @@ def reduce_dict_iterator(context: ReducerContext, iterator: object) -> Any:
     return dict_iterator, (kind, owner, len(owner), *told)
 
 
-def _passed(kind: int, owner: Any, iterator: object) -> int:
+def _passed(kind: int, owner: dict[Any, Any], iterator: object) -> int:
     """Return how many of the dict's entries lie behind the iterator: places of deleted ones do not count."""
     goal, size = _read(iterator, _POSITION), len(owner)
     backward = kind >= _REVERSED
@@ -145,7 +146,7 @@ def dict_iterator(kind: int, owner: object, size: int, passed: int, used: int, l
     return iterator
 
 
-def reduce_ordered_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_ordered_iterator(context: ReducerContext, iterator: Iterator[Any]) -> Any:
     """Reduce an iterator of an OrderedDict."""
     owner = _container(iterator, OrderedDict)
     if owner is None:
@@ -159,7 +160,7 @@ def reduce_ordered_iterator(context: ReducerContext, iterator: Any) -> Any:
 
 
 @loader("iterators:ordered_iterator")
-def ordered_iterator(kind: int, owner: Any, size: int, left: int) -> Any:
+def ordered_iterator(kind: int, owner: OrderedDict[Any, Any], size: int, left: int) -> Any:
     """Return an iterator of an OrderedDict (called by payloads)."""
     if len(owner) != size:
         raise LookupError("the container of an iterator is not whole yet")
@@ -173,7 +174,7 @@ def ordered_iterator(kind: int, owner: Any, size: int, left: int) -> Any:
     return iterator
 
 
-def reduce_set_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_set_iterator(context: ReducerContext, iterator: Iterator[Any]) -> Any:
     """Reduce an iterator of a set; of a frozenset, which never changes, to what is left of it."""
     owner = _container(iterator, (set, frozenset))
     if owner is None:
@@ -194,7 +195,7 @@ def reduce_set_iterator(context: ReducerContext, iterator: Any) -> Any:
 
 
 @loader("iterators:stale_set_iterator")
-def stale_set_iterator(owner: Any) -> Any:
+def stale_set_iterator(owner: set[Any]) -> Any:
     """Return an iterator that has said that its set has changed, and always will (called by payloads)."""
     iterator = set.__iter__(owner)
     if not readable():
@@ -204,14 +205,14 @@ def stale_set_iterator(owner: Any) -> Any:
 
 
 @loader("iterators:set_iterator")
-def set_iterator(owner: Any, left: list[Any]) -> Any:
+def set_iterator(owner: set[Any], left: list[Any]) -> Any:
     """Return an iterator of a set, which is brought to its place at the end (called by payloads)."""
     iterator = set.__iter__(owner)
     current().settle.append(functools.partial(_settle, iterator, owner, left))
     return iterator
 
 
-def _settle(iterator: object, owner: Any, left: list[Any]) -> None:
+def _settle(iterator: object, owner: set[Any], left: list[Any]) -> None:
     size = len(owner)
     walker = set.__iter__(owner)
     next(islice(walker, size - len(left), size - len(left)), None)
@@ -223,7 +224,7 @@ def _settle(iterator: object, owner: Any, left: list[Any]) -> None:
     _word(iterator, _SET_LENGTH).value = len(left)
 
 
-def reduce_deque_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_deque_iterator(context: ReducerContext, iterator: Iterator[Any]) -> Any:
     """Reduce an iterator of a deque; one whose deque has changed raises as before."""
     owner = _container(iterator, deque)
     if owner is None or not readable():
@@ -234,7 +235,7 @@ def reduce_deque_iterator(context: ReducerContext, iterator: Any) -> Any:
 
 
 @loader("iterators:stale_deque_iterator")
-def stale_deque_iterator(kind: Any, owner: object) -> Any:
+def stale_deque_iterator(kind: type[Any], owner: object) -> Any:
     """Return an iterator of a deque that has changed since (called by payloads)."""
     iterator = kind(owner)
     _word(iterator, _DEQUE_STATE).value = _STALE

@@ -52,7 +52,7 @@ def _raw(kind: type, member: enum.Enum) -> tuple[Any, tuple[Any, ...]]:
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
 
 
-_TOLD_BY_ITS_TYPE: Any = frozenset(
+_TOLD_BY_ITS_TYPE = frozenset(
     {datetime.date, datetime.time, datetime.datetime, datetime.timedelta, decimal.Decimal}
 )
 """Built-in types whose own reduction gives the arguments that make an equal value of a child."""
@@ -78,7 +78,7 @@ def make_member(
 
 
 @loader("enum:fill_member")
-def fill_member(member: Any, state: object) -> None:
+def fill_member(member: object, state: object) -> None:
     """Give a member its attributes, and what it has in slots of a class below (called by payloads)."""
     attributes, slots = state if type(state) is tuple else (state, {})
     held = member.__dict__

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.loaders import loader
@@ -176,7 +176,7 @@ def _built_in(cls: type) -> type:
 
 
 @loader("exceptions:make_by_reduce")
-def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
+def make_by_reduce(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Return an exception as its class reduces it, or without `__init__` (called by payloads)."""
     try:
         return function(*args)

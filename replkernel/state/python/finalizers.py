@@ -36,7 +36,7 @@ _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 _met = Classes()
 """The classes of libraries with finalizers whose instances this process has dumped; of coroutines too."""
 
-_CLASS: Any = object.__dict__["__class__"]
+_CLASS = object.__dict__["__class__"]
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _NAME = type.__dict__["__name__"]

@@ -180,7 +180,11 @@ def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> Any:
 
 @loader("functions:make_function")
 def make_function(
-    code: Any, scope: dict[str, Any], name: str, closure: Any, entry: method_entries.Entry | None = None
+    code: types.CodeType,
+    scope: dict[str, Any],
+    name: str,
+    closure: tuple[types.CellType, ...] | None,
+    entry: method_entries.Entry | None = None,
 ) -> types.FunctionType:
     """Return a function with its cells and no more: that of a class that is here (called by payloads)."""
     known = None if entry is None else method_entries.present(entry, scope)
@@ -223,7 +227,7 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
     cell.cell_contents = state[0]
 
 
-def reduce_builtin(pickler: UnitContext, function: Any) -> Any:
+def reduce_builtin(pickler: UnitContext, function: types.BuiltinFunctionType) -> Any:
     """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
 
     One that a module has for a function of its own travels by that name.

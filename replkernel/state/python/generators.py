@@ -16,7 +16,7 @@ import sys
 import types
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,11 @@ def _arguments(code: types.CodeType, values: Mapping[str, Any]) -> tuple[tuple[A
 
 @loader("iterators:make_generator")
 def make_generator(
-    function: Any, positional: tuple[Any, ...], by_name: dict[str, Any], name: str, qualname: str
+    function: Callable[..., Any],
+    positional: tuple[Any, ...],
+    by_name: dict[str, Any],
+    name: str,
+    qualname: str,
 ) -> Any:
     """Return a generator or coroutine that has not begun (called by payloads)."""
     generator = function(*positional, **by_name)
@@ -123,7 +127,7 @@ _OF_CONTAINERS: dict[str, Any] = {
 _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items()}
 
 
-def reduce_sequence_iterator(context: ReducerContext, iterator: Any) -> Any:
+def reduce_sequence_iterator(context: ReducerContext, iterator: Iterator[Any]) -> Any:
     """Reduce an iterator of a sequence; one of a list may be in it, and is brought to its place last."""
     made = iterator.__reduce__()
     kind = type(iterator)
@@ -166,7 +170,7 @@ def spent_iterator(kind: str) -> Any:
     return iterator
 
 
-def reduce_slice(context: ReducerContext, iterator: Any) -> Any:
+def reduce_slice(context: ReducerContext, iterator: Iterator[Any]) -> Any:
     """Reduce an islice; one that is over has let go of its source."""
     made = iterator.__reduce__()
     return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
@@ -191,7 +195,7 @@ def _readable() -> bool:
     return list(_words(iterator)) == [2, id(sample)]
 
 
-def reduce_reversed(context: ReducerContext, iterator: Any) -> Any:
+def reduce_reversed(context: ReducerContext, iterator: Iterator[Any]) -> Any:
     """Reduce what goes backwards over a sequence of the notebook's, however long that is by now."""
     made = iterator.__reduce__()
     if len(made) == 2:

@@ -15,7 +15,7 @@ import itertools
 import json
 import struct
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _GROUP: Any = type(next(itertools.groupby([0]))[1])
 _WITHOUT_ITEM = 3
 """So many parts a groupby has when its group has taken the item: source, function, key of the group."""
-_KEY: Any = functools.cmp_to_key(lambda one, other: 0)
-_SCANNER: Any = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009
+_KEY: object = functools.cmp_to_key(lambda one, other: 0)
+_SCANNER: object = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009
 _SCANNED_BY = ("strict", "object_hook", "object_pairs_hook", "parse_float", "parse_int", "parse_constant")
 
 
@@ -75,7 +75,7 @@ def _first_part(chain: Any) -> Any:
 @loader("iterators:make_pairwise")
 def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     """Return a pairwise iterator that has read as much (called by payloads)."""
-    itself: Any = AsItIs(source)
+    itself = AsItIs(source)
     return itertools.pairwise(itertools.chain(read, itself) if read else itself)
 
 
@@ -86,13 +86,13 @@ def reduce_key(context: ReducerContext, key: object) -> Any:
 
 
 @loader("iterators:make_key")
-def make_key(compare: Any, value: tuple[Any, ...]) -> Any:
+def make_key(compare: Callable[..., Any], value: tuple[Any, ...]) -> Any:
     """Return a key, or what makes keys (called by payloads)."""
-    made: Any = functools.cmp_to_key(compare)
+    made = functools.cmp_to_key(compare)
     return made(*value) if value else made
 
 
-def reduce_groupby(context: ReducerContext, groups: Any) -> Any:
+def reduce_groupby(context: ReducerContext, groups: object) -> Any:
     """Reduce a groupby: where its item was taken by the group at work, with the key of that group."""
     parts = _parts(groups)
     if len(parts) != _WITHOUT_ITEM:

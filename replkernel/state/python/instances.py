@@ -11,7 +11,7 @@ import copyreg
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
 
@@ -43,7 +43,7 @@ _MAKES_OTHERWISE = HOOKS | {"__new__"}
 Items = Callable[[Any], tuple[Any, ...]]
 
 
-def _exactly(method: Any, *arguments: Any) -> Items:
+def _exactly(method: Callable[..., Any], *arguments: object) -> Items:
     return lambda value: (method(value, *arguments),)
 
 
@@ -76,8 +76,8 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
 the order of its members follows from its history. Python copies a set past the methods of its class."""
 _BUILT_IN = frozenset({*VALUES, *_CONTENTS})
 
-_FACTORY: Any = defaultdict.__dict__["default_factory"]
-_MAXLEN: Any = deque.__dict__["maxlen"]
+_FACTORY = defaultdict.__dict__["default_factory"]
+_MAXLEN = deque.__dict__["maxlen"]
 
 
 def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
@@ -196,7 +196,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
 
 
 @loader("instances:make_plain")
-def make_plain(cls: Any) -> Any:
+def make_plain(cls: type[Any]) -> Any:
     """Return an instance without attributes (called by payloads)."""
     return object.__new__(cls)
 
@@ -258,7 +258,7 @@ def held_in(value: object, slots: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @loader("instances:make")
-def make(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
+def make(cls: type[Any], base: object, arguments: tuple[Any, ...]) -> Any:
     """Return an instance of a notebook class as its built-in base makes it (called by payloads)."""
     if base is deque:
         made = deque.__new__(cls)
@@ -292,7 +292,7 @@ def _set_dict(instance: object, attributes: object) -> None:
     getter_among(_MRO.__get__(type(instance))).__set__(instance, attributes)
 
 
-def _fill_contents(instance: object, contents: Any) -> None:
+def _fill_contents(instance: object, contents: Sequence[Any]) -> None:
     if isinstance(instance, list):
         list.extend(instance, contents)
     elif isinstance(instance, set):

@@ -127,7 +127,7 @@ def fill(instance: object, state: tuple[Any, Rest]) -> None:
     _fill_rest(instance, left_out)
 
 
-def _fill_as_told(instance: Any, told: Any) -> None:
+def _fill_as_told(instance: Any, told: tuple[Any, ...]) -> None:
     if hasattr(type(instance), "__setstate__"):
         instance.__setstate__(told)
         return

@@ -54,7 +54,7 @@ def make_rlock(count: int) -> Any:
     return lock
 
 
-def reduce_simple_queue(context: ReducerContext, simple: Any) -> Any:
+def reduce_simple_queue(context: ReducerContext, simple: queue.SimpleQueue[Any]) -> Any:
     """Reduce a SimpleQueue: what is in it is at the end of a list that the garbage collector sees."""
     count = simple.qsize()
     if not count:
@@ -66,7 +66,7 @@ def reduce_simple_queue(context: ReducerContext, simple: Any) -> Any:
 
 
 @loader("locks:fill_simple_queue")
-def fill_simple_queue(simple: Any, items: tuple[Any, ...]) -> None:
+def fill_simple_queue(simple: queue.SimpleQueue[Any], items: tuple[Any, ...]) -> None:
     """Put the items into a SimpleQueue (called by payloads)."""
     for item in items:
         simple.put(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: functools._lru_cache_wrapper[Any]) -> Any:
     """Reduce a cached function."""
     name = getattr(wrapper, "__qualname__", "")
     module = getattr(wrapper, "__module__", None)
@@ -33,13 +34,13 @@ def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
 
 
 @loader("functions:make_wrapper")
-def make_wrapper(function: Any, maxsize: int | None, typed: bool) -> Any:
+def make_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
     """Return an empty cached function (called by payloads)."""
     return functools.lru_cache(maxsize=maxsize, typed=typed)(function)
 
 
 @loader("functions:fill_wrapper")
-def fill_wrapper(wrapper: Any, state: tuple[Any, ...]) -> None:
+def fill_wrapper(wrapper: object, state: tuple[Any, ...]) -> None:
     """Give a cached function its attributes, contents and statistics (called by payloads)."""
     attributes, contents, hits, misses = state
     put_cached(wrapper, (contents, hits, misses))

@@ -86,7 +86,7 @@ def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
 
 
 @loader("methods:make_wrapper")
-def make_wrapper(cls: Any, function: Any) -> Any:
+def make_wrapper(cls: type[Any], function: object) -> Any:
     """Return a classmethod or staticmethod (called by payloads)."""
     return type.__call__(cls, function)  # A metaclass may have its own way of calling a class.
 
@@ -138,7 +138,7 @@ def make_property(
     cls: Any, fget: Any, fset: object, fdel: object, doc: str | None, name: str | None = None
 ) -> Any:
     """Return a property (called by payloads)."""
-    kind: Any = property
+    kind: type[Any] = property
     made = cls.__new__(cls)
     # A doc that is its getter's is another getter's in a copy; one that was given stays.
     of_getter = type(fget) is types.FunctionType and fget.__doc__ == doc

@@ -15,7 +15,7 @@ from replkernel.state.python.paths import instance_dict
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_Call: Any = unittest.mock._Call
+_Call: object = unittest.mock._Call
 
 
 def reduce_mock(context: ReducerContext, mock: object) -> Any:
@@ -26,7 +26,7 @@ def reduce_mock(context: ReducerContext, mock: object) -> Any:
 
 
 @loader("mock:make_mock")
-def make_mock(cls: Any) -> Any:
+def make_mock(cls: type[Any]) -> Any:
     """Return a mock of that very class, with nothing in it (called by payloads)."""
     return object.__new__(cls)
 
@@ -39,7 +39,7 @@ def reduce_call(context: ReducerContext, call: Any) -> Any:
 
 
 @loader("mock:make_call")
-def make_call(cls: Any, items: tuple[Any, ...]) -> Any:
+def make_call(cls: type[Any], items: tuple[Any, ...]) -> Any:
     """Return a call of a name with arguments (called by payloads)."""
     return tuple.__new__(cls, items)
 

@@ -23,7 +23,7 @@ from replkernel.state.restore import loading
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
-_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
+_DICT = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _OF_PYTHON = "__builtins__"
 _OF_FINDING = ("__loader__", "__spec__")
 _PLAIN_SPECS = (type(None), importlib.machinery.ModuleSpec)

@@ -17,10 +17,10 @@ from replkernel.state.python.kinds import lineage
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-_DICT_OF: Any = vars(types.SimpleNamespace)["__dict__"]
+_DICT_OF = vars(types.SimpleNamespace)["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
-_set_dict: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
+_set_dict = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
     ("PyObject_GenericSetDict", ctypes.pythonapi)
 )
 
@@ -34,7 +34,7 @@ def reduce_namespace(context: ReducerContext, space: types.SimpleNamespace) -> A
 
 
 @loader("namespaces:make")
-def make(cls: Any) -> Any:
+def make(cls: type[Any]) -> Any:
     """Return a namespace without attributes (called by payloads)."""
     return types.SimpleNamespace.__new__(cls)
 

@@ -34,7 +34,7 @@ def reduce_newtype(pickler: UnitContext, kind: Any) -> Any:
 @loader("small_values:make_newtype")
 def make_newtype(name: str, base: object, module: str) -> Any:
     """Return a NewType (called by payloads)."""
-    new_type: Any = typing.NewType
+    new_type = typing.NewType
     made = new_type(name, base)
     made.__module__ = module
     return made

@@ -41,8 +41,8 @@ _EFFECTS = frozenset(
 )
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
-_increase: Any = ctypes.pythonapi.Py_IncRef
-_decrease: Any = ctypes.pythonapi.Py_DecRef
+_increase = ctypes.pythonapi.Py_IncRef
+_decrease = ctypes.pythonapi.Py_DecRef
 
 
 class Placeholder:
@@ -107,7 +107,7 @@ def readable() -> bool:
     return True
 
 
-def stale(container: Any) -> list[int] | None:
+def stale(container: dict[Any, Any] | set[Any]) -> list[int] | None:
     """Return the hashes that the keys were put in by; None when all are as they were, and no two alike."""
     if not 0 < len(container) <= KEYS_MAX or not any(map(_may_be_stale, container)) or not readable():
         return None
@@ -126,7 +126,7 @@ def stale(container: Any) -> list[int] | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _hash_changes(method: Any) -> bool:
+def _hash_changes(method: object) -> bool:
     """Tell whether a method of the user's says the hash, and does nothing beside."""
     if type(method) is not types.FunctionType:
         return False
@@ -203,7 +203,7 @@ def make(kind: str, hashes: tuple[int, ...], fillers: tuple[int, ...] = (), toge
 
 
 @loader("stale_keys:fill")
-def fill(container: Any, parts: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
+def fill(container: dict[Any, Any] | set[Any], parts: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
     """Put the real keys, and the values of a dict, where the places are kept (called by payloads)."""
     if not readable():
         raise LookupError("how dicts and sets lie in memory is not known in this release of Python")

@@ -6,6 +6,7 @@ And such a class with types for its variables: asked of `typing`, past a ``__cla
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _MRO = type.__dict__["__mro__"]
 
 
-def _is_library(pickler: UnitContext, variable: Any) -> bool:
+def _is_library(pickler: UnitContext, variable: typing.TypeVar | typing.ParamSpec) -> bool:
     module = getattr(variable, "__module__", None)
     return module != pickler.world.seeds.main_name and find_global(module, variable.__name__) is variable
 
@@ -37,7 +38,7 @@ def take_notes(kind: object, notes: dict[str, Any]) -> None:
         setattr(kind, name, value)
 
 
-def reduce_typevar(pickler: UnitContext, variable: Any) -> Any:
+def reduce_typevar(pickler: UnitContext, variable: typing.TypeVar) -> Any:
     """Reduce a TypeVar."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -48,16 +49,16 @@ def reduce_typevar(pickler: UnitContext, variable: Any) -> Any:
 
 @loader("typing:make_typevar")
 def make_typevar(
-    name: str, constraints: Any, bound: object, covariant: bool, contravariant: bool, module: str
+    name: str, constraints: Iterable[Any], bound: object, covariant: bool, contravariant: bool, module: str
 ) -> Any:
     """Return a TypeVar (called by payloads)."""
-    new: Any = typing.TypeVar
+    new = typing.TypeVar
     made = new(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)
     made.__module__ = module
     return made
 
 
-def reduce_paramspec(pickler: UnitContext, variable: Any) -> Any:
+def reduce_paramspec(pickler: UnitContext, variable: typing.ParamSpec) -> Any:
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -65,7 +66,7 @@ def reduce_paramspec(pickler: UnitContext, variable: Any) -> Any:
 
 
 @loader("typing:make_paramspec")
-def make_paramspec(cls: Any, name: str, module: str) -> Any:
+def make_paramspec(cls: type[Any], name: str, module: str) -> Any:
     """Return a ParamSpec or a TypeVarTuple (called by payloads)."""
     made = cls(name)
     made.__module__ = module

@@ -16,10 +16,12 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import is_a
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from replkernel.state.library import ReducerContext
 
 _DICT_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
-_ORDERED: Any = OrderedDict()
+_ORDERED: OrderedDict[Any, Any] = OrderedDict()
 _ORDERED_VIEWS = {
     type(_ORDERED.keys()): "keys",
     type(_ORDERED.values()): "values",
@@ -155,7 +157,7 @@ def reduce_memoryview(context: ReducerContext, view: memoryview) -> Any:
     return make_memoryview, (owner, offset, view.nbytes, view.format, view.readonly)
 
 
-def _reduce_grid(view: memoryview, owner: Any) -> Any:
+def _reduce_grid(view: memoryview, owner: Buffer) -> Any:
     """Reduce a memoryview of no or several dimensions, or of what skips some items itself.
 
     It is as its object shows itself, or some rows of that, or a shape put over its bytes.
@@ -197,7 +199,7 @@ def _is_native(kind: str) -> bool:
     return kind.removeprefix("@") in {*"cbB?hHiIlLqQnNfdP"}
 
 
-def _address_of_any(owner: Any) -> int:
+def _address_of_any(owner: Buffer) -> int:
     """Return the address of the first item of what a memoryview looks at, however its items lie."""
     return address_of_first(memoryview(owner))
 
@@ -213,14 +215,14 @@ def _rows(view: memoryview, whole: memoryview, first: int) -> tuple[int, int, in
 
 
 @loader("views:make_whole")
-def make_whole(owner: Any, readonly: bool) -> memoryview:
+def make_whole(owner: Buffer, readonly: bool) -> memoryview:
     """Return a memoryview of an object as that shows itself (called by payloads)."""
     view = memoryview(owner)
     return view.toreadonly() if readonly else view
 
 
 @loader("views:make_rows")
-def make_rows(owner: Any, rows: tuple[int, int, int], readonly: bool) -> memoryview:
+def make_rows(owner: Buffer, rows: tuple[int, int, int], readonly: bool) -> memoryview:
     """Return a memoryview of some rows of an object (called by payloads)."""
     start, count, step = rows
     stop = start + count * step
@@ -241,7 +243,7 @@ def make_grid(
 
 
 @loader("views:make_memoryview")
-def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: bool) -> memoryview:
+def make_memoryview(owner: Buffer, offset: int, size: int, kind: str, readonly: bool) -> memoryview:
     """Return a memoryview (called by payloads)."""
     view = memoryview(owner)
     if view.format == kind and view.ndim == 1 and view.contiguous:
@@ -260,7 +262,7 @@ def released_memoryview() -> memoryview:
 
 
 @loader("views:make_strided")
-def make_strided(owner: Any, first: int, count: int, step: int, kind: str, readonly: bool) -> memoryview:
+def make_strided(owner: Buffer, first: int, count: int, step: int, kind: str, readonly: bool) -> memoryview:
     """Return a memoryview of every so manieth item, from the one at byte `first` (called by payloads)."""
     whole = memoryview(owner).cast("B")
     size = struct.calcsize(kind)

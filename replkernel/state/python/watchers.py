@@ -48,7 +48,7 @@ def callback_of(reference: object) -> Any:
     return callback
 
 
-def _inner_callback(own: Any) -> Any:
+def _inner_callback(own: object) -> Any:
     """Return the user's callback out of the function that a WeakMethod wraps it in."""
     if type(own) is not types.FunctionType or own.__closure__ is None:
         return None
@@ -59,7 +59,7 @@ def _inner_callback(own: Any) -> Any:
         return None
 
 
-def library_of(callback: Any) -> str | None:
+def library_of(callback: object) -> str | None:
     """Return the module that a callback's function is from; None if it is the notebook's, or no function."""
     if type(callback) is types.MethodType:
         callback = callback.__func__

@@ -36,7 +36,7 @@ class Gone:
         """Be the method that a dead WeakMethod had."""
 
 
-def reduce_ref(context: ReducerContext, reference: Any) -> Any:
+def reduce_ref(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
     """Reduce a weak reference."""
     target = weakref.ref.__call__(reference)
     if target is None:
@@ -45,7 +45,7 @@ def reduce_ref(context: ReducerContext, reference: Any) -> Any:
 
 
 @loader("weakrefs:watching")
-def watching(kind: Any, target: object, callback: object, newer: int = 0) -> Any:
+def watching(kind: type[Any], target: object, callback: object, newer: int = 0) -> Any:
     """Return a reference that calls when its object dies (called by payloads).
 
     Who came last is told first: so the last `newer` calls of `weakref.finalize` are to have come after it.
@@ -85,7 +85,7 @@ def dead_weak_method(kept_hash: int | None = None) -> Any:
     return reference
 
 
-def reduce_weak_method(context: ReducerContext, reference: Any) -> Any:
+def reduce_weak_method(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
     """Reduce a WeakMethod."""
     method = reference()
     if method is None:
@@ -132,13 +132,13 @@ def dead_proxy() -> Any:
     return weakref.proxy(Gone())
 
 
-def reduce_weak_dict(context: ReducerContext, mapping: Any) -> Any:
+def reduce_weak_dict(context: ReducerContext, mapping: weakref.WeakValueDictionary[Any, Any]) -> Any:
     """Reduce a weak-valued or weak-keyed dictionary to its living items."""
     items = list(mapping.items())
     return make_weak, (type(mapping),), items, None, None, fill_weak_dict
 
 
-def reduce_weak_set(context: ReducerContext, members: Any) -> Any:
+def reduce_weak_set(context: ReducerContext, members: weakref.WeakSet[Any]) -> Any:
     """Reduce a weak set to its living members."""
     return make_weak, (type(members),), list(members), None, None, fill_weak_set
 
@@ -150,20 +150,20 @@ def make_weak(cls: Any) -> Any:
 
 
 @loader("weakrefs:fill_weak_dict")
-def fill_weak_dict(mapping: Any, items: list[tuple[Any, Any]]) -> None:
+def fill_weak_dict(mapping: weakref.WeakValueDictionary[Any, Any], items: list[tuple[Any, Any]]) -> None:
     """Fill a weak dictionary (called by payloads)."""
     for key, value in items:
         mapping[key] = value
 
 
 @loader("weakrefs:fill_weak_set")
-def fill_weak_set(members: Any, items: list[Any]) -> None:
+def fill_weak_set(members: weakref.WeakSet[Any], items: list[Any]) -> None:
     """Fill a weak set (called by payloads)."""
     for item in items:
         members.add(item)
 
 
-def reduce_finalize(context: ReducerContext, finalizer: Any) -> Any:
+def reduce_finalize(context: ReducerContext, finalizer: weakref.finalize[..., Any]) -> Any:
     """Reduce a `weakref.finalize`: a living one with its call, a dead one as dead."""
     call = finalizer.peek()
     state = None if call is None else (finalizer.atexit, *call)

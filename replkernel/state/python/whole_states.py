@@ -103,7 +103,7 @@ def _noted(told: object) -> Any:
 
 
 @loader("reduced:make")
-def make(function: Any, arguments: tuple[Any, ...]) -> Any:
+def make(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Return an instance as its class wants it made, and note what that made of it (called by payloads)."""
     instance = function(*arguments)
     _note(instance)
@@ -111,7 +111,7 @@ def make(function: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 @loader("reduced:load")
-def load(instance: Any, state: Any) -> None:
+def load(instance: Any, state: object) -> None:
     """Give an instance its state as its class wants it, and note what it made of it (called by payloads)."""
     if hasattr(type(instance), "__setstate__"):
         instance.__setstate__(state)
@@ -141,7 +141,7 @@ def _held(state: object) -> dict[str, int]:
     return {name: id(part) for name, part in _attributes(state)}
 
 
-def _attributes(held: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(held: object) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of a reduction past the class's methods: of the dictionary and of the slots."""
     attributes, slots = held[:2] if type(held) is tuple else (held, None)
     yield from (attributes or {}).items()

@@ -14,8 +14,7 @@ from math import inf
 
 from replkernel_scheduler.expecting.lines import Lines, Waits
 from replkernel_scheduler.policies.protocol import Dice
-from replkernel_scheduler.queue import Shape
-from replkernel_scheduler.types import RequestId
+from replkernel_scheduler.types import RequestId, Shape
 
 PLAYS = 40
 FACTOR = 1.5

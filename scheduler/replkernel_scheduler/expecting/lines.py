@@ -14,12 +14,10 @@ from msgspec import UNSET
 
 from replkernel_scheduler.asking import GIVEN_BACK_S
 from replkernel_scheduler.expecting.durations import Draws, Durations, kinds_of
-from replkernel_scheduler.hosts import Pool
-from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.hosts import LeaseRecord, Pool, Waiting
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Rank
-from replkernel_scheduler.queue import Shape, Waiting
-from replkernel_scheduler.types import LeaseRequest, RequestId
+from replkernel_scheduler.types import LeaseRequest, RequestId, Shape
 from replkernel_scheduler.users import MILLI
 
 WAITING_MAX = 256

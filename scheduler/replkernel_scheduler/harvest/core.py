@@ -58,11 +58,10 @@ from replkernel_scheduler.harvest.types import (
     JobSubmitted,
     JobView,
 )
-from replkernel_scheduler.hosts import Room, Size
 from replkernel_scheduler.jobs.protocol import Discipline, Queues
 from replkernel_scheduler.policies.discipline_easy import Easy
 from replkernel_scheduler.policies.queues_single import SingleQueue
-from replkernel_scheduler.types import HostName, LeaseRequest, UserName
+from replkernel_scheduler.types import HostName, LeaseRequest, Room, Size, UserName
 
 ROOM = (HostUp, HostUndrained, LeaseWithdrawn, KernelEnded, BookingMade, BookingCancelled, TimeReached)
 """What may make room for a gang, beside the ends of leases."""

@@ -13,8 +13,7 @@ from replkernel_scheduler.events import Event, GpusWanted
 from replkernel_scheduler.gangs.desk import HOSTS_MAX
 from replkernel_scheduler.harvest.jobs import Jobs
 from replkernel_scheduler.harvest.types import JobSpec
-from replkernel_scheduler.hosts import Room, Size
-from replkernel_scheduler.types import HostName, LeaseRequest, UserName
+from replkernel_scheduler.types import HostName, LeaseRequest, Room, Size, UserName
 
 JOBS_MAX = 10_000
 HOSTS_AT_ONCE_MAX = 1_000_000

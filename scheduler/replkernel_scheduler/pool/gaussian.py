@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from math import log, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.pool.arrivals import DEFERRAL_MAX_S
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
 
 POINTS = 101
 NOISE = (-9.0, 1.0)
@@ -37,12 +41,12 @@ class GaussianProcess:
             raise SchedulerError(
                 "Predicting deferrals needs numpy and scipy: pip install 'replkernel[sim]'."
             ) from error
-        self._numpy: Any = numpy
-        self._scipy: Any = scipy
+        self._numpy = numpy
+        self._scipy = scipy
         self._samples: deque[tuple[float, ...]] = deque(maxlen=window)
-        self._scales: Any = numpy.array([0.0] * 5 + [log(1e-2)])
+        self._scales = numpy.array([0.0] * 5 + [log(1e-2)])
         """The logarithms of the length scales, and of the noise."""
-        self._grid: Any = numpy.linspace(0.0, DEFERRAL_MAX_S, POINTS)
+        self._grid = numpy.linspace(0.0, DEFERRAL_MAX_S, POINTS)
         self._solved: tuple[Any, ...] | None = None
         self._since_fit = 0
 
@@ -87,7 +91,7 @@ class GaussianProcess:
         near = self._kernel((asked - low) / span / numpy.exp(self._scales[:5]), scaled)
         return near @ weights * spread + centre, near
 
-    def _deviation(self, near: Any) -> Any:
+    def _deviation(self, near: ndarray[Any, Any]) -> Any:
         """Return the standard deviation of the expected loss at points so near to the samples."""
         assert self._solved is not None
         factor, spread = self._solved[3], self._solved[6]
@@ -112,11 +116,11 @@ class GaussianProcess:
         scaled = inputs / numpy.exp(self._scales[:5])
         self._solved = (scaled, low, span, factor, weights, centre, spread)
 
-    def _fitted(self, inputs: Any, targets: Any) -> Any:
+    def _fitted(self, inputs: ndarray[Any, Any], targets: ndarray[Any, Any]) -> Any:
         """Return the length scales and the noise with the most likelihood, from the present ones."""
         numpy, diagonal = self._numpy, self._numpy.eye(len(inputs))
 
-        def unlikely(scales: Any) -> float:
+        def unlikely(scales: ndarray[Any, Any]) -> float:
             factor, weights = self._factor(inputs, targets, scales, diagonal)
             return float(0.5 * targets @ weights + numpy.log(factor.diagonal()).sum())
 
@@ -125,14 +129,20 @@ class GaussianProcess:
         )
         return found.x
 
-    def _factor(self, inputs: Any, targets: Any, scales: Any, diagonal: Any) -> tuple[Any, Any]:
+    def _factor(
+        self,
+        inputs: ndarray[Any, Any],
+        targets: ndarray[Any, Any],
+        scales: ndarray[Any, Any],
+        diagonal: ndarray[Any, Any],
+    ) -> tuple[Any, Any]:
         numpy, linalg = self._numpy, self._scipy.linalg
         scaled = inputs / numpy.exp(scales[:5])
         kernel = self._kernel(scaled, scaled) + numpy.exp(scales[5]) * diagonal
         factor = linalg.cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
         return factor, linalg.cho_solve((factor, True), targets, check_finite=False)
 
-    def _kernel(self, left: Any, right: Any) -> Any:
+    def _kernel(self, left: ndarray[Any, Any], right: ndarray[Any, Any]) -> Any:
         """Return how near to each other samples are, both over their length scales."""
         numpy = self._numpy
         far = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :]
@@ -147,7 +157,7 @@ class GaussianProcess:
         near *= numpy.exp(far, out=far)
         return near
 
-    def _logs(self, table: Any) -> Any:
+    def _logs(self, table: ndarray[Any, Any]) -> Any:
         """Return inputs with the logarithms of time between arrivals and time that remains."""
         table = table.copy()
         table[:, 1:3] = self._numpy.log1p(table[:, 1:3])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import tomllib
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def _check_order(path: Path, name: str, made: Normal | LogNormal | Uniform) -> N
         raise SimulationError(f"{path}: {name} has a {words.format(low, high)}: exchange them.")
 
 
-def _time(path: Path, name: str, table: Any) -> Time:
+def _time(path: Path, name: str, table: Mapping[str, Any]) -> Time:
     """Return the distribution that a table says."""
     for kind in KINDS:
         try:

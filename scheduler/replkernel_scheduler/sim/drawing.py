@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.picture import QUANTILES, Picture
@@ -18,6 +18,10 @@ from replkernel_scheduler.sim.seeds import Interval
 from replkernel_scheduler.sim.summary import MoneyFigures
 from replkernel_scheduler.sim.trace_picture import TracePicture
 from replkernel_scheduler.sim.way import ORACLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F6A00")
 """Okabe and Ito's, told apart by all eyes; lines that are equal in grey have other dashes, too."""
@@ -93,7 +97,7 @@ def look_of(place: int) -> dict[str, Any]:
     return {"color": COLOURS[colour], "linestyle": DASHES[(place + turn) % len(DASHES)], "linewidth": 1.2}
 
 
-def _legend(axes: Any) -> None:
+def _legend(axes: Axes) -> None:
     """Put the names above the axes, in as many columns as there is room for."""
     names = axes.get_legend_handles_labels()[1]
     if names:
@@ -145,7 +149,7 @@ def over_time(pictures: Pictures, course: str, what: str) -> str:
     return _drawn(lambda axes: draw_over_time(axes, pictures, course, what))
 
 
-def draw_over_time(axes: Any, pictures: Pictures, course: str, what: str) -> Any:
+def draw_over_time(axes: Axes, pictures: Pictures, course: str, what: str) -> Any:
     """Draw it on axes, and return these."""
     for place, (name, picture) in enumerate(pictures.items()):
         values = getattr(picture, course)
@@ -155,7 +159,7 @@ def draw_over_time(axes: Any, pictures: Pictures, course: str, what: str) -> Any
     return axes
 
 
-def draw_load(axes: Any, trace: TracePicture) -> Any:
+def draw_load(axes: Axes, trace: TracePicture) -> Any:
     """Draw how many sessions are open, and how many cells or jobs run, on axes, and return these."""
     for place, (course, what) in enumerate(((trace.open, "sessions open"), (trace.running, "running"))):
         hours = [step * trace.step_s / HOUR_S for step in range(len(course))]
@@ -166,7 +170,7 @@ def draw_load(axes: Any, trace: TracePicture) -> Any:
     return axes
 
 
-def draw_times(axes: object, trace: TracePicture) -> Any:
+def draw_times(axes: Axes, trace: TracePicture) -> Any:
     """Draw the distributions of what cells or jobs take and of the time between them, and return the axes."""
     of_sessions = bool(trace.open)
     samples = {
@@ -191,7 +195,7 @@ def distribution(samples: Mapping[str, Sequence[float]], what: str) -> str:
     return _drawn(lambda axes: draw_distribution(axes, samples, what))
 
 
-def draw_distribution(axes: Any, samples: Mapping[str, Sequence[float]], what: str) -> Any:
+def draw_distribution(axes: Axes, samples: Mapping[str, Sequence[float]], what: str) -> Any:
     """Draw it on axes, and return these."""
     shares = [place / QUANTILES for place in range(QUANTILES + 1)]
     for place, (name, quantiles) in enumerate(samples.items()):
@@ -203,7 +207,7 @@ def draw_distribution(axes: Any, samples: Mapping[str, Sequence[float]], what: s
     return axes
 
 
-def draw_use(axes: Any, pictures: Pictures) -> Any:
+def draw_use(axes: Axes, pictures: Pictures) -> Any:
     """Draw GPUs of hosts or sessions, and with the same colour, dotted, those that cells and jobs use."""
     for place, (name, picture) in enumerate(pictures.items()):
         colour = COLOURS[place % len(COLOURS)]
@@ -307,7 +311,7 @@ def money_over_time(pictures: Pictures) -> str:
 def money(runs: Mapping[str, MoneyFigures]) -> str:
     """Draw cost and revenue beside each other, with the margin."""
 
-    def draw(axes: Any) -> None:
+    def draw(axes: Axes) -> None:
         places = range(len(runs))
         above, below = ([place + by for place in places] for by in (-0.2, 0.2))
         axes.barh(above, [run.cost for run in runs.values()], 0.4, label="cost", color=COLOURS[0])
@@ -328,7 +332,7 @@ def money(runs: Mapping[str, MoneyFigures]) -> str:
 def saved_by_interval(saved: Mapping[float, float]) -> str:
     """Draw the GPU-hours that kept state saves, by the interval after which idle sessions are ended."""
 
-    def draw(axes: Any) -> None:
+    def draw(axes: Axes) -> None:
         axes.bar(
             [f"{interval_s / 60:g} min" for interval_s in saved], list(saved.values()), 0.6, color=COLOURS[0]
         )

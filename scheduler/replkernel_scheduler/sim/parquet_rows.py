@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from replkernel_scheduler.sim.errors import SimulationError
@@ -39,7 +39,7 @@ def _arrow() -> tuple[Any, Any]:
     return arrow, parquet
 
 
-def _schema(arrow: Any, types: Mapping[str, type]) -> Any:
+def _schema(arrow: ModuleType, types: Mapping[str, type]) -> Any:
     made = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
     return arrow.schema([(name, made[kind]) for name, kind in types.items()])
 

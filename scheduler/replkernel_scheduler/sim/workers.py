@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import msgspec
 
@@ -191,7 +190,7 @@ def _signals_later() -> Iterator[None]:
 class _Worker:
     """What a process of a sweep keeps between its cases: the traces, read once for each draw of GPUs."""
 
-    def __init__(self, source: Source, output: Output, within: Path, told: Any) -> None:
+    def __init__(self, source: Source, output: Output, within: Path, told: MutableSequence[float]) -> None:
         self.source, self.output, self._within, self._told = source, output, within, told
         self._spool: Spool | None = None
         self._seed = 0
@@ -216,7 +215,7 @@ _workers: list[_Worker] = []
 """The one of this process, if it is one of a sweep."""
 
 
-def _begin(source: Source, output: Output, within: Path, told: Any) -> None:
+def _begin(source: Source, output: Output, within: Path, told: MutableSequence[float]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _workers.append(_Worker(source, output, within, told))

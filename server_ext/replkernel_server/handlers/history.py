@@ -78,7 +78,9 @@ class PastStateHandler(OwnKernelHandler):
     _track_activity = False
     operations: ClassVar[dict[str, Operation]] = {}
 
-    async def answer(self, kernel_id: str, ask: Callable[..., Any], *given: Any, **options: object) -> None:
+    async def answer(
+        self, kernel_id: str, ask: Callable[..., Any], *given: object, **options: object
+    ) -> None:
         """Ask in a thread and answer with what comes of it: 404 for no kernel, 409 where nothing was done."""
         await self.recorded(kernel_id)
         self.set_header("Cache-Control", "no-store")

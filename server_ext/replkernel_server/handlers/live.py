@@ -7,7 +7,6 @@ server. A page sends nothing; what it sends all the same ends its connection.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 from jupyter_core.utils import ensure_async
@@ -50,7 +49,7 @@ class LiveChannelHandler(ExtensionHandlerMixin, WebSocketMixin, WebSocketHandler
     max_message_size = RECEIVED_BYTES_MAX
 
     @ws_authenticated
-    async def get(self, *args: Any, **kwargs: object) -> None:
+    async def get(self, *args: object, **kwargs: object) -> None:
         """Let in who may look at kernels."""
         user = self.current_user
         allowed = await ensure_async(self.authorizer.is_authorized(self, user, "read", RESOURCE))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from jupyter_server.base.handlers import APIHandler
@@ -39,7 +39,7 @@ class OwnKernelHandler(ExtensionHandlerMixin, APIHandler):
 
     async def recorded(self, kernel_id: str) -> KernelRecord:
         """Return a kernel's record, once one of ours that has just been started has it; raises 404."""
-        manager: Any = self.kernel_manager
+        manager = self.kernel_manager
         deadline = time.monotonic() + RECORD_LIMIT_S
         while (record := read_record(data_dir(os.environ), kernel_id)) is None:
             ours = kernel_id in manager and replicated(manager.get_kernel(kernel_id))

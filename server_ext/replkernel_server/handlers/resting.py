@@ -47,7 +47,7 @@ class RestingKernelHandler(OwnKernelHandler):
     async def delete(self, kernel_id: str) -> None:
         """Delete its record, its checkpoints and its data."""
         self._resting(kernel_id)
-        manager: Any = self.kernel_manager
+        manager = self.kernel_manager
         if kernel_id in manager:
             await ensure_async(manager.shutdown_kernel(kernel_id))
         else:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
+from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -170,7 +171,9 @@ class SchedulerHandler(web.RequestHandler):
         except StreamClosedError:
             return  # The reader has gone: nobody is left to tell.
 
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+    def log_exception(
+        self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None:
         """Leave out of the log what is answered with a sentence."""
         if not isinstance(value, ServerError | UnexpectedEvent):
             super().log_exception(typ, value, tb)

@@ -33,7 +33,7 @@ class KubernetesApi:
         """`address` is an API server without authentication; without it, the pod's own or a kubeconfig."""
         self._namespace, self._address = namespace, address
         self._client: Any = None
-        self._pods: Any = None
+        self._pods: object = None
 
     async def open(self) -> None:
         """Read whom to ask, and as whom."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from traitlets import TraitError
 from zmq import ZMQError
@@ -26,6 +26,11 @@ from replkernel_server.live.jobs import ask_jobs, jobs_of
 from replkernel_server.live.kernel_line import KernelLine
 from replkernel_server.live.state import LiveState
 from replkernel_server.sessions import replicated
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import KernelManager
+    from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
+
 
 log = logging.getLogger("replkernel.server")
 
@@ -69,7 +74,7 @@ class Listener(Protocol):
 class Feed:
     """The live state of what this server's user has."""
 
-    def __init__(self, kernels: Any, env: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(self, kernels: MappingKernelManager, env: Mapping[str, str], timeout_s: float) -> None:
         """Tell of the kernels of a kernel manager; nothing happens yet."""
         self._kernels = kernels
         self._env = dict(env)
@@ -213,7 +218,7 @@ class Feed:
             line.activity = activity
             line.ask(self._state.version_of(kernel_id))
 
-    def _line(self, kernel_id: str, manager: Any) -> KernelLine:
+    def _line(self, kernel_id: str, manager: KernelManager) -> KernelLine:
         line = self._lines.get(kernel_id)
         if line is not None and line.port == manager.control_port:
             return line

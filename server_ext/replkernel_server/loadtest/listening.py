@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +17,10 @@ from replkernel_server.live.documents import Changes, Execution, Snapshot
 from replkernel_server.loadtest.errors import LoadTestError
 from replkernel_server.loadtest.samples import CellSample
 from replkernel_server.loadtest.server import LabServer
+
+if TYPE_CHECKING:
+    from tornado.websocket import WebSocketClientConnection
+
 
 PATH = "replkernel/api/live/channel"
 AGAIN_S = 1.0
@@ -58,7 +62,7 @@ class Listening:
             if not session or sample.session == session
         )
 
-    async def _listen(self, socket: Any) -> None:
+    async def _listen(self, socket: WebSocketClientConnection) -> None:
         while True:
             data = await socket.read_message()
             if data is not None:

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replkernel_server.errors import ServerError
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _check(told: Any) -> int:
+def _check(told: Mapping[str, Any]) -> int:
     if told["status"] != "ok":
         print(told["reason"], file=sys.stderr)
         return 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote, urlencode
 
 from mcp.server.mcpserver import MCPServer
@@ -197,7 +197,7 @@ class Tools:
         return {"status": "ok", "notebook": notebook, "kernel": words.kernel_of(made.body), "new": True}
 
     async def _ask(
-        self, notebook: str, method: str, way: str, body: object = None, **more: Any
+        self, notebook: str, method: str, way: str, body: object = None, **more: object
     ) -> CallToolResult:
         """Return what a notebook's kernel answers; one that hibernates is resumed first."""
         told = more | {"notebook": notebook}

@@ -103,7 +103,7 @@ def hibernates(answer: Answer) -> bool:
     )
 
 
-def document(answer: Answer, **more: Any) -> Document:
+def document(answer: Answer, **more: object) -> Document:
     """Return what an answer means; `more` is told beside it."""
     body = answer.body if isinstance(answer.body, dict) else {}
     message = str(body.get("message") or "")[:REASON_CHARS_MAX]

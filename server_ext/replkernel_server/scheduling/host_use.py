@@ -15,8 +15,7 @@ import msgspec
 from replkernel_scheduler.harvest.jobs import JobRecord
 from replkernel_scheduler.harvest.leasing import STARTS_WITHIN, STAYS_WITHIN
 from replkernel_scheduler.harvest.types import HostUsed
-from replkernel_scheduler.hosts import Size
-from replkernel_scheduler.types import HostName, UserName
+from replkernel_scheduler.types import HostName, Size, UserName
 
 from replkernel.leasing.wire import USE_S, HostUse
 

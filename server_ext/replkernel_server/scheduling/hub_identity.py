@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -192,7 +192,7 @@ async def _awaited(ask: Callable[[], Awaitable[Value]]) -> Value:
     return await ask()
 
 
-def _has(scope: str, scopes: Any) -> bool:
+def _has(scope: str, scopes: Iterable[str]) -> bool:
     """Return whether a custom scope is among the scopes of a token, in full or for some things only."""
     return any(str(one).partition("!")[0] == scope for one in scopes)
 

@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
@@ -18,6 +18,10 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from replkernel_server.errors import JournalInUse, JournalRefused
 from replkernel_server.scheduling.settings import DATABASE
+
+if TYPE_CHECKING:
+    import sqlite3
+
 
 BUSY_S = 5.0
 ADVISORY_LOCK = 7_310_587_214
@@ -124,12 +128,12 @@ class JournalPlace:
             self._lock = None
 
 
-def _unchanging(connection: Any, _: object) -> None:
+def _unchanging(connection: sqlite3.Connection, _: object) -> None:
     """Let nothing be changed."""
     connection.execute("PRAGMA query_only=ON")
 
 
-def _durable(connection: Any, _: object) -> None:
+def _durable(connection: sqlite3.Connection, _: object) -> None:
     """Let a commit survive a loss of power, and readers read while it is made."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

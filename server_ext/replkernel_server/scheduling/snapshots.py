@@ -9,7 +9,6 @@ import hashlib
 import random
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
@@ -80,12 +79,12 @@ def decode(head: SnapshotHead, parts: Iterable[bytes]) -> Document:
 
 def dice_of(document: Document) -> random.Random:
     """Return the dice as they lay."""
-    dice: Any = random.Random()  # noqa: S311 - a choice, no secret
+    dice = random.Random()  # noqa: S311 - a choice, no secret
     try:
         dice.setstate(document.dice)
     except (ValueError, TypeError) as error:
         raise SnapshotUnfit(f"has no state of dice ({error})") from error
-    return dice  # type: ignore[no-any-return]
+    return dice
 
 
 def _digest(head: SnapshotHead, data: bytes) -> str:

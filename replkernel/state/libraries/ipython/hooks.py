@@ -6,7 +6,7 @@ book of libraries, so that one which cannot travel is lost by name.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.records import ComponentId
 from replkernel.state.libraries.ipython.notebook_function import is_users, variable_of
@@ -14,6 +14,10 @@ from replkernel.state.libraries.ipython.places import ShellHooks
 from replkernel.state.patches.book import book
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 TRANSFORMERS = ("input_transformers_cleanup", "input_transformers_post", "ast_transformers")
 
@@ -23,7 +27,7 @@ class HooksPart(Part[list[Any]]):
 
     cid = ComponentId("@ipython_hooks")
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
         self._tables: list[Any] = []
         self._events: list[list[str]] = []

@@ -9,9 +9,7 @@ import contextlib
 import copy
 import copyreg
 import functools
-import itertools
 import types
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.cbook import CallbackRegistry
@@ -28,9 +26,6 @@ _WINDOWS = ("matplotlib.backend", "matplotlib._pylab_helpers", "matplotlib_inlin
 
 DEPTH_MAX = 4
 """Wrappers around wrappers are opened so far."""
-
-FIRST_APART = 1_000_000
-"""Callbacks that are made with a figure's canvas and manager are numbered from here."""
 
 
 def reduce_registry(context: ReducerContext, registry: Any) -> Any:
@@ -85,20 +80,6 @@ def _enclosed(function: types.FunctionType) -> list[Any]:
         with contextlib.suppress(ValueError):  # an empty cell
             found.append(cell.cell_contents)
     return [held for held in found if is_a(held, _FUNCTIONS) and held is not function]
-
-
-@contextlib.contextmanager
-def apart(figure: Any) -> Iterator[None]:
-    """Let callbacks be connected that are not the notebook's: they use none of the numbers it may get."""
-    registries = (figure._canvas_callbacks, figure._axobservers)
-    counters = [registry._cid_gen for registry in registries]
-    for registry in registries:
-        registry._cid_gen = itertools.count(FIRST_APART + len(registry.callbacks))
-    try:
-        yield
-    finally:
-        for registry, counter in zip(registries, counters, strict=True):
-            registry._cid_gen = counter
 
 
 FAMILIES = [(CallbackRegistry, reduce_registry)]

@@ -48,7 +48,7 @@ class FigureFormatsPart(Part[Formats]):
     def apply(self, data: bytes) -> None:
         """Install them, and no others of IPython's."""
         told, figure = decode_plain(data), _figure()
-        functions: Any = sys.modules[PRINTERS]
+        functions: object = sys.modules[PRINTERS]
         for name, table, held in list(self._printers()):
             if held is not None:
                 del table[figure]
@@ -68,10 +68,10 @@ def _figure() -> Any:
     return vars(sys.modules.get(LIBRARY, object)).get("Figure")
 
 
-def is_figure_format(cls: Any, printer: Any) -> bool:
+def is_figure_format(cls: object, printer: object) -> bool:
     """Tell whether a printer of a class is one of figures by IPython, with arguments that are plain."""
     if type(printer) is not functools.partial or cls is not _figure():
         return False
-    function: Any = printer.func
+    function: object = printer.func
     of_ipython = getattr(function, "__module__", None) == PRINTERS
     return of_ipython and not printer.args and is_plain(printer.keywords)

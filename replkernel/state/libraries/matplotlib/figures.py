@@ -16,7 +16,7 @@ from matplotlib.axes._base import _AxesBase
 from matplotlib.figure import Figure
 
 from replkernel.loaders import loader
-from replkernel.state.libraries.matplotlib.callbacks import apart
+from replkernel.state.libraries.matplotlib.open_figures import apart
 from replkernel.state.python.kinds import module_of, qualname_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 _Figure: Any = Figure
-_stack: Any = vars(_figure)["_AxesStack"]
+_stack = vars(_figure)["_AxesStack"]
 _ORIGINAL_DPI = "_original_dpi"
 """What a figure had when it got its canvas, to which a new one without a window would set it back."""
 _TO_PYLAB = "_restore_to_pylab"
@@ -73,7 +73,7 @@ def _take(figure: Any, attributes: dict[str, Any]) -> None:
         scale.clear().scale(figure._dpi)
 
 
-def reduce_axes(context: ReducerContext, axes: Any) -> Any:
+def reduce_axes(context: ReducerContext, axes: _AxesBase) -> Any:
     """Reduce axes as they reduce themselves, and whether they are to be drawn again."""
     reduced = axes.__reduce_ex__(PROTOCOL)
     if type(reduced) is not tuple or len(reduced) < 3 or any(reduced[3:]):
@@ -89,13 +89,13 @@ def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
     vars(axes)["_stale"] = stale
 
 
-def reduce_stack(context: ReducerContext, stack: Any) -> Any:
+def reduce_stack(context: ReducerContext, stack: object) -> Any:
     """Reduce which axes are current: matplotlib's own way gives a number to the next that these have."""
     return copyreg.__newobj__, (type(stack),), vars(stack), None, None, fill_stack  # type: ignore[attr-defined]
 
 
 @loader("matplotlib:fill_stack")
-def fill_stack(stack: Any, attributes: dict[str, Any]) -> None:
+def fill_stack(stack: object, attributes: dict[str, Any]) -> None:
     """Give a figure's stack of axes its order and its counter (called by payloads)."""
     vars(stack).update(attributes)
 

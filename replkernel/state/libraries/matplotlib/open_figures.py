@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 MODULE, OWNER = "matplotlib._pylab_helpers", "Gcf.figs"
 _INLINE = "matplotlib_inline.backend_inline"
+FIRST_APART = 1_000_000
+"""Callbacks that are made with a figure's canvas and manager are numbered from here."""
 
 
 def read_figures(managers: Any) -> list[tuple[Any, Any]] | None:
@@ -34,11 +41,9 @@ def put_figures(managers: Any, figures: list[tuple[Any, Any]]) -> None:
         managers.move_to_end(number)
 
 
-def _open(number: object, figure: Any) -> None:
+def _open(number: int | str, figure: Figure) -> None:
     """Give a figure a manager with its own kind of canvas; one with a window gets this backend's."""
-    from replkernel.state.libraries.matplotlib.callbacks import apart
-
-    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    pyplot = importlib.import_module("matplotlib.pyplot")
     stale = vars(figure).get("_stale")
     with _undrawn(), apart(figure):
         backend, canvas = pyplot._get_backend_mod(), type(figure.canvas)
@@ -56,11 +61,25 @@ def _plain_canvas() -> Any:
 
 
 @contextlib.contextmanager
+def apart(figure: Any) -> Iterator[None]:
+    """Let callbacks be connected that are not the notebook's: they use none of the numbers it may get."""
+    registries = (figure._canvas_callbacks, figure._axobservers)
+    counters = [registry._cid_gen for registry in registries]
+    for registry in registries:
+        registry._cid_gen = itertools.count(FIRST_APART + len(registry.callbacks))
+    try:
+        yield
+    finally:
+        for registry, counter in zip(registries, counters, strict=True):
+            registry._cid_gen = counter
+
+
+@contextlib.contextmanager
 def _undrawn() -> Iterator[None]:
     """Keep a backend from drawing or showing a figure because it was opened here."""
-    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    pyplot = importlib.import_module("matplotlib.pyplot")
     pyplot._get_backend_mod()
-    settings: Any = pyplot.rcParams
+    settings = pyplot.rcParams
     show: Any = getattr(sys.modules.get(_INLINE), "show", None)
     before = None if show is None else (list(show._to_draw), show._draw_called)
     interactive = settings["interactive"]

@@ -12,10 +12,14 @@ import importlib
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.records import ComponentId
 from replkernel.state.process.part import OptionsPart, are_equal
+
+if TYPE_CHECKING:
+    from matplotlib import RcParams
+
 
 LEFT_ALONE = ("backend", "backend_fallback", "interactive", "toolbar", "webagg.port")
 CYCLE, TUPLE, ARRAY = "\0cycle", "\0tuple", "\0array"
@@ -85,7 +89,7 @@ class MatplotlibPart(OptionsPart):
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set what this version of matplotlib knows."""
-        matplotlib: Any = sys.modules["matplotlib"]
+        matplotlib = sys.modules["matplotlib"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if BACKEND in changed and PYPLOT in sys.modules:
@@ -130,7 +134,7 @@ def setting_of(plain: Any) -> Any:
     return [setting_of(part) for part in plain]
 
 
-def _backend(settings: Any) -> str:
+def _backend(settings: RcParams) -> str:
     """Return the backend that pyplot draws with; nothing for one with windows, or that is not chosen yet."""
     chosen = dict.get(settings, "backend")
     return chosen if isinstance(chosen, str) and _plain(chosen) in WITHOUT_WINDOWS else ""
@@ -150,8 +154,8 @@ def _shows_inline() -> bool:
 
 def _set_backend(backend: str, shows_inline: bool) -> None:
     """Have pyplot draw with a backend, and the shell show its figures where it did."""
-    pyplot: Any = sys.modules[PYPLOT]
-    settings: Any = sys.modules["matplotlib"].rcParams
+    pyplot = sys.modules[PYPLOT]
+    settings = sys.modules["matplotlib"].rcParams
     with contextlib.suppress(ImportError):
         if backend and _plain(_backend(settings)) != _plain(backend):
             pyplot.switch_backend(MODULES.get(_plain(backend), backend))
@@ -159,7 +163,7 @@ def _set_backend(backend: str, shows_inline: bool) -> None:
             dict.__setitem__(settings, "backend", backend)  # It may have two names.
         in_page = _plain(backend) in IN_PAGES and not shows_inline
         if in_page or (shows_inline and not _shows_inline()):
-            inline: Any = importlib.import_module(INLINE)
+            inline = importlib.import_module(INLINE)
             shell = sys.modules["IPython"].get_ipython()
             if shell is not None:  # As `%matplotlib` does, which installs printers of figures, too.
                 inline.configure_inline_support(shell, _plain(backend) if in_page else "inline")
@@ -171,7 +175,7 @@ def _set_interactive(interactive: bool, inline: bool) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(INLINE)
     if sys.modules["matplotlib"].is_interactive() != interactive:
-        pyplot: Any = sys.modules[PYPLOT]
+        pyplot = sys.modules[PYPLOT]
         (pyplot.ion if interactive else pyplot.ioff)()
 
 

@@ -13,7 +13,7 @@ from replkernel.state.capture.sentinels import attribute
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
-mpmath: Any = importlib.import_module("mpmath")
+mpmath: object = importlib.import_module("mpmath")
 NAMES = ("mp", "fp", "iv")
 
 

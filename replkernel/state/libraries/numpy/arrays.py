@@ -10,7 +10,7 @@ import ctypes
 import math
 import mmap
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.libraries.numpy import objects as numpy_objects
 from replkernel.state.libraries.numpy.bare_arrays import (
     Blank,
+    Memory,
     address,
     attributes_of,
     axes_of_block,
@@ -34,6 +35,7 @@ from replkernel.state.libraries.numpy.bare_arrays import (
     unlocked,
     writeable,
 )
+from replkernel.state.libraries.numpy.memmaps import reduce_memmap
 from replkernel.state.libraries.numpy.object_arrays import reduce_objects
 from replkernel.state.libraries.numpy.own_maps import in_own_map, own_map_of
 from replkernel.state.python.kinds import kind_of, module_of
@@ -41,6 +43,7 @@ from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.libraries.numpy.bare_arrays import Array
 
 _PLAIN_KINDS = frozenset("?biufcSUmM")
 _BYTES = np.dtype(np.uint8).str
@@ -48,7 +51,7 @@ _DUMMY: type = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,), (8,)).bas
 _STOCK_REDUCE: Any = (np.ndarray.__reduce__, np.ndarray.__reduce_ex__, np.ndarray.__setstate__)
 
 
-def dtype_token(dtype: Any) -> Any:
+def dtype_token(dtype: np.dtype[Any]) -> Any:
     """Return a short name of a plain dtype, else the dtype itself."""
     if dtype.kind in _PLAIN_KINDS and dtype.metadata is None and dtype.fields is None:
         return dtype.str
@@ -92,7 +95,7 @@ def _lender(view: memoryview) -> Any:
     return behind if isinstance(behind, np.ndarray) else None
 
 
-def reduce_array(pickler: UnitContext, values: Any) -> Any:
+def reduce_array(pickler: UnitContext, values: Array) -> Any:
     """Reduce an array of any dtype."""
     pickler.modules.add("numpy")
     dtype = values.dtype
@@ -137,7 +140,7 @@ def _start_of(lender: Any) -> int:
     return address(np.frombuffer(lender, np.uint8))
 
 
-def _is_foreign(values: Any, owner: Any) -> bool:
+def _is_foreign(values: np.ndarray[Any, Any], owner: Any) -> bool:
     """Tell whether the array that owns an array's memory came to it by a library's hands."""
     base = owner.base
     if base is None or kind_of(base) in (memoryview, bytes) or not values.size:
@@ -145,7 +148,7 @@ def _is_foreign(values: Any, owner: Any) -> bool:
     return not (isinstance(base, np.ndarray) or isinstance(owner, np.memmap))
 
 
-def _in_lent_memory(pickler: UnitContext, values: Any, place: tuple[Any, ...]) -> Any:
+def _in_lent_memory(pickler: UnitContext, values: Array, place: tuple[Any, ...]) -> Any:
     """Reduce an array to a place in what else of this unit has its memory; return None where nothing has."""
     lent = _lent(pickler, *np.lib.array_utils.byte_bounds(values))
     if lent is None:
@@ -188,7 +191,7 @@ def _state(values: object) -> tuple[Any, ...]:
     return (attributes, None, None, fill_attributes) if attributes else ()
 
 
-def _reduce_owner(pickler: UnitContext, values: Any) -> Any:
+def _reduce_owner(pickler: UnitContext, values: Array) -> Any:
     size = values.nbytes
     data: bytes | int = b""
     if size:
@@ -204,7 +207,7 @@ def _reduce_owner(pickler: UnitContext, values: Any) -> Any:
     return (make_array, made, *_state(values))
 
 
-def _reduce_permuted(pickler: UnitContext, values: Any, axes: tuple[int, ...]) -> Any:
+def _reduce_permuted(pickler: UnitContext, values: Array, axes: tuple[int, ...]) -> Any:
     """Reduce an array that owns one block of memory with its axes in an order of their own."""
     size, start = values.nbytes, address(values)
     _note_range(pickler, start, size)
@@ -219,7 +222,7 @@ def _reduce_permuted(pickler: UnitContext, values: Any, axes: tuple[int, ...]) -
     return (make_permuted, made, *_state(values))
 
 
-def _reduce_foreign(pickler: UnitContext, values: Any) -> Any:
+def _reduce_foreign(pickler: UnitContext, values: Array) -> Any:
     """Reduce an array whose owner is unknown: to a place in an array that is known, or to a copy."""
     if not values.size:
         return _reduce_alone(pickler, values)
@@ -240,7 +243,7 @@ def _reduce_foreign(pickler: UnitContext, values: Any) -> Any:
     return (make_view, (block, address(values) - low, *place), *_state(values))
 
 
-def _reduce_alone(pickler: UnitContext, values: Any) -> Any:
+def _reduce_alone(pickler: UnitContext, values: Array) -> Any:
     """Reduce an array to a copy that shares memory with nothing."""
     whole = values.flags.c_contiguous or values.flags.f_contiguous
     source = values if whole else np.array(values, copy=True, order="C", subok=False)
@@ -251,24 +254,20 @@ def _reduce_alone(pickler: UnitContext, values: Any) -> Any:
     return (make_array, made, *_state(values))
 
 
-class Memory:
-    """Stands for memory that no known object owns."""
-
-    __slots__ = ("data", "keep", "size")
-
-    def __init__(self, data: bytes | int, keep: object, size: int) -> None:
-        self.data = data
-        self.keep = keep
-        self.size = size
-
-
 def reduce_memory(pickler: UnitContext, memory: Memory) -> Any:
     """Reduce such memory to an array of bytes."""
     return make_array, (memory.data, _BYTES, (memory.size,), "C", True, None)
 
 
 @loader("numpy:make_array")
-def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write: bool, cls: Any) -> Any:
+def make_array(
+    data: bytes | int,
+    dtype: np.dtype[Any] | str,
+    shape: tuple[int, ...],
+    order: Literal["C", "F"],
+    may_write: bool,
+    cls: type | None,
+) -> Any:
     """Return an array that owns its memory (called by payloads)."""
     with in_own_map(math.prod(shape) * np.dtype(dtype).itemsize) as may_be_mapped:
         values = new_array(cls, shape, dtype, order=order)
@@ -281,7 +280,14 @@ def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write:
 
 
 @loader("numpy:make_permuted")
-def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_write: bool, cls: Any) -> Any:
+def make_permuted(
+    data: bytes | int,
+    dtype: np.dtype[Any] | str,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    may_write: bool,
+    cls: type | None,
+) -> Any:
     """Return an array that owns its memory, with its axes in an order of their own (called by payloads)."""
     values = np.empty_like(new_array(cls and Blank, shape, dtype).transpose(np.argsort(axes)), order="K")
     loading.fill_from(data, memoryview(flat_bytes(np.asarray(values).transpose(axes))))
@@ -293,7 +299,7 @@ def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_writ
 
 @loader("numpy:make_view")
 def make_view(
-    owner: Any, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
+    owner: Array, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
@@ -306,7 +312,13 @@ def make_view(
 
 @loader("numpy:make_over_buffer")
 def make_over_buffer(
-    owner: Any, offset: int, shape: Any, strides: object, dtype: Any, may_write: bool, cls: object
+    owner: np.ndarray[Any, Any],
+    offset: int,
+    shape: tuple[int, ...],
+    strides: object,
+    dtype: np.dtype[Any] | str,
+    may_write: bool,
+    cls: object,
 ) -> Any:
     """Return an array over a bytes-like object, whose size it holds (called by payloads)."""
     plain = np.dtype(dtype)
@@ -323,13 +335,11 @@ def make_over_buffer(
 # -- subclasses -------------------------------------------------------------------------------------
 
 
-def reduce_subclass(pickler: UnitContext, values: Any) -> Any:
+def reduce_subclass(pickler: UnitContext, values: Array) -> Any:
     """Reduce an instance of a subclass: as an array unless the subclass pickles in its own way."""
     cls = type(values)
     if isinstance(values, np.memmap):
-        from replkernel.state.libraries.numpy.memmaps import reduce_memmap
-
-        return reduce_memmap(pickler, values)
+        return reduce_memmap(pickler, values, reduce_array)
     stock = (cls.__reduce__, cls.__reduce_ex__, cls.__setstate__) == _STOCK_REDUCE
     if not stock and not (_is_masked(values) or module_of(cls) == pickler.world.seeds.main_name):
         return NotImplemented

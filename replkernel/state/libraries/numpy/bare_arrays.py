@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,11 +20,25 @@ _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
 class Blank(np.ndarray):
     """What an instance of a subclass is made as: its class is set afterwards, and nothing of it has run."""
 
 
-def address(values: Any) -> int:
+class Memory:
+    """Stands for memory that no known object owns."""
+
+    __slots__ = ("data", "keep", "size")
+
+    def __init__(self, data: bytes | int, keep: object, size: int) -> None:
+        self.data = data
+        self.keep = keep
+        self.size = size
+
+
+def address(values: Array) -> int:
     """Return the address of an array's first element."""
     return int(values.__array_interface__["data"][0])
 
@@ -36,18 +50,18 @@ def flat_bytes(values: object) -> Any:
     return rows.reshape(-1).view(np.uint8)
 
 
-def is_one_block(values: Any) -> bool:
+def is_one_block(values: Array) -> bool:
     """Tell whether an array is contiguous in one order or the other."""
     return bool(values.flags.c_contiguous or values.flags.f_contiguous)
 
 
-def axes_of_block(values: Any) -> tuple[int, ...] | None:
+def axes_of_block(values: Array) -> tuple[int, ...] | None:
     """Return the order of axes in which an array is one block of memory; None when it is none."""
     axes = tuple(sorted(range(values.ndim), key=lambda axis: -values.strides[axis]))
     return axes if np.asarray(values).transpose(axes).flags.c_contiguous else None
 
 
-def writeable(values: Any) -> bool:
+def writeable(values: Array) -> bool:
     """Tell whether an array may be written; numpy warns of those that `broadcast_arrays` made."""
     if 0 not in values.strides:
         return bool(values.flags.writeable)
@@ -115,13 +129,13 @@ def in_class(made: Any, cls: object) -> Any:
 
 
 @loader("numpy:fill_attributes")
-def fill_attributes(values: Any, state: dict[str, Any]) -> None:
+def fill_attributes(values: Array, state: dict[str, Any]) -> None:
     """Give an instance of a subclass its attributes (called by payloads)."""
     vars(values).update(state)
 
 
 @loader("numpy:fill_slots")
-def fill_slots(values: object, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
+def fill_slots(values: Array, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
     """Give an instance of a subclass its attributes, and what it had in slots (called by payloads)."""
     attributes, slots = state
     if attributes:

@@ -16,7 +16,7 @@ GIVEN_TO = {FORMATTER: "set_printoptions", REPR: "set_printoptions", CALLBACK: "
 
 def held() -> dict[str, Any]:
     """Return the options that hold a function of the notebook's, by name."""
-    numpy: Any = sys.modules.get(MODULE)
+    numpy = sys.modules.get(MODULE)
     if numpy is None or not hasattr(numpy, "geterrcall"):
         return {}
     options = numpy.get_printoptions()
@@ -52,7 +52,7 @@ def put(name: str, value: object) -> None:
 
 def set_printing(changed: dict[str, Any]) -> None:
     """Set print options; numpy itself forgets the functions that it is not given again."""
-    numpy: Any = sys.modules[MODULE]
+    numpy = sys.modules[MODULE]
     options = numpy.get_printoptions()
     kept = {name: options[name] for name in (FORMATTER, REPR) if name in options}
     given = {**kept, **changed}

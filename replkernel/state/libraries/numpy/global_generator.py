@@ -35,7 +35,7 @@ class NumpyRandomPart(Part[tuple[Any, ...]]):
 
     def apply(self, data: bytes) -> None:
         """Set the generator to a state, changing its bit generator where that was changed."""
-        numpy_random: Any = sys.modules["numpy.random"]
+        numpy_random = sys.modules["numpy.random"]
         name, *rest = decode_plain(data)
         if numpy_random.get_state(legacy=False)["bit_generator"] != name:
             numpy_random.set_bit_generator(getattr(numpy_random, name)())

@@ -5,7 +5,8 @@ Law: imported only when numpy is; a map for copy on write brings its contents wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,14 +17,14 @@ from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.libraries.numpy.bare_arrays import Array
 
 _MAP = "_mmap"
+ReduceArray: TypeAlias = "Callable[[UnitContext, Any], Any]"
 
 
-def reduce_memmap(pickler: UnitContext, values: Any) -> Any:
-    """Reduce a map, or a view of one."""
-    from replkernel.state.libraries.numpy.arrays import reduce_array
-
+def reduce_memmap(pickler: UnitContext, values: np.memmap[Any, Any], reduce_array: ReduceArray) -> Any:
+    """Reduce a map, or a view of one; what is no map any more goes as any array does."""
     state = attributes_of(values) or {}
     mapped = state.pop(_MAP, None)
     if mapped is None or values.base is not mapped or state.get("filename") is None:
@@ -45,7 +46,7 @@ def reduce_memmap(pickler: UnitContext, values: Any) -> Any:
     return open_memmap, (*place, data), state, None, None, fill_memmap
 
 
-def _map_holder(values: Any) -> Any:
+def _map_holder(values: Array) -> Any:
     """Return the map that a view belongs to."""
     while isinstance(values.base, np.memmap):
         values = values.base
@@ -54,7 +55,13 @@ def _map_holder(values: Any) -> Any:
 
 @loader("numpy:open_memmap")
 def open_memmap(
-    path: str, dtype: Any, mode: Any, offset: int, shape: Any, order: Any, data: bytes | int = b""
+    path: str,
+    dtype: np.dtype[Any],
+    mode: Any,
+    offset: int,
+    shape: tuple[int, ...],
+    order: Literal["C", "F"],
+    data: bytes | int = b"",
 ) -> Any:
     """Map a file again (called by payloads)."""
     values = np.memmap(path, dtype, mode if mode in ("r", "c") else "r+", offset, shape, order)
@@ -67,13 +74,13 @@ def open_memmap(
 
 
 @loader("numpy:fill_memmap")
-def fill_memmap(values: Any, state: dict[str, Any]) -> None:
+def fill_memmap(values: Array, state: dict[str, Any]) -> None:
     """Give a map its attributes (called by payloads)."""
     vars(values).update(state)
 
 
 @loader("numpy:fill_view")
-def fill_view(values: Any, state: tuple[dict[str, Any], Any]) -> None:
+def fill_view(values: Array, state: tuple[dict[str, Any], Any]) -> None:
     """Give a view of a map its attributes (called by payloads)."""
     attributes, holder = state
     vars(values).update(attributes, **{_MAP: vars(holder).get(_MAP)})

@@ -26,10 +26,11 @@ from replkernel.state.libraries.numpy.bare_arrays import (
 )
 
 if TYPE_CHECKING:
+    from replkernel.state.libraries.numpy.bare_arrays import Array
     from replkernel.state.library import ReducerContext
 
 
-def reduce_objects(context: ReducerContext, values: Any) -> Any:
+def reduce_objects(context: ReducerContext, values: Array) -> Any:
     """Reduce an array whose memory holds pointers."""
     owner, cls = _owner_of(values), class_of(values)
     if owner is None:
@@ -60,7 +61,7 @@ def _owner_of(values: Any) -> Any:
     return owner
 
 
-def _leaves(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(values: Array, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Find the fields of an array that hold no other fields, each as an array."""
     if values.dtype.names is None:
         yield path, values
@@ -82,13 +83,13 @@ def _elements(values: object, order: Any) -> Any:
 
 
 @loader("numpy:make_objects")
-def make_objects(shape: object, order: object, dtype: object, cls: object) -> Any:
+def make_objects(shape: tuple[int, ...], order: object, dtype: object, cls: object) -> Any:
     """Return an array without elements (called by payloads)."""
     return new_array(cls, shape, dtype, order=order)
 
 
 @loader("numpy:fill_objects")
-def fill_objects(values: Any, state: tuple[Any, Any, bool]) -> None:
+def fill_objects(values: Array, state: tuple[Any, Any, bool]) -> None:
     """Put the elements in (called by payloads)."""
     elements, attributes, may_write = state
     plain = np.asarray(values)
@@ -111,7 +112,7 @@ def fill_objects(values: Any, state: tuple[Any, Any, bool]) -> None:
         values.flags.writeable = False
 
 
-def _put(flat: Any, items: list[Any]) -> None:
+def _put(flat: Array, items: list[Any]) -> None:
     for index, item in enumerate(items):
         flat[index] = item
 
@@ -131,7 +132,13 @@ def _fields_at(dtype: Any, offset: int, wanted: object) -> tuple[str, ...] | Non
 
 @loader("numpy:make_object_view")
 def make_object_view(
-    owner: Any, offset: int, shape: object, strides: object, dtype: Any, may_write: bool, cls: object
+    owner: Array,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    may_write: bool,
+    cls: object,
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
@@ -149,7 +156,13 @@ def make_object_view(
 
 
 def _plain_fields(
-    owner: Any, offset: int, shape: object, strides: object, dtype: object, may_write: bool, cls: object
+    owner: Array,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: object,
+    may_write: bool,
+    cls: object,
 ) -> Any:
     """Return an array over fields without pointers: their bytes may be looked at as they are."""
     buffer = owner if owner.flags.c_contiguous else np.asarray(owner).T
@@ -159,7 +172,7 @@ def _plain_fields(
     return view
 
 
-def _placed(flat: Any, start: int, shape: Any, strides: Any) -> Any:
+def _placed(flat: Array, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     """Return the array of that shape and strides; by slicing where that will do: it keeps the base."""
     step = flat.strides[0]
     size = int(np.prod(shape, dtype=int))

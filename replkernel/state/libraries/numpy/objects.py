@@ -9,6 +9,7 @@ import collections
 import gc
 import importlib
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def take_row(base: Any, index: object) -> Any:
     return base[index]
 
 
-def reduce_flat(pickler: UnitContext, flat: Any) -> Any:
+def reduce_flat(pickler: UnitContext, flat: np.flatiter[Any]) -> Any:
     """Reduce a flat iterator to its array and its place."""
     if flat.index > STEPS_MAX:
         raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
@@ -62,7 +63,7 @@ def reduce_flat(pickler: UnitContext, flat: Any) -> Any:
 
 
 @loader("numpy:take_flat")
-def take_flat(base: Any, index: int) -> Any:
+def take_flat(base: np.ndarray[Any, Any], index: int) -> Any:
     """Return a flat iterator at its place (called by payloads)."""
     flat = base.flat
     for _ in range(index):
@@ -70,7 +71,7 @@ def take_flat(base: Any, index: int) -> Any:
     return flat
 
 
-def reduce_broadcast(pickler: UnitContext, together: Any) -> Any:
+def reduce_broadcast(pickler: UnitContext, together: np.broadcast) -> Any:
     """Reduce arrays that are gone through together to these arrays, and the place."""
     if together.index > STEPS_MAX:
         raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
@@ -85,7 +86,7 @@ def take_broadcast(arrays: tuple[Any, ...], index: int) -> Any:
     return together
 
 
-def reduce_ufunc(pickler: UnitContext, function: Any) -> Any:
+def reduce_ufunc(pickler: UnitContext, function: np.ufunc) -> Any:
     """Reduce a ufunc that `frompyfunc` made to the function behind it."""
     name = function.__name__
     if not name.endswith(" (vectorized)"):
@@ -97,23 +98,23 @@ def reduce_ufunc(pickler: UnitContext, function: Any) -> Any:
 
 
 @loader("numpy:make_ufunc")
-def make_ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
+def make_ufunc(function: Callable[..., Any], nin: int, nout: int, identity: object) -> Any:
     """Return a ufunc (called by payloads)."""
     return np.frompyfunc(function, nin, nout, identity=identity)
 
 
-def reduce_limits(pickler: UnitContext, limits: Any) -> Any:
+def reduce_limits(pickler: UnitContext, limits: np.finfo[Any] | np.iinfo[Any]) -> Any:
     """Reduce the limits of a type of numbers, which numpy keeps one object for."""
     pickler.unlinked.add(id(limits))
     return type(limits), (limits.dtype,)
 
 
-def reduce_calendar(pickler: UnitContext, calendar: Any) -> Any:
+def reduce_calendar(pickler: UnitContext, calendar: np.busdaycalendar) -> Any:
     """Reduce a calendar of working days."""
     return np.busdaycalendar, (calendar.weekmask.tolist(), calendar.holidays.tolist())
 
 
-def reduce_archive(pickler: UnitContext, archive: Any) -> Any:
+def reduce_archive(pickler: UnitContext, archive: np.lib.npyio.NpzFile) -> Any:
     """Reduce what `numpy.load` returned for a file of several arrays, open or closed."""
     state = dict(vars(archive))
     has_fields = type(state.pop("f", None)) is _Fields
@@ -129,7 +130,7 @@ def make_archive(cls: Any, has_fields: bool) -> Any:
 
 
 @loader("numpy:fill_archive")
-def fill_archive(archive: Any, state: dict[str, Any]) -> None:
+def fill_archive(archive: np.lib.npyio.NpzFile, state: dict[str, Any]) -> None:
     """Give an archive its file (called by payloads)."""
     vars(archive).update(state)
 
@@ -145,7 +146,7 @@ def reduce_fields(pickler: UnitContext, fields: object) -> Any:
     return getattr, (archive, "f")
 
 
-_Fields: Any = importlib.import_module("numpy.lib._npyio_impl").BagObj
+_Fields = importlib.import_module("numpy.lib._npyio_impl").BagObj
 
 EXACT: dict[type, Any] = {
     np.broadcast: reduce_broadcast,

@@ -27,7 +27,7 @@ class NumpyOptionsPart(OptionsPart):
 
     def look(self) -> dict[str, Any]:
         """Return all options under one mapping."""
-        numpy: Any = sys.modules["numpy"]
+        numpy = sys.modules["numpy"]
         options = {PRINT + name: value for name, value in numpy.get_printoptions().items()}
         options.update((ERROR + name, value) for name, value in numpy.geterr().items())
         for name in numpy_functions.held():
@@ -41,7 +41,7 @@ class NumpyOptionsPart(OptionsPart):
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set print and error options; numpy has no option that could be removed."""
-        numpy: Any = sys.modules["numpy"]
+        numpy = sys.modules["numpy"]
         printing = {name[len(PRINT) :]: value for name, value in changed.items() if name.startswith(PRINT)}
         errors = {name[len(ERROR) :]: value for name, value in changed.items() if name.startswith(ERROR)}
         if printing.get("formatter"):

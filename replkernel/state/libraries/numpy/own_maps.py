@@ -12,10 +12,14 @@ import platform
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.objects.mapping import PAGE, WORTH_BYTES
 from replkernel.state.libraries.numpy.bare_arrays import address
+
+if TYPE_CHECKING:
+    from replkernel.state.libraries.numpy.bare_arrays import Array
+
 
 _SET, _GET = 304, 305
 """`PyDataMem_SetHandler` and `PyDataMem_GetHandler` in numpy's table of functions."""
@@ -49,8 +53,8 @@ class _Ways:
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         table = ctypes.cast(pointer(core._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-        self.set: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET])
-        self.get: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET])
+        self.set = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET])
+        self.get = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET])
         self._default = self.get()
         handler = _Handler.from_address(pointer(self._default, _CAPSULE))
         if (handler.name, handler.version) != (_DEFAULT, _VERSION):
@@ -63,7 +67,7 @@ class _Ways:
         self._name = ctypes.create_string_buffer(_CAPSULE)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-        self.pages: Any = make(ctypes.addressof(self._handler), self._name, None)
+        self.pages = make(ctypes.addressof(self._handler), self._name, None)
 
     def are_free(self) -> bool:
         """Tell whether numpy would use its own allocator now."""
@@ -103,7 +107,7 @@ def in_own_map(size: int) -> Iterator[bool]:
         ways.set(before)
 
 
-def own_map_of(values: Any) -> int | None:
+def own_map_of(values: Array) -> int | None:
     """Return the address of an array that was made so, if its memory is a mapping of its own.
 
     Only of such an array may this be asked: what stands before its memory is read.

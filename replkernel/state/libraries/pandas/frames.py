@@ -32,7 +32,7 @@ LAST_OFFSET_BYTES = 8
 """Arrow leaves the offset behind the last text out when it counts an array's bytes."""
 
 
-def reduce_block(pickler: UnitContext, block: Any) -> Any:
+def reduce_block(pickler: UnitContext, block: block_module.Block) -> Any:
     """Reduce a block to its values, its place, and what counts who shares the values."""
     pickler.module_needed("pandas")
     place = block.mgr_locs.indexer
@@ -53,24 +53,24 @@ def reduce_refs(pickler: UnitContext, refs: object) -> Any:
     return internals.BlockValuesRefs, ()
 
 
-def reduce_manager(pickler: UnitContext, manager: Any) -> Any:
+def reduce_manager(pickler: UnitContext, manager: managers.BaseBlockManager) -> Any:
     """Reduce a frame's manager; the names of its class's own attributes are no link between frames."""
     pickler.unlinked.update((id(pd.DataFrame._metadata), id(pd.Series._metadata)))
     return make_manager, (type(manager), tuple(manager.blocks), list(manager.axes))
 
 
 @loader("pandas:make_manager")
-def make_manager(cls: Any, blocks: tuple[Any, ...], axes: list[Any]) -> Any:
+def make_manager(cls: type[Any], blocks: tuple[Any, ...], axes: list[Any]) -> Any:
     """Return a manager (called by payloads)."""
     if issubclass(cls, managers.SingleBlockManager):
         return cls(blocks[0], axes[0], verify_integrity=False)
     return cls(blocks, axes, verify_integrity=False)
 
 
-def reduce_index(pickler: UnitContext, index: Any) -> Any:
+def reduce_index(pickler: UnitContext, index: pd.Index) -> Any:
     """Reduce an index, whose name may change; what it is made of never does, and is its own."""
     pickler.touched = True
-    cls: Any = type(index)
+    cls = type(index)
     levelled = cls.__reduce__ is pd.MultiIndex.__reduce__
     reduced = _levels_and_codes(index) if levelled else index.__reduce__()
     alone = pickler.notes.alone
@@ -83,7 +83,7 @@ def reduce_index(pickler: UnitContext, index: Any) -> Any:
     return (*reduced[:2], told, None, None, fill_index) if told else reduced
 
 
-def _levels_and_codes(index: Any) -> Any:
+def _levels_and_codes(index: pd.Index) -> Any:
     """Return what a MultiIndex is made of, as pandas tells it, without making the levels that it shows."""
     parts = {
         "levels": list(index._levels),
@@ -94,7 +94,7 @@ def _levels_and_codes(index: Any) -> Any:
     return base_module._new_Index, (type(index), parts)
 
 
-def _holders(container: Any) -> list[int]:
+def _holders(container: pd.Index) -> list[int]:
     return [sys.getrefcount(held) for held in container]
 
 
@@ -106,7 +106,7 @@ def _is_held(container: object) -> bool:
     return any(count > _UNHELD for count in _holders(container))
 
 
-def _shown_parts(index: Any) -> dict[str, Any]:
+def _shown_parts(index: pd.Index) -> dict[str, Any]:
     """Return the indexes that an index has shown as its parts, and gives again, where somebody has them.
 
     Such are the levels of a MultiIndex and the ends of an IntervalIndex.
@@ -127,7 +127,7 @@ def _shown_parts(index: Any) -> dict[str, Any]:
 
 
 @loader("pandas:fill_index")
-def fill_index(index: Any, told: dict[str, Any]) -> None:
+def fill_index(index: pd.Index, told: dict[str, Any]) -> None:
     """Have an index give the parts that it has shown (called by payloads)."""
     if told.get("_no_setting_name"):
         index._no_setting_name = True
@@ -160,7 +160,7 @@ def _set_apart(pickler: UnitContext, alone: dict[int, object], piece: object) ->
                     _set_apart(pickler, alone, part)
 
 
-def _set_arrow_apart(pickler: UnitContext, text: Any) -> None:
+def _set_arrow_apart(pickler: UnitContext, text: arrow.ArrowExtensionArray) -> None:
     """Keep the memory of an index of text from joining those who share the index."""
     apart = pickler.notes.apart
     for chunk in () if text is None else text.chunks:
@@ -172,7 +172,7 @@ def is_pandas_array(cls: type) -> bool:
     return module_of(cls).startswith("pandas.") and issubclass(cls, pd.api.extensions.ExtensionArray)
 
 
-def reduce_extension(pickler: UnitContext, values: Any) -> Any:
+def reduce_extension(pickler: UnitContext, values: arrow.ArrowExtensionArray) -> Any:
     """Reduce such an array without what it has computed, which comes and goes when it is looked at."""
     pickler.module_needed("pandas")
     chunk = _only_chunk(values)
@@ -185,7 +185,7 @@ def reduce_extension(pickler: UnitContext, values: Any) -> Any:
     return reduced
 
 
-def _only_chunk(values: Any) -> Any:
+def _only_chunk(values: arrow.ArrowExtensionArray) -> Any:
     """Return the one chunk that a text array consists of, if it is all of its memory.
 
     pandas' own way joins the chunks, which reads and writes every offset even when there is one.
@@ -215,7 +215,7 @@ _NOT_TOLD = frozenset({"_cache", "_cacher", "_is_copy"})
 """What pandas has computed, or notes of who a frame was taken from."""
 
 
-def reduce_frame(pickler: UnitContext, frame: Any) -> Any:
+def reduce_frame(pickler: UnitContext, frame: NDFrame) -> Any:
     """Reduce a frame or series with the attributes that the notebook gave it, of which pandas tells none."""
     pickler.module_needed("pandas")
     cls: Any = type(frame)
@@ -228,7 +228,7 @@ def reduce_frame(pickler: UnitContext, frame: Any) -> Any:
     return instances.make_plain, (type(frame),), state, None, None, instances.fill_plain
 
 
-def _is_given(frame: Any, name: str) -> bool:
+def _is_given(frame: NDFrame, name: str) -> bool:
     """Tell whether an attribute is the notebook's, and not an accessor of pandas that was used before."""
     return name not in frame._accessors or module_of(type(vars(frame)[name])) == "__main__"
 

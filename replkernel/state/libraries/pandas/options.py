@@ -19,7 +19,7 @@ _METHOD = types.BuiltinMethodType
 
 def plain_format(value: object) -> Any:
     """Return a value; of a text's own ``format``, as formatters often are, the text."""
-    method: Any = value
+    method = value
     if type(method) is _METHOD and method.__name__ == "format" and type(method.__self__) is str:
         return {FORMAT: method.__self__}
     return value
@@ -59,7 +59,7 @@ class PandasOptionsPart(OptionsPart):
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set options, passing over those that this version does not know."""
-        pandas: Any = sys.modules["pandas"]
+        pandas = sys.modules["pandas"]
         known = sys.modules["pandas._config.config"]._registered_options
         for name, told in changed.items():
             value = made_format(told)

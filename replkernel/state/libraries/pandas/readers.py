@@ -29,7 +29,7 @@ PIECE_ROWS = 50_000
 """So many rows that were read are in memory at a time."""
 
 
-def reduce_reader(pickler: UnitContext, reader: Any) -> Any:
+def reduce_reader(pickler: UnitContext, reader: TextFileReader) -> Any:
     """Reduce a reader to its file, its options and its place."""
     pickler.module_needed("pandas")
     held = vars(reader)

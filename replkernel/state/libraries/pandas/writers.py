@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_workbook(context: ReducerContext, writer: Any) -> Any:
+def reduce_workbook(context: ReducerContext, writer: object) -> Any:
     """Reduce what writes a workbook to its attributes: the book, and the file that it will be saved to."""
     context.module_needed("pandas")
     return instances.make_plain, (type(writer),), dict(vars(writer)), None, None, instances.fill_plain
 
 
-def reduce_store(context: ReducerContext, store: Any) -> Any:
+def reduce_store(context: ReducerContext, store: object) -> Any:
     """Reduce a store of HDF5 that is closed."""
     if vars(store)["_handle"] is not None:
         raise CannotTravel("A file of HDF5 is open in this process, which keeps a lock on it.")

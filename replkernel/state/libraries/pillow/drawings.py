@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 _OF_PICTURE = ("im", "draw", "_image", "palette")
-_Drawing: Any = ImageDraw.ImageDraw
+_Drawing: object = ImageDraw.ImageDraw
 
 
-def reduce_drawing(context: ReducerContext, drawing: Any) -> Any:
+def reduce_drawing(context: ReducerContext, drawing: object) -> Any:
     """Reduce a drawing to its picture and its settings."""
     attributes = vars(drawing)
     image = attributes.get("_image")
@@ -29,13 +29,13 @@ def reduce_drawing(context: ReducerContext, drawing: Any) -> Any:
 
 
 @loader("pillow-draw:make_drawing")
-def make_drawing(cls: Any, image: object) -> Any:
+def make_drawing(cls: type[Any], image: object) -> Any:
     """Return a drawing on a picture (called by payloads)."""
     return cls(image)
 
 
 @loader("pillow-draw:fill_drawing")
-def fill_drawing(drawing: Any, settings: dict[str, Any]) -> None:
+def fill_drawing(drawing: object, settings: dict[str, Any]) -> None:
     """Give a drawing its settings (called by payloads)."""
     vars(drawing).update(settings)
 

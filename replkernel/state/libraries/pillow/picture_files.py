@@ -27,7 +27,7 @@ _FOUND = ("_n_frames", "_is_animated")
 """What a picture remembers of being asked for its frames."""
 
 _COUNTS = ("n_frames", "_n_frames")
-_PictureFile: Any = ImageFile.ImageFile
+_PictureFile: object = ImageFile.ImageFile
 
 
 def reduce_picture_file(context: ReducerContext, picture: Any) -> Any:
@@ -43,7 +43,7 @@ def reduce_picture_file(context: ReducerContext, picture: Any) -> Any:
 
 
 @loader("pillow-file:fill_picture")
-def fill_picture(picture: Any, state: tuple[Any, dict[str, Any]]) -> None:
+def fill_picture(picture: ImageFile.ImageFile, state: tuple[Any, dict[str, Any]]) -> None:
     """Give a picture its pixels, and what it knew of its file (called by payloads)."""
     told, plain = state
     picture.__setstate__(told)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 _sample = Image.new("L", (1, 1))
-_access: Any = _sample.load()
+_access: object = _sample.load()
 _AT = object.__basicsize__
 _KNOWN = ctypes.c_ssize_t.from_address(id(_access) + _AT).value == id(_sample.im)
 """Whether an access has the picture's memory where it is known to be."""
@@ -34,7 +34,7 @@ def reduce_access(context: ReducerContext, access: object) -> Any:
 
 
 @loader("pillow:take_access")
-def take_access(picture: Any) -> Any:
+def take_access(picture: Image.Image) -> Any:
     """Return an access to a picture's pixels (called by payloads)."""
     return picture.load()
 

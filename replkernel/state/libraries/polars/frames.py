@@ -33,7 +33,7 @@ PROTOCOL = 5
 _STATE = 2
 
 
-def reduce_plan(pickler: UnitContext, plan: Any) -> Any:
+def reduce_plan(pickler: UnitContext, plan: object) -> Any:
     """Reduce an expression or a lazy frame; the functions in it beside what polars says of it."""
     pickler.module_needed("polars")
     with named():
@@ -51,7 +51,7 @@ def reduce_plan(pickler: UnitContext, plan: Any) -> Any:
 
 
 @loader("polars:fill_plan")
-def fill_plan(plan: Any, state: tuple[bytes, list[tuple[str, Any]]]) -> None:
+def fill_plan(plan: polars.LazyFrame, state: tuple[bytes, list[tuple[str, Any]]]) -> None:
     """Give an expression or a lazy frame what it does (called by payloads)."""
     told, functions = state
     hold(functions)
@@ -68,7 +68,7 @@ def _holds_function(part: object) -> bool:
     return False
 
 
-def reduce_series(pickler: UnitContext, series: Any) -> Any:
+def reduce_series(pickler: UnitContext, series: polars.Series) -> Any:
     """Reduce a series; one of Python objects to these."""
     if series.dtype != polars.Object:
         return sentinels.plan_for_library(type(series))(pickler, series)
@@ -77,7 +77,7 @@ def reduce_series(pickler: UnitContext, series: Any) -> Any:
 
 
 @loader("polars:make_series")
-def make_series(cls: Any, name: str) -> Any:
+def make_series(cls: type[polars.Series], name: str) -> Any:
     """Return a series without anything in it (called by payloads)."""
     series = cls.__new__(cls)
     series._s = polars.Series(name, [], dtype=polars.Object)._s
@@ -85,12 +85,12 @@ def make_series(cls: Any, name: str) -> Any:
 
 
 @loader("polars:fill_series")
-def fill_series(series: Any, objects: list[Any]) -> None:
+def fill_series(series: polars.Series, objects: list[Any]) -> None:
     """Give a series its objects (called by payloads)."""
     series._s = polars.Series(series.name, objects, dtype=polars.Object)._s
 
 
-def reduce_frame(pickler: UnitContext, frame: Any) -> Any:
+def reduce_frame(pickler: UnitContext, frame: polars.DataFrame) -> Any:
     """Reduce a frame; one with columns of Python objects to its columns."""
     if polars.Object not in frame.dtypes:
         return sentinels.plan_for_library(type(frame))(pickler, frame)
@@ -99,7 +99,7 @@ def reduce_frame(pickler: UnitContext, frame: Any) -> Any:
 
 
 @loader("polars:make_frame")
-def make_frame(cls: Any) -> Any:
+def make_frame(cls: type[polars.DataFrame]) -> Any:
     """Return a frame without columns (called by payloads)."""
     frame = cls.__new__(cls)
     frame._df = polars.DataFrame()._df
@@ -107,7 +107,7 @@ def make_frame(cls: Any) -> Any:
 
 
 @loader("polars:fill_frame")
-def fill_frame(frame: Any, columns: list[Any]) -> None:
+def fill_frame(frame: polars.DataFrame, columns: list[Any]) -> None:
     """Give a frame its columns (called by payloads)."""
     frame._df = polars.DataFrame(columns)._df
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_options(context: ReducerContext, options: Any) -> Any:
+def reduce_options(context: ReducerContext, options: compute.FunctionOptions) -> Any:
     """Reduce the options of a function."""
     context.module_needed("pyarrow.compute")
     return make_options, (options.serialize().to_pybytes(),)

@@ -5,6 +5,7 @@ Law: imported only when Arrow's data sets are; no file is read to tell of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -20,7 +21,7 @@ PROTOCOL = 5
 _FILTER = "filter"
 
 
-def reduce_data_set(context: ReducerContext, data: Any) -> Any:
+def reduce_data_set(context: ReducerContext, data: dataset.Dataset) -> Any:
     """Reduce a data set to the one without a filter, and the filter."""
     context.module_needed("pyarrow.dataset")
     options = dict(data._scan_options)
@@ -32,18 +33,18 @@ def reduce_data_set(context: ReducerContext, data: Any) -> Any:
     return told if chosen is None else (filtered, (*told[:2], chosen))
 
 
-def _without_filter(data: Any) -> Any:
+def _without_filter(data: dataset.Dataset) -> Any:
     whole = data.replace_schema(data.schema)
     whole._scan_options = {}
     return whole
 
 
-def _told_in_memory(data: Any) -> Any:
+def _told_in_memory(data: dataset.Dataset) -> Any:
     return in_memory, (list(data.to_batches()), data.schema)
 
 
 @loader("pyarrow-dataset:filtered")
-def filtered(make: Any, arguments: tuple[Any, ...], chosen: object) -> Any:
+def filtered(make: Callable[..., Any], arguments: tuple[Any, ...], chosen: object) -> Any:
     """Return a data set with a filter (called by payloads)."""
     return make(*arguments).filter(chosen)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_file_info(context: ReducerContext, info: Any) -> Any:
+def reduce_file_info(context: ReducerContext, info: fs.FileInfo) -> Any:
     """Reduce what a file system says of a file."""
     context.module_needed("pyarrow.fs")
     return make_file_info, (info.path, info.type, info.mtime_ns, info.size)

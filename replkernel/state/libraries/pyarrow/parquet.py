@@ -20,7 +20,7 @@ _OPEN = frozenset({"writer", "file_handle", "where"})
 """What of a writer is the process's own, or is its file."""
 
 
-def reduce_writer(context: ReducerContext, writer: Any) -> Any:
+def reduce_writer(context: ReducerContext, writer: object) -> Any:
     """Reduce a closed writer of Parquet."""
     held = vars(writer)
     if held.get("is_open", True):
@@ -31,7 +31,7 @@ def reduce_writer(context: ReducerContext, writer: Any) -> Any:
 
 
 @loader("pyarrow-parquet:closed_writer")
-def closed_writer(cls: Any, schema: object) -> Any:
+def closed_writer(cls: type[Any], schema: object) -> Any:
     """Return a writer that is closed (called by payloads)."""
     writer = cls(pyarrow.BufferOutputStream(), schema)
     writer.close()
@@ -39,7 +39,7 @@ def closed_writer(cls: Any, schema: object) -> Any:
 
 
 @loader("pyarrow-parquet:fill_writer")
-def fill_writer(writer: Any, state: dict[str, Any]) -> None:
+def fill_writer(writer: object, state: dict[str, Any]) -> None:
     """Give a writer what it says of itself (called by payloads)."""
     vars(writer).update(state)
 

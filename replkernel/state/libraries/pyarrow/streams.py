@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_file(context: ReducerContext, file: Any) -> Any:
+def reduce_file(context: ReducerContext, file: pyarrow.NativeFile) -> Any:
     """Reduce a closed file."""
     if not file.closed:
         raise CannotTravel("A file that Arrow has opened is open in this process only.")
@@ -26,14 +26,14 @@ def reduce_file(context: ReducerContext, file: Any) -> Any:
 
 
 @loader("pyarrow:closed_file")
-def closed_file(cls: Any) -> Any:
+def closed_file(cls: type[Any]) -> Any:
     """Return a file that is closed (called by payloads)."""
     file = cls() if cls is pyarrow.MemoryMappedFile else cls(os.devnull, "rb")
     file.close()
     return file
 
 
-def reduce_output(context: ReducerContext, output: Any) -> Any:
+def reduce_output(context: ReducerContext, output: pyarrow.NativeFile) -> Any:
     """Reduce an output in memory that is closed: what was written to it."""
     if not output.closed:
         raise CannotTravel("What is written to an open output of Arrow is told once that is closed.")
@@ -50,7 +50,7 @@ def closed_output(written: bytes) -> Any:
     return output
 
 
-def reduce_reader(context: ReducerContext, reader: Any) -> Any:
+def reduce_reader(context: ReducerContext, reader: pyarrow.NativeFile) -> Any:
     """Reduce a reader of bytes in memory: these bytes, and how far it is."""
     context.module_needed("pyarrow")
     if reader.closed:

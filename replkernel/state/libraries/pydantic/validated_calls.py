@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_call(context: ReducerContext, call: Any) -> Any:
+def reduce_call(context: ReducerContext, call: library.ValidateCallWrapper) -> Any:
     """Reduce what validates a function's calls to the function, and how they are validated."""
     context.module_needed("pydantic")
     state = (call.function, dict(call.config_wrapper.config_dict), call.validate_return)

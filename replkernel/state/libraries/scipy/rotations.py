@@ -31,7 +31,7 @@ def make_rotation() -> Any:
 
 
 @loader("scipy:fill_rotation")
-def fill_rotation(rotation: Any, state: dict[str, Any]) -> None:
+def fill_rotation(rotation: object, state: dict[str, Any]) -> None:
     """Give a rotation its attributes (called by payloads)."""
     vars(rotation).update(state)
 

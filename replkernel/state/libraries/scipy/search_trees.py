@@ -18,7 +18,7 @@ NODE_BYTES, ADDRESSES = 72, slice(40, 56)
 """The size of a node, and where its children's addresses are, which loading finds by their numbers."""
 
 
-def reduce_tree(pickler: UnitContext, tree: Any) -> Any:
+def reduce_tree(pickler: UnitContext, tree: cKDTree) -> Any:
     """Reduce a tree to what scipy copies of it, with no addresses among its nodes, and its points themselves.
 
     scipy copies these; a tree may look at the array that it was made from.

@@ -13,7 +13,7 @@ import functools
 import time
 import types
 from asyncio import mixins
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
 def callbacks() -> Iterator[tuple[str, str, str]]:
     """Find the callbacks of the notebook that wait on the running event loop."""
     try:
-        loop: Any = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
     except RuntimeError:
         return
     scheduled = getattr(loop, "_scheduled", ())
@@ -154,7 +154,7 @@ def _wrapped_by_function(function: types.FunctionType) -> Call | None:
     return None
 
 
-def home_of(function: Any) -> str:
+def home_of(function: Callable[..., Any]) -> str:
     """Return the module of a function written in Python, by its globals."""
     name = dict.get(function.__globals__, "__name__")
     return name if type(name) is str else ""

@@ -23,7 +23,7 @@ _KINDS: dict[type, str] = {
 }
 
 
-def reduce_work(context: ReducerContext, work: Any) -> Any:
+def reduce_work(context: ReducerContext, work: asyncio.Future[Any]) -> Any:
     """Reduce a future or a task that has ended."""
     kind = _KINDS.get(kind_of(work))
     if kind is None or not work.done():
@@ -58,7 +58,7 @@ def make_work(kind: str, told: tuple[Any, ...]) -> Any:
     return _unscheduled(loop, lambda: asyncio.Task(told[0], loop=loop, name=told[1]))
 
 
-def _unscheduled(loop: Any, act: Callable[[], Any]) -> Any:
+def _unscheduled(loop: object, act: Callable[[], Any]) -> Any:
     """Return what `act` does, whose first step the loop is not to take."""
     vars(loop)["call_soon"] = lambda *call, **options: None
     try:
@@ -68,7 +68,7 @@ def _unscheduled(loop: Any, act: Callable[[], Any]) -> Any:
 
 
 @loader("asyncio:end_work")
-def end_work(work: Any, outcome: tuple[str, Any]) -> None:
+def end_work(work: asyncio.Future[Any], outcome: tuple[str, Any]) -> None:
     """End a future or a task as it ended (called by payloads)."""
     how, value = outcome
     if how == "cancelled":

@@ -27,7 +27,7 @@ def reduce_loop_bound(context: ReducerContext, value: Any) -> Any:
 
 
 @loader("asyncio:make")
-def make(cls: Any) -> Any:
+def make(cls: type[Any]) -> Any:
     """Return a lock or queue to be filled (called by payloads)."""
     return object.__new__(cls)
 

@@ -45,7 +45,7 @@ _ORDERS = ("__ctype_le__", "__ctype_be__")
 _NATIVE, _SWAPPED = _ORDERS if sys.byteorder == "little" else reversed(_ORDERS)
 """Where a type of numbers has that of each order of bytes; ctypes makes the other one with it."""
 
-_DATA: Any = _MRO.__get__(ctypes.Structure)[-2]
+_DATA = _MRO.__get__(ctypes.Structure)[-2]
 _POINTERS = type(ctypes._Pointer)
 _METACLASSES = tuple(METACLASSES)
 BELOW = frozenset({_DATA, *METACLASSES})
@@ -91,7 +91,7 @@ def is_pointer_type(cls: type) -> bool:
 
 
 @loader("ctypes:pointer_type")
-def pointer_type(kind: Any) -> Any:
+def pointer_type(kind: type[ctypes._CData]) -> Any:
     """Return the type of pointers to a type (called by payloads)."""
     return ctypes.POINTER(kind)
 
@@ -124,7 +124,7 @@ def reduce_data(context: ReducerContext, data: object) -> Any:
     raise CannotTravel("Its memory is another object's, of which it is no part that has a name.")
 
 
-def _has_addresses(cls: Any) -> str:
+def _has_addresses(cls: type[Any]) -> str:
     """Say why an object of a type with addresses in its memory stays, and what a user does about it."""
     where = next(_addresses_in(cls, ""), None)
     name = qualname_of(cls)
@@ -157,7 +157,7 @@ _ADDRESSES = ("P", "z", "Z", "O")
 
 
 @loader("ctypes:make_data")
-def make_data(cls: Any, memory: bytes) -> Any:
+def make_data(cls: type[ctypes.Structure], memory: bytes) -> Any:
     """Return an object of ctypes with these bytes (called by payloads)."""
     data = cls.__new__(cls)
     _DATA.__setstate__(data, {}, memory)
@@ -165,7 +165,7 @@ def make_data(cls: Any, memory: bytes) -> Any:
 
 
 @loader("ctypes:fill_data")
-def fill_data(data: Any, attributes: dict[str, Any]) -> None:
+def fill_data(data: ctypes.Structure, attributes: dict[str, Any]) -> None:
     """Give an object its attributes beside its memory (called by payloads)."""
     vars(data).update(attributes)
 

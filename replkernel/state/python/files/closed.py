@@ -20,6 +20,8 @@ from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
 
 if TYPE_CHECKING:
+    import concurrent.futures
+
     from replkernel.state.library import ReducerContext
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -48,7 +50,7 @@ def _module_of(cls: type) -> str:
     return ""
 
 
-def told_of(file: Any) -> dict[str, Any]:
+def told_of(file: object) -> dict[str, Any]:
     """Return what a closed packing file says of itself."""
     return {name: value for name, value in vars(file).items() if kind_of(value) in _PLAIN}
 
@@ -70,7 +72,7 @@ def reduce_closed(context: ReducerContext, file: object) -> Any:
     return closed_packed, (packed_kind(file), told_of(file), ())
 
 
-def reduce_socket(context: ReducerContext, held: Any) -> Any:
+def reduce_socket(context: ReducerContext, held: socket.socket) -> Any:
     """Reduce a closed socket."""
     if held.fileno() != -1:
         raise CannotTravel("A connection belongs to the process that opened it.")
@@ -78,14 +80,14 @@ def reduce_socket(context: ReducerContext, held: Any) -> Any:
 
 
 @loader("files:closed_socket")
-def closed_socket(cls: Any, family: int, kind: int, proto: int) -> Any:
+def closed_socket(cls: type[Any], family: int, kind: int, proto: int) -> Any:
     """Return a closed socket (called by payloads)."""
     made = cls(family, kind, proto)
     made.close()
     return made
 
 
-def reduce_pool(context: ReducerContext, pool: Any) -> Any:
+def reduce_pool(context: ReducerContext, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
     """Reduce a pool of threads that was shut down, and whose threads have ended."""
     held = vars(pool)
     if not held["_shutdown"] or any(thread.is_alive() for thread in held["_threads"]):
@@ -95,7 +97,7 @@ def reduce_pool(context: ReducerContext, pool: Any) -> Any:
 
 
 @loader("files:shut_pool")
-def shut_pool(cls: Any) -> Any:
+def shut_pool(cls: type[concurrent.futures.ThreadPoolExecutor]) -> Any:
     """Return a pool of threads that was shut down (called by payloads)."""
     pool = cls.__new__(cls)
     ThreadPoolExecutor.__init__(pool, 1, "shut")
@@ -104,12 +106,12 @@ def shut_pool(cls: Any) -> Any:
 
 
 @loader("files:fill_pool")
-def fill_pool(pool: Any, state: dict[str, Any]) -> None:
+def fill_pool(pool: concurrent.futures.ThreadPoolExecutor, state: dict[str, Any]) -> None:
     """Give a pool what it says of itself (called by payloads)."""
     vars(pool).update(state)
 
 
-def reduce_temporary_file(context: ReducerContext, held: Any) -> Any:
+def reduce_temporary_file(context: ReducerContext, held: tempfile._TemporaryFileWrapper[Any]) -> Any:
     """Reduce a temporary file that was closed: it is gone, or stays where it is."""
     attributes = vars(held)
     if not attributes["file"].closed:
@@ -126,7 +128,7 @@ def closed_temporary_file(file: Any, name: str, delete: bool) -> Any:
     return made
 
 
-def reduce_temporary_directory(context: ReducerContext, held: Any) -> Any:
+def reduce_temporary_directory(context: ReducerContext, held: tempfile.TemporaryDirectory[Any]) -> Any:
     """Reduce a temporary directory that was removed."""
     if vars(held)["_finalizer"].alive:
         raise CannotTravel("A temporary directory is removed with the object that made it.")

@@ -47,7 +47,7 @@ def reduce_decompressor(context: ReducerContext, decompressor: Any) -> Any:
 @loader("files:over")
 def over(library: str, behind: bytes, check: tuple[int, ...]) -> Any:
     """Return a decompressor that is at the end of a stream (called by payloads)."""
-    module: Any = importlib.import_module(library)
+    module = importlib.import_module(library)
     options = {"check": check[0]} if check and check[0] <= module.CHECK_SHA256 else {}
     empty = module.compress(b"", **options)
     made = {"zlib": "decompressobj", "bz2": "BZ2Decompressor", "lzma": "LZMADecompressor"}[library]

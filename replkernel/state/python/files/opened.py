@@ -189,7 +189,7 @@ def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
 
 
 @loader("files:closed_memory_file")
-def closed_memory_file(cls: Any) -> Any:
+def closed_memory_file(cls: type[Any]) -> Any:
     """Return a closed file in memory (called by payloads)."""
     file = cls()
     file.close()
@@ -244,7 +244,7 @@ def _is_at_end(memory: io.BytesIO) -> bool:
         return memory.tell() >= len(view)
 
 
-def _told_of_text(file: Any, memory: io.BytesIO) -> tuple[Any, ...]:
+def _told_of_text(file: io.TextIOWrapper, memory: io.BytesIO) -> tuple[Any, ...]:
     """Return where the next character begins, what is still to be written, and how the file was opened."""
     unwritten, newline = unwritten_of(file), newline_of(file)
     if codecs.lookup(file.encoding).name not in PLAIN_CODECS or unwritten is None:
@@ -286,7 +286,7 @@ def _character_before(memory: io.BytesIO, place: int, encoding: str) -> int:
 
 
 @loader("files:open_buffered")
-def open_buffered(kind: Any, memory: io.BytesIO, place: int) -> Any:
+def open_buffered(kind: type[Any], memory: io.BytesIO, place: int) -> Any:
     """Return a buffered file over bytes in memory, at its place (called by payloads)."""
     end = memory.tell()
     memory.seek(place)
@@ -297,13 +297,13 @@ def open_buffered(kind: Any, memory: io.BytesIO, place: int) -> Any:
 
 
 @loader("files:fill_stream")
-def fill_stream(file: Any, attributes: dict[str, Any]) -> None:
+def fill_stream(file: object, attributes: dict[str, Any]) -> None:
     """Give a file its attributes (called by payloads)."""
     vars(file).update(attributes)
 
 
 @loader("files:closed_stream")
-def closed_stream(kind: Any) -> Any:
+def closed_stream(kind: type[Any]) -> Any:
     """Return a closed file over bytes in memory (called by payloads)."""
     file = kind(io.BytesIO())
     file.close()

@@ -33,7 +33,7 @@ def reduce_packed(pickler: UnitContext, file: Any) -> Any:
     return reopen_packed, (*_source(file), _within(file.tell()), (), told_of(file), pickler.world.replica)
 
 
-def reduce_text(pickler: UnitContext, file: Any) -> Any:
+def reduce_text(pickler: UnitContext, file: io.TextIOWrapper) -> Any:
     """Reduce a text file over one that unpacks."""
     source = _source(file.buffer)
     try:
@@ -60,7 +60,7 @@ def _within(place: int) -> int:
     return place
 
 
-def _place_between_lines(file: Any) -> int:
+def _place_between_lines(file: io.TextIOWrapper) -> int:
     """Return the place of a text file that is gone through line by line."""
     place = place_of(file, checked=False) if file.errors == "strict" else None
     if place is None:
@@ -74,7 +74,7 @@ def reopen_packed(
 ) -> Any:
     """Open a packed file again, and unpack it up to its place (called by payloads)."""
     try:
-        packed: Any = getattr(importlib.import_module(kind), PACKED[kind])(path, "rb")
+        packed = getattr(importlib.import_module(kind), PACKED[kind])(path, "rb")
         vars(packed).update({name: value for name, value in told.items() if name == "name"})
         if not text:
             packed.seek(place)

@@ -106,13 +106,13 @@ def _decoder_of(file: object) -> Any:
     return next((held for held in gc.get_referents(file) if is_a(held, _DECODERS)), None)
 
 
-def newlines_seen(file: Any) -> tuple[str, ...]:
+def newlines_seen(file: io.TextIOWrapper | io.StringIO) -> tuple[str, ...]:
     """Return the newlines that have been read from a text file."""
     seen = file.newlines
     return (seen,) if isinstance(seen, str) else seen or ()
 
 
-def remember_newlines(file: Any, seen: tuple[str, ...]) -> None:
+def remember_newlines(file: io.TextIOWrapper, seen: tuple[str, ...]) -> None:
     """Have a text file know which newlines have been read from it."""
     decoder = _decoder_of(file)
     if not seen or not isinstance(decoder, io.IncrementalNewlineDecoder):

@@ -45,13 +45,13 @@ def last_resort() -> Any:
 
 
 @loader("loggers:make_handler")
-def make_handler(kind: Any) -> Any:
+def make_handler(kind: type[logging.Handler]) -> Any:
     """Return an empty handler (called by payloads)."""
     return kind.__new__(kind)
 
 
 @loader("loggers:fill_handler")
-def fill_handler(handler: Any, state: dict[str, Any]) -> None:
+def fill_handler(handler: logging.Handler, state: dict[str, Any]) -> None:
     """Give a handler its attributes, and enter it where ``logging`` looks for it (called by payloads)."""
     vars(handler).update(state)
     registry: Any = logging

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 
 if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
     from replkernel.state.library import ReducerContext
 
 _BY_NAME: dict[str, Any] = contexts._concrete_contexts  # type: ignore[attr-defined]
 
 
-def reduce_context(context: ReducerContext, own: Any) -> Any:
+def reduce_context(context: ReducerContext, own: BaseContext) -> Any:
     """Reduce multiprocessing's own context to its name; leave another, or one with attributes, to pickle."""
     for name, known in _BY_NAME.items():
         if known is own and not vars(own):

@@ -109,7 +109,7 @@ def _made_by(connection: object) -> Iterator[Any]:
                 yield made
 
 
-def _is_open(blob: Any) -> bool:
+def _is_open(blob: sqlite3.Blob) -> bool:
     try:
         len(blob)
     except sqlite3.ProgrammingError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 _CURSOR: Any = sqlite3.Cursor
-_CONNECTION: Any = _sqlite3.Connection
+_CONNECTION = _sqlite3.Connection
 _CLOSED = "Cannot operate on a closed cursor."
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _HIDDEN = ("description", "lastrowid", "rowcount", "connection")
@@ -180,7 +180,7 @@ def make_cursor(
 
 
 @loader("sqlite:fill_cursor")
-def fill_cursor(cursor: Any, state: tuple[Any, ...]) -> None:
+def fill_cursor(cursor: sqlite3.Cursor, state: tuple[Any, ...]) -> None:
     """Give a cursor what the notebook gave it (called by payloads)."""
     if is_tombstone(cursor):
         return
@@ -190,7 +190,7 @@ def fill_cursor(cursor: Any, state: tuple[Any, ...]) -> None:
     _CURSOR.row_factory.__set__(cursor, row_factory)
 
 
-def reduce_blob(pickler: UnitContext, blob: Any) -> Any:
+def reduce_blob(pickler: UnitContext, blob: sqlite3.Blob) -> Any:
     """Reduce a blob that was read or written piece by piece, and is closed."""
     try:
         len(blob)
@@ -216,7 +216,7 @@ def closed_blob() -> Any:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def reduce_row(pickler: UnitContext, row: Any) -> Any:
+def reduce_row(pickler: UnitContext, row: sqlite3.Row) -> Any:
     """Reduce a row that knows its columns' names."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a row is not known.")
@@ -229,7 +229,7 @@ def _scratch() -> Any:
 
 
 @loader("sqlite:make_row")
-def make_row(cls: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+def make_row(cls: type[sqlite3.Row], names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     """Return a row (called by payloads)."""
     cursor = _scratch()
     _describe(cursor, names, None, -1)

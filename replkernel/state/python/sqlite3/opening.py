@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from replkernel.loaders import loader
@@ -19,6 +19,10 @@ from replkernel.state.python.sqlite3.watch import BASE, Call, Connection, notes_
 from replkernel.state.restore.loading import absent, current
 from replkernel.state.tombstone import is_tombstone
 
+if TYPE_CHECKING:
+    import sqlite3
+
+
 _BASE: Any = BASE
 MEMORY = ":memory:"
 _TEMPORARY = "temp"
@@ -28,7 +32,7 @@ Schema = tuple[str, str, tuple[tuple[str, str], ...], Any]
 
 
 @loader("sqlite:closed_connection")
-def closed_connection(cls: Any, blank: bool) -> Any:
+def closed_connection(cls: type[sqlite3.Connection], blank: bool) -> Any:
     """Return a connection that is closed, or was never opened (called by payloads)."""
     connection = cls.__new__(cls)
     if not blank:
@@ -39,7 +43,7 @@ def closed_connection(cls: Any, blank: bool) -> Any:
 
 @loader("sqlite:open_connection")
 def open_connection(
-    cls: Any,
+    cls: type[sqlite3.Connection],
     options: dict[str, Any],
     schemas: tuple[Schema, ...],
     told: settings.Settings,
@@ -88,7 +92,7 @@ def _target(path: str, parameters: tuple[tuple[str, str], ...]) -> str:
 
 
 @loader("sqlite:fill_connection")
-def fill_connection(connection: Any, state: tuple[Any, ...]) -> None:
+def fill_connection(connection: sqlite3.Connection, state: tuple[Any, ...]) -> None:
     """Give a connection what the notebook gave it (called by payloads)."""
     if is_tombstone(connection):
         return

@@ -56,7 +56,7 @@ class Connection(BASE):
     __module__ = "sqlite3"
     _replkernel_notes: Notes
 
-    def __new__(cls, *args: Any, **named: Any) -> Any:
+    def __new__(cls, *args: Any, **named: object) -> Any:
         connection = BASE.__new__(cls)
         connection._replkernel_notes = Notes((*args, *named.values()))
         return connection

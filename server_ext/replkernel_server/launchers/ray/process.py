@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any
@@ -289,7 +290,7 @@ class RayProcess:
         from ray.autoscaler.v2.sdk import get_cluster_resource_state
         from ray.util.placement_group import placement_group_table
 
-        inner: Any = worker
+        inner = worker
         state = get_cluster_resource_state(inner.global_worker.gcs_client)
         # After the state: a group of ours that it names is in the table by now.
         known = placement_group_table() if state.pending_gang_resource_requests else {}
@@ -327,7 +328,7 @@ class RayProcess:
     def _count(self, groups: dict[str, dict[str, Any]]) -> None:
         from ray._private import state
 
-        table: Any = state
+        table = state
         began = self._counts.begins()
         available = table.available_resources_per_node()
         ours: dict[str, int] = {}
@@ -358,7 +359,7 @@ def main() -> int:
         time.sleep(LOOK_S)
 
 
-def _listen(process: RayProcess, lines: Any) -> None:
+def _listen(process: RayProcess, lines: Iterable[str]) -> None:
     decoder = msgspec.json.Decoder(Order)
     for line in lines:
         process.order(decoder.decode(line))
