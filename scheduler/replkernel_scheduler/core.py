@@ -247,6 +247,11 @@ class SchedulerCore:
         found = self._parts.hosts.by_name.get(host)
         return 0 if found is None or found.state not in ("up", "down") else found.gpus_for(wish)
 
+    def models_of(self, host: HostName, wish: LeaseRequest) -> dict[str, int]:
+        """Return of which models a host could lease to a request, and how many with nothing else on it."""
+        found = self._parts.hosts.by_name.get(host)
+        return {} if found is None or found.state not in ("up", "down") else found.models_for(wish)
+
     def why_never(self, wish: LeaseRequest) -> str:
         """Say why no host that is up, or can be provisioned, could serve a request; "" if one could."""
         return "" if wishes.possible_anywhere(self._parts, wish) else wishes.impossible(self._parts, wish)
