@@ -302,6 +302,11 @@ class SchedulerCore:
         """Return what is charged; None: nothing is."""
         return self._parts.ledger.prices
 
+    @property
+    def month(self) -> str:
+        """Return which month it is (`2026-11`); nothing: nobody has said so."""
+        return self._parts.ledger.month
+
     def deferrals(self, since: int) -> tuple[int, list[Deferral]]:
         """Return how many deferrals have been judged, and those after the first `since` that are kept."""
         return self._serving.pausing.judged(since)
@@ -352,9 +357,9 @@ class SchedulerCore:
             user.quota = event.quota
             parts.ledger.belongs(user)
 
-        def month_began(_: MonthBegan) -> None:
+        def month_began(event: MonthBegan) -> None:
             parts.users.month_began(parts.now)
-            parts.ledger.month_began()
+            parts.ledger.month_began(event.month)
 
         def resumed(event: Resumed) -> None:
             self._leases.resume(event)
