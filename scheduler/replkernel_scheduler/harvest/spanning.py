@@ -8,7 +8,7 @@ is thought to be done sooner by that. One that waits says what it needs, and how
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -22,7 +22,7 @@ from replkernel_scheduler.harvest.leasing import SHAPES_MAX, Leasing, Place
 from replkernel_scheduler.harvest.openings import LEAVES_S, samples_of
 from replkernel_scheduler.harvest.reach import Reach
 from replkernel_scheduler.harvest.types import ChangeWhy, ReshapeJob, StartJob
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, UserName
 
 ASKS_EVERY_S = 10.0
 """What notebooks have left is asked back for one job no more often."""
@@ -70,11 +70,28 @@ class Spanning:
         self._leasing, self._jobs, self._asking = leasing, jobs, asking
         self._reach, self._chances, self._acts = reach, chances, acts
 
-    def holds_up(self, job: JobRecord, now: float) -> bool:
-        """Say whether others do not grow while a job waits: not where it waits in vain, nor for ever."""
-        if job.leases or job.on_hold or job.cores:
-            return False
-        return (job.span == 1 or now < job.counted_at + HOLDS_UP_S) and self._chances.could_run(job)
+    def hold_up(self, jobs: Iterable[JobRecord], now: float) -> bool:
+        """Say whether others do not grow while one of these waits: not where it waits in vain, nor for ever.
+
+        Nor where it waits for its own owner's jobs, as his quota says.
+        """
+        held: dict[UserName, int] = {}
+        for job in jobs:
+            if (
+                job.leases
+                or job.on_hold
+                or job.cores
+                or (job.span > 1 and now >= job.counted_at + HOLDS_UP_S)
+            ):
+                continue
+            owner = job.spec.owner
+            quota = self._leasing.gpu_quota(owner)
+            if quota is not None and owner not in held:
+                held[owner] = self._jobs.held_by(owner)
+            allowed = quota is None or held[owner] + job.spec.type.least <= quota
+            if allowed and self._chances.could_run(job):
+                return True
+        return False
 
     def starts(self, job: JobRecord, hosts: Collection[HostName], now: float) -> bool:
         """Start a job on hosts that have enough idle, with what it is done with first; say if it did."""

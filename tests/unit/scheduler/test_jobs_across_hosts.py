@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from replkernel_scheduler.effects import ReclaimLease
-from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered
+from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered, QuotaSet
 from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.desk import FORGETS_S, LOOK_EVERY_S
 from replkernel_scheduler.harvest.spanning import HOLDS_UP_S
@@ -25,7 +25,7 @@ from replkernel_scheduler.harvest.types import (
     StopJob,
     type_of_shapes,
 )
-from replkernel_scheduler.types import Gpu, GpuUuid, HostName, UserName
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, UserName, UserQuota
 
 from tests.unit.scheduler.beside import Beside, host_of, of
 
@@ -452,6 +452,32 @@ def test_what_failed_long_ago_does_not_count(world: Beside) -> None:
     world.until(world.now + FORGETS_S)
     assert fails(world) != first
     assert list(each(world)) == first
+
+
+@pytest.mark.parametrize("holds", [0, 2])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_one_that_its_owners_quota_alone_keeps_waiting_says_so_and_keeps_nobody_from_growing(
+    world: Beside, hosts: int, holds: int
+) -> None:
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=2)))
+    world.cell("nb", 2, "a")
+    world.cell("on", 4, "b")
+    kind = type_of_shapes("other", (2, 4))
+    world.feed(JobSubmitted(JobSpec(job=JobName("other"), type=kind, owner=UserName("bob"), samples=LONG)))
+    world.until(world.now)
+    world.runs("other")
+    assert world.job("other").host == "a"
+    if holds:
+        world.over("on")
+        world.submit("own", holds, samples=LONG)
+        world.cell("on", 4 - holds, "b")
+    world.submit("train", 4 - holds, hosts=hosts)
+    world.until(world.now + 1.0)
+    allows = f"Your other jobs hold {holds} of the 2 GPUs that gpu_quota allows"
+    assert why(world) == f"{allows}; this one needs at least {4 - holds}."
+    world.over("nb")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert world.job("other").held == 4
 
 
 def test_hosts_whose_agents_cannot_run_jobs_on_several_hosts_have_all_others(world: Beside) -> None:
