@@ -1,8 +1,9 @@
 """The processes of a job: how they are started, found again, signalled.
 
 Law: a process is a job's if its environment says so, if it is in the session of the job's first process, or
-if a process of the job's has started it. So nothing of an attempt outlives it, also when its supervisor was
-killed, or a program has put its environment away. Others' processes are none.
+if a process of the job's has started it; who was one when all were told to end is one until it ends. So
+nothing of an attempt outlives it, also when its supervisor was killed, or a program has put its environment
+away. Others' processes are none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -235,13 +236,17 @@ def first_of(record: Record) -> First:
     return First(record.pid, record.started) if record.pid and record.boot == boot() else NOBODY
 
 
-def members(place: Path | str, *firsts: First, variable: str = PLACE) -> list[int]:
+def members(
+    place: Path | str, *firsts: First, known: Iterable[First] = (), variable: str = PLACE
+) -> list[int]:
     """Return the pids of all processes of the job that has this directory, but for its supervisor.
 
-    `variable` of their environment names the directory; `firsts` lead their sessions.
+    `variable` of their environment names the directory; `firsts` lead their sessions, `known` were found
+    before.
     """
     seen = _all()
     found = {pid for pid in seen if _is_marked(pid, f"{variable}={place}".encode())}
+    found |= {it.pid for it in known if it.pid in seen and seen[it.pid].started == it.started}
     for first in firsts:
         leader = seen.get(first.pid)
         if first.pid and (leader is None or leader.started == first.started):

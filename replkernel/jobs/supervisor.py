@@ -71,6 +71,8 @@ class Supervisor:
         self._fifo = open_fifo(place.directory / WAKE)
         self._program: subprocess.Popen[bytes] | None = None
         self._first = processes.first_of(self._record)
+        self._told: list[processes.First] = []
+        """Who was told to end: its parent may end sooner, and nothing else tells then whose it is."""
         self._number = 0
         self._asked_at: float | None = None
         self._asked = 0
@@ -165,6 +167,7 @@ class Supervisor:
             code, how = (CANNOT, self._across.problem) if self._across.problem else (code, how)
             self._across.close()
         self._program, self._first, self._asked_at = None, processes.NOBODY, None
+        self._told.clear()
         self._across, self._kill_at, self._unasked = None, None, False
         return code, how
 
@@ -185,9 +188,9 @@ class Supervisor:
         if across.problem and self._program is not None:
             if self._kill_at is None:
                 self._kill_at = now + FAILED_S
-                processes.send(self._members(), signal.SIGTERM)
+                self._send(signal.SIGTERM)
             elif self._kill_at <= now:
-                processes.send(self._members(), signal.SIGKILL)
+                self._send(signal.SIGKILL)
 
     def _begin_across(self, across: Across) -> None:
         order = self._life.order
@@ -230,7 +233,7 @@ class Supervisor:
                 self._told_memory = held
 
     def _members(self) -> list[int]:
-        return processes.members(self._place.directory, self._first)
+        return processes.members(self._place.directory, self._first, known=self._told)
 
     def _is_over(self, now: float) -> bool:
         """Tell whether the program has ended; what it has left behind is ended with it."""
@@ -274,7 +277,12 @@ class Supervisor:
         """End the program, here and on its other hosts."""
         if self._across is not None:
             self._across.stop()
-        processes.send(self._members(), signum)
+        self._send(signum)
+
+    def _send(self, signum: signal.Signals) -> None:
+        pids = self._members()
+        self._told = [processes.First(pid, start_time(pid)) for pid in pids]
+        processes.send(pids, signum)
 
     def _start(self, order: Order) -> None:
         for name in (ASKED, SAVED, LISTENS, PROGRESS, MEETING, MET):

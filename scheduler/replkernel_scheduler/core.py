@@ -251,6 +251,11 @@ class SchedulerCore:
         found = self._parts.hosts.by_name.get(host)
         return 0 if found is None or found.state not in ("up", "down") else found.gpus_for(wish)
 
+    def models_of(self, host: HostName, wish: LeaseRequest) -> dict[str, int]:
+        """Return of which models a host could lease to a request, and how many with nothing else on it."""
+        found = self._parts.hosts.by_name.get(host)
+        return {} if found is None or found.state not in ("up", "down") else found.models_for(wish)
+
     def why_never(self, wish: LeaseRequest) -> str:
         """Say why no host that is up, or can be provisioned, could serve a request; "" if one could."""
         return "" if wishes.possible_anywhere(self._parts, wish) else wishes.impossible(self._parts, wish)
@@ -300,6 +305,11 @@ class SchedulerCore:
     def prices(self) -> Prices | None:
         """Return what is charged; None: nothing is."""
         return self._parts.ledger.prices
+
+    @property
+    def month(self) -> str:
+        """Return which month it is (`2026-11`); nothing: nobody has said so."""
+        return self._parts.ledger.month
 
     def deferrals(self, since: int) -> tuple[int, list[Deferral]]:
         """Return how many deferrals have been judged, and those after the first `since` that are kept."""
@@ -351,9 +361,9 @@ class SchedulerCore:
             user.quota = event.quota
             parts.ledger.belongs(user)
 
-        def month_began(_: MonthBegan) -> None:
+        def month_began(event: MonthBegan) -> None:
             parts.users.month_began(parts.now)
-            parts.ledger.month_began()
+            parts.ledger.month_began(event.month)
 
         def resumed(event: Resumed) -> None:
             self._leases.resume(event)

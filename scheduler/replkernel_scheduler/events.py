@@ -251,7 +251,9 @@ class PricesSet(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class MonthBegan(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """A month begins: everybody's `gpu_hours_month` counts from nothing."""
+    """A month begins (`2026-11`): everybody's `gpu_hours_month` and budgets count from nothing."""
+
+    month: str = ""
 
 
 class HostDrained(SchedulerEvent, frozen=True, tag=True, gc=False):

@@ -231,6 +231,14 @@ class Host:
             return 0
         return max([len(pool.uuids) for pool in self.pools if pool.suits(wish)], default=0)
 
+    def models_for(self, wish: LeaseRequest) -> dict[str, int]:
+        """Return the most GPUs of each model that suit `wish`, as it would have them alone."""
+        found: dict[str, int] = {}
+        for pool in self.pools:
+            if pool.suits(wish):
+                found[pool.model] = max(len(pool.uuids), found.get(pool.model, 0))
+        return found
+
     def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether the host, with nothing else on it, has what `wish` asks for."""
         cpu, memory = wish.cpu * MILLI, wish.memory_gb * MILLI

@@ -287,3 +287,6 @@ class CoreImage(Image, frozen=True, array_like=True, gc=False):
     bookings: tuple[BookingImage, ...] = ()
     pauses: PausesImage | None = None
     """None: nobody was ever to be paused."""
+    budgets: tuple[tuple[str, float], ...] = ()
+    """What was said last of groups' budgets."""
+    month: str = ""

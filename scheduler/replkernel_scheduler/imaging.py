@@ -79,6 +79,8 @@ def take(parts: Parts) -> CoreImage:
             ]
         ),
         pauses=_pauses(parts.pauses),
+        budgets=tuple(parts.ledger.budgets.items()),
+        month=parts.ledger.month,
     )
 
 

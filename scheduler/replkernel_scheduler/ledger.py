@@ -39,6 +39,10 @@ class Ledger:
         self.by_model: dict[str, float] = {}
         self.groups: dict[str, dict[UserName, None]] = {}
         """Who belongs to a group that has a budget."""
+        self.budgets: dict[str, float] = {}
+        """What was said last of each such group's budget: that counts for all of its members."""
+        self.month = ""
+        """Which month it is (`2026-11`); nothing: nobody has said so."""
 
     def set_prices(self, prices: Prices | None) -> None:
         """Charge these from now on."""
@@ -141,8 +145,8 @@ class Ledger:
                 f"The budget_month of {user.name or 'this user'} is {budget:g} {money}".rstrip()
                 + f", and {user.money.month(now):.2f} are spent; it counts anew next month."
             )
-        for group, limit in quota.group_budgets or ():
-            spent = self.spent_of(group)
+        for group, _ in quota.group_budgets or ():
+            limit, spent = self.budgets[group], self.spent_of(group)
             if spent >= limit:
                 return (
                     f"The group_budget_month of the group {group} is {limit:g} {money}".rstrip()
@@ -159,14 +163,15 @@ class Ledger:
         """Take note of the groups with a budget to which a user belongs."""
         for members in self.groups.values():
             members.pop(user.name, None)
-        for group, _ in user.quota.group_budgets or ():
+        for group, limit in user.quota.group_budgets or ():
             self.groups.setdefault(group, {})[user.name] = None
+            self.budgets[group] = limit
         for group in [name for name, members in self.groups.items() if not members]:
-            del self.groups[group]
+            del self.groups[group], self.budgets[group]
 
-    def month_began(self) -> None:
+    def month_began(self, month: str) -> None:
         """Count everybody's month from nothing."""
-        now = self.parts.now
+        now, self.month = self.parts.now, month
         for user in self.parts.users.by_name.values():
             user.money.before = user.money.until(now)
 

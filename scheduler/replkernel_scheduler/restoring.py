@@ -224,6 +224,8 @@ def _money(parts: Parts, image: CoreImage) -> None:
     """Bring the rates back, which follow from what there is, then what was counted."""
     for user in parts.users.by_name.values():
         parts.ledger.belongs(user)
+    parts.ledger.budgets.update(image.budgets)
+    parts.ledger.month = image.month
     parts.ledger.set_prices(image.prices)
     for kept in image.leases:
         record = parts.leases.by_id[kept.lease.lease]

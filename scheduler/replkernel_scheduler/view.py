@@ -148,6 +148,8 @@ class MoneyView(msgspec.Struct, frozen=True, gc=False):
     charged: float
     groups: tuple[tuple[str, float], ...]
     """What the members of each group with a budget have spent this month."""
+    budgets: tuple[tuple[str, float], ...] = ()
+    """What each of these groups may spend."""
 
     @property
     def margin(self) -> float | None:

@@ -227,7 +227,8 @@ def _money(parts: Parts) -> MoneyView | UnsetType:
         return UNSET
     charged = sum(user.money.until(now) for user in parts.users.by_name.values())
     groups = tuple((name, ledger.spent_of(name)) for name in sorted(ledger.groups))
-    return MoneyView(ledger.prices, ledger.provider.until(now), charged, groups)
+    budgets = tuple(sorted(ledger.budgets.items()))
+    return MoneyView(ledger.prices, ledger.provider.until(now), charged, groups, budgets)
 
 
 def _usage(parts: Parts) -> Slices[tuple[KernelUsage, ...]]:

@@ -15,7 +15,7 @@ import pytest
 
 from replkernel.agent.io import announcer as module
 from replkernel.agent.io.announcer import Announcer
-from replkernel.agent.io.gpus import FakeGpus
+from replkernel.agent.io.gpus import FakeGpus, Reading
 from replkernel.client.inquiry import ask_agents
 from replkernel.leasing.wire import (
     WIRE_VERSION,
@@ -107,7 +107,7 @@ class Slow:
         self.go = threading.Event()
         self.go.set()
 
-    def read(self) -> tuple[GpuStatus, ...]:
+    def read(self) -> Reading:
         self.go.wait(30)
         return FakeGpus("h", 1).read()
 

@@ -181,8 +181,8 @@ def test_numbers_of_visible_devices_are_cudas_where_models_differ(stubs: Stubs) 
 from replkernel.agent.io.gpus import NvmlGpus
 for more in ({}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}):
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", **more}
-    print(*(gpu.uuid for gpu in NvmlGpus(env).read()))
-print(*(gpu.uuid for gpu in NvmlGpus({**os.environ, "CUDA_VISIBLE_DEVICES": os.environ["GPU"]}).read()))
+    print(*(gpu.uuid for gpu in NvmlGpus(env).read().gpus))
+print(*(gpu.uuid for gpu in NvmlGpus({**os.environ, "CUDA_VISIBLE_DEVICES": os.environ["GPU"]}).read().gpus))
 """
     assert stubs.run(source, client="", GPU=GPU) == [OTHER, GPU, GPU]
     stubs.script("fail cuInit 999", machine=machine)

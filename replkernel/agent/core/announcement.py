@@ -1,8 +1,9 @@
 """What a host tells the scheduler about itself, and when: decided here, sent by the announcer. Pure.
 
-Law: an offer comes before beats, and again after each welcome, but not before the driver has answered once; a
-GPU is taken off the offer only when it was missing several times in a row, for its leases end with that; what
-was refused is not offered again at once.
+Laws: an offer comes before beats, and again after each welcome. It waits for the driver's first answer, and
+where that does not come it says so: the scheduler keeps the GPUs that it knows then. A GPU is taken off the
+offer only when it was missing several times in a row and could have been read, for its leases end with that.
+What was refused is not offered again at once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ MIB_PER_GIB = 1024
 MISSED_MAX = 3
 """A GPU that could not be read so many times in a row is not offered any more."""
 UNREAD_S = 60.0
-"""A driver may take so long to begin; then the host is offered without its GPUs."""
+"""A driver may take so long to begin; then the host is offered with what the scheduler knows of its GPUs."""
+FAILED_S = 10.0
+"""The same for one that answers, and does not work."""
 ALIKE_BYTES = 256 * MIB
 """What a driver keeps for itself may change by so much: parts of what was offered fit all the same."""
 REFUSED_S = 60.0
@@ -46,7 +49,7 @@ class Announcement:
         self._offered: HostOffer | None = None
         self._silent_until = 0.0
         self._unread_until: float | None = inf
-        """Until when the driver's first answer is waited for; None: it has come."""
+        """Until when the driver's first whole answer is waited for; None: it has come."""
 
     def welcomed(self, now: float) -> list[FromClient]:
         """Return what to say on a connection that has just been welcomed."""
@@ -57,12 +60,20 @@ class Announcement:
         """Note that the scheduler does not take this host."""
         self._offered, self._silent_until = None, now + REFUSED_S
 
-    def read(self, gpus: tuple[GpuStatus, ...]) -> None:
-        """Take what the driver said."""
-        self.gpus, self._unread_until = gpus, None
+    def unread(self, now: float) -> None:
+        """Take note that the driver does not work: what is known of the GPUs stays."""
+        self._read_by(now + FAILED_S)
+
+    def _read_by(self, until: float) -> None:
+        if self._unread_until is not None:
+            self._unread_until = min(self._unread_until, until)
+
+    def read(self, gpus: tuple[GpuStatus, ...], *, whole: bool = True) -> None:
+        """Take what the driver said; not `whole`: what is missing could not be read, and may be there."""
+        self.gpus, self._unread_until = gpus, None if whole else self._unread_until
         here = {gpu.uuid: gpu for gpu in gpus}
         for uuid in list(self._known):
-            self._missed[uuid] = 0 if uuid in here else self._missed.get(uuid, 0) + 1
+            self._missed[uuid] = 0 if uuid in here else self._missed.get(uuid, 0) + whole
             if self._missed[uuid] >= MISSED_MAX:
                 del self._known[uuid], self._missed[uuid]
         self._known.update({uuid: _as_before(gpu, self._known.get(uuid)) for uuid, gpu in here.items()})
@@ -79,8 +90,7 @@ class Announcement:
         return [offer, HostBeat(uses)]
 
     def _is_unread(self, now: float) -> bool:
-        if self._unread_until is not None:
-            self._unread_until = min(self._unread_until, now + UNREAD_S)
+        self._read_by(now + (FAILED_S if self._known else UNREAD_S))
         return self._unread_until is not None and now < self._unread_until
 
     def _offer(self) -> HostOffer:
@@ -92,6 +102,7 @@ class Announcement:
             cpu=self._cpu,
             memory_gb=self._memory_gb,
             guarded=self._guarded,
+            unread=self._unread_until is not None,
         )
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from replkernel.agent.core.announcement import GIB, Announcement
 from replkernel.agent.io.gpu_guarding import GpuGuarding
-from replkernel.agent.io.gpus import GpuReader
+from replkernel.agent.io.gpus import GpuReader, GpusUnread, Reading
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.finding import find_scheduler, stranger_at
@@ -63,7 +63,7 @@ class Announcer:
         if guarding is not None:
             guarding.say = lambda answer: self._send([answer])
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
-        self._reading: Future[tuple[GpuStatus, ...]] | None = None
+        self._reading: Future[Reading] | None = None
         self._channel: SchedulerChannel | None = None
         self._up = False
         self._woken = asyncio.Event()
@@ -128,7 +128,13 @@ class Announcer:
             self._say("the GPUs' driver does not answer")
             return False
         self._reading = None
-        self._announcement.read(self._told(reading.result()))
+        try:
+            gpus, whole = reading.result()
+        except GpusUnread as error:
+            self._say(str(error))
+            self._announcement.unread(self._clock())
+            return False
+        self._announcement.read(self._told(gpus), whole=whole)
         return True
 
     async def _look(self) -> None:

@@ -1,7 +1,8 @@
 """This host's GPUs and what they do: by NVML where it is there, simulated ones where they are asked for.
 
 A reader blocks as long as the driver does: it is called from one thread of its own, never from the loop's.
-Law: a GPU that cannot be read is left out, and never takes the others with it.
+Laws: a GPU that cannot be read is left out, and never takes the others with it. What could not be asked is
+never told as gone: that is only what the driver counts no more, or has lost.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from replkernel.errors import ReplkernelError
 from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, read_usage
 from replkernel.leasing.wire import GPUS_OF_HOST_MAX
 from replkernel.protocol.status import GpuProcess, GpuStatus
@@ -26,8 +28,9 @@ log = logging.getLogger(__name__)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PROCESSES_MAX = 256
 READS_SKIPPED = 30
-"""A machine without a working driver is asked again after so many reads."""
-
+"""A machine without a working driver is asked again after 1, 2, 4 reads and so on, at last after so many."""
+NO_LIBRARY, LOST = 12, 15
+"""Errors of NVML: this machine has no driver, and a GPU is off its bus."""
 
 ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 ORDER_LIMIT_S = 10.0
@@ -44,11 +47,22 @@ for number in range(count.value):
 """CUDA is asked in a process of its own: the agent never starts it."""
 
 
+class GpusUnread(ReplkernelError):
+    """The driver could not be asked: nobody knows what there is."""
+
+
+class Reading(NamedTuple):
+    """What was read; `whole`: what the host had before and is not among it is gone."""
+
+    gpus: tuple[GpuStatus, ...]
+    whole: bool = True
+
+
 class GpuReader(Protocol):
     """Reads the GPUs that this host has to offer."""
 
-    def read(self) -> tuple[GpuStatus, ...]:
-        """Return them as they are now."""
+    def read(self) -> Reading:
+        """Return them as they are now; raises GpusUnread."""
 
 
 class FakeGpus:
@@ -68,16 +82,18 @@ class FakeGpus:
             for number in range(min(count, GPUS_OF_HOST_MAX))
         )
 
-    def read(self) -> tuple[GpuStatus, ...]:
+    def read(self) -> Reading:
         """Return them, with what processes have put there."""
-        return tuple(
-            msgspec.structs.replace(
-                gpu,
-                memory_used_bytes=sum(used.values()),
-                processes=tuple(GpuProcess(pid, count) for pid, count in used.items()),
+        return Reading(
+            tuple(
+                msgspec.structs.replace(
+                    gpu,
+                    memory_used_bytes=sum(used.values()),
+                    processes=tuple(GpuProcess(pid, count) for pid, count in used.items()),
+                )
+                for gpu in self._gpus
+                for used in (read_usage(gpu.uuid, self._env),)
             )
-            for gpu in self._gpus
-            for used in (read_usage(gpu.uuid, self._env),)
         )
 
 
@@ -87,18 +103,23 @@ class NvmlGpus:
     def __init__(self, env: Mapping[str, str], order: Callable[[], tuple[str, ...]] | None = None) -> None:
         self._visible = env.get(VISIBLE)
         words = (self._visible or "").split(",")
-        by_number = any(word.strip().isdecimal() for word in words) and env.get(ORDER) != BY_BUS
-        self._order = (order or partial(cudas_order, dict(env))) if by_number else None
+        self._by_number = any(word.strip().isdecimal() for word in words)
+        cudas = self._by_number and env.get(ORDER) != BY_BUS
+        self._order = (order or partial(cudas_order, dict(env))) if cudas else None
         self._cudas: tuple[str, ...] | None = None
         self._nvml: Any = None
-        self._skip = 0
+        self._chosen: set[str] = set()
+        """What the numbers stood for when all GPUs were read last: one that is missing moves the others."""
+        self._skip = self._skipped = 0
+        self._why: GpusUnread | None = None
+        """Why the driver could not be asked last; None while it works, or is not there at all."""
         self._said = ""
 
-    def read(self) -> tuple[GpuStatus, ...]:
-        """Return them; none where there is no library, no driver, or one that does not work."""
+    def read(self) -> Reading:
+        """Return them, none where there is no driver; raises GpusUnread where it does not work."""
         if self._skip:
             self._skip -= 1
-            return ()
+            return self._unread()
         try:
             if self._nvml is None:
                 nvml = importlib.import_module("pynvml")
@@ -106,11 +127,40 @@ class NvmlGpus:
                 self._nvml = nvml
             count = int(self._nvml.nvmlDeviceGetCount())
         except Exception as error:  # Whatever the library makes of a machine without a working driver.
+            self._fails(error)
+            return self._unread()
+        self._skipped, self._why = 0, None
+        read = [self._read_device(number) for number in range(min(count, GPUS_OF_HOST_MAX))]
+        full, whole = all(each.gpus for each in read), all(each.whole for each in read)
+        found = self._visible_of([gpu for each in read for gpu in each.gpus], full, whole)
+        return Reading(found[:GPUS_OF_HOST_MAX], whole)
+
+    def _fails(self, error: Exception) -> None:
+        """Take note of a driver that could not be asked, and wait longer each time."""
+        there = not isinstance(error, ImportError) and getattr(error, "value", None) != NO_LIBRARY
+        self._skipped = min(READS_SKIPPED, 2 * self._skipped or 1) if there else READS_SKIPPED
+        self._nvml, self._skip = None, self._skipped
+        why = f"The GPUs' driver does not work ({error}): the scheduler keeps what it knows of them."
+        self._why = GpusUnread(why) if there else None
+        if not there:
             self._say(f"no GPUs: {error}")
-            self._nvml, self._skip = None, READS_SKIPPED
-            return ()
-        found = [gpu for number in range(min(count, GPUS_OF_HOST_MAX)) for gpu in self._read_device(number)]
-        return tuple(chosen(self._as_cuda_counts(found), self._visible))[:GPUS_OF_HOST_MAX]
+
+    def _unread(self) -> Reading:
+        if self._why is not None:
+            raise self._why
+        return Reading(())
+
+    def _visible_of(self, found: list[GpuStatus], full: bool, whole: bool) -> tuple[GpuStatus, ...]:
+        """Return what `CUDA_VISIBLE_DEVICES` leaves; `full`: no GPU is missing."""
+        if full or not self._by_number:
+            left = tuple(chosen(self._as_cuda_counts(found), self._visible))
+            self._chosen = {gpu.uuid for gpu in left}
+            return left
+        if self._chosen:
+            return tuple(gpu for gpu in found if gpu.uuid in self._chosen)
+        if whole:
+            return tuple(chosen(self._as_cuda_counts(found), self._visible))
+        raise GpusUnread(f"{VISIBLE} names GPUs by number, and not all of them can be read.")
 
     def _as_cuda_counts(self, found: list[GpuStatus]) -> list[GpuStatus]:
         """Return GPUs in the order in which CUDA counts them, where numbers name some and it has one."""
@@ -125,16 +175,16 @@ class NvmlGpus:
         places = {uuid: place for place, uuid in enumerate(self._cudas)}
         return sorted(found, key=lambda gpu: places.get(gpu.uuid, len(places)))
 
-    def _read_device(self, number: int) -> Iterator[GpuStatus]:
-        """Yield one GPU, or the parts that it is split into."""
-        nvml = self._nvml
+    def _read_device(self, number: int) -> Reading:
+        """Return one GPU, or the parts that it is split into."""
+        nvml, found = self._nvml, list[GpuStatus]()
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
             parts = list(self._parts(handle))
             name = _text(nvml.nvmlDeviceGetName(handle))
             for part in parts or [handle]:
                 memory_bytes, used_bytes = self._memory(part)
-                yield GpuStatus(
+                gpu = GpuStatus(
                     uuid=_text(nvml.nvmlDeviceGetUUID(part)),
                     name=name,
                     memory_bytes=memory_bytes,
@@ -142,8 +192,11 @@ class NvmlGpus:
                     memory_used_bytes=used_bytes,
                     processes=self._processes(part),
                 )
+                found.append(gpu)
         except Exception as error:  # Lost on its bus, or not ours to read.
-            self._say(f"GPU {number} cannot be read: {error}")
+            self._say(f"GPU {number} cannot be read: {error}", logging.WARNING)
+            return Reading(tuple(found), whole=getattr(error, "value", None) == LOST)
+        return Reading(tuple(found))
 
     def _memory(self, handle: Any) -> tuple[int, int]:
         """Return the bytes that processes may take of a GPU, and those in use.
@@ -191,10 +244,10 @@ class NvmlGpus:
         except Exception:  # Not told by every model.
             return None
 
-    def _say(self, what: str) -> None:
+    def _say(self, what: str, level: int = logging.INFO) -> None:
         if what != self._said:
             self._said = what
-            log.info("%s", what)
+            log.log(level, "%s", what)
 
 
 def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:

@@ -25,13 +25,15 @@ class HostOffer(LeaseMessage, frozen=True):
     """What the host has; it replaces what it offered before.
 
     `guarded`: the agent opens and closes GPUs for their holders. It wants HostLeases, and nobody is told of a
-    lease here before it has answered with LeasesOpen.
+    lease here before it has answered with LeasesOpen. `unread`: since the agent began not
+    all GPUs could be read, so those that the host has offered before stay beside these.
     """
 
     gpus: Annotated[tuple[OfferedGpu, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)]
     cpu: Amount = 0.0
     memory_gb: Amount = 0.0
     guarded: bool = False
+    unread: bool = False
 
 
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -235,6 +235,10 @@ class HarvestCore:
         """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
         return self.core.gpus_of(host, wish)
 
+    def models_of(self, host: HostName, wish: LeaseRequest) -> dict[str, int]:
+        """Return of which models a host could lease to a request, and how many with nothing else on it."""
+        return self.core.models_of(host, wish)
+
     def why_never(self, wish: LeaseRequest) -> str:
         """Say why no host that is up, or can be had, could serve a request; "" if one could."""
         return self.core.why_never(wish)

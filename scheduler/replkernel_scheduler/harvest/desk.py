@@ -299,8 +299,7 @@ class Desk:
         if looks:
             self.look_at = None
             jobs = list(self.jobs.by_name.values())
-            holds_up = self._allotting.spanning.holds_up
-            if not any(holds_up(job, now) for job in jobs):
+            if not self._allotting.spanning.hold_up(jobs, now):
                 asked_back = self._allotting.grow(now)
                 self.look_at = now + BACK_S if asked_back else None
             if jobs:

@@ -70,6 +70,10 @@ class Leasing(Protocol):
         """Return the most GPUs that a host could lease to such a request, with nothing else on it."""
         ...
 
+    def models_of(self, host: HostName, wish: LeaseRequest) -> dict[str, int]:
+        """Return of which models a host could lease to a request, and how many with nothing else on it."""
+        ...
+
     def why_never(self, wish: LeaseRequest) -> str:
         """Say why no host that is up, or can be had, could serve a request; "" if one could."""
         ...

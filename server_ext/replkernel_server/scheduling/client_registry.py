@@ -30,6 +30,8 @@ class ClientRegistry:
     def __init__(self, bounds: Bounds, quotas: dict[UserName, UserQuota]) -> None:
         """Start with none; `quotas` are those that users have."""
         self._bounds, self._quotas = bounds, quotas
+        self._budgets: dict[str, float] = {}
+        """What was told last of groups' budgets, whoever of a group it came with."""
         self._connected: Counter[UserName] = Counter()
         self.by_id: dict[int, Client] = {}
 
@@ -59,9 +61,13 @@ class ClientRegistry:
 
     def quota_of(self, who: Identity) -> QuotaSet | None:
         """Return the event that gives a user the quota that came with its identity, if that is news."""
-        if who.quota is None or self._quotas.get(who.user) == who.quota:
+        if who.quota is None:
+            return None
+        budgets = dict(who.quota.group_budgets or ())
+        if self._quotas.get(who.user) == who.quota and budgets.items() <= self._budgets.items():
             return None
         self._quotas[who.user] = who.quota
+        self._budgets.update(budgets)
         return QuotaSet(who.user, who.quota)
 
     def quota_now(self, user: UserName) -> UserQuota | None:

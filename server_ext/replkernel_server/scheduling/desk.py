@@ -357,7 +357,9 @@ class Desk:
         self._by(now + LOST_S)
         for down in self.hosts.replaces(name, who, offer):
             yield Feed(down)
-        due = [] if self.counting is None else self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
+        due = (
+            [] if self.counting is None else self.counting.offered(name, [str(gpu.uuid) for gpu in came.gpus])
+        )
         if name in self.reserved:
             came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
         yield Feed(self.guards.stuck_last(came), client)

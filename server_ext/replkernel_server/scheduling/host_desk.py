@@ -2,9 +2,9 @@
 
 A host may have several agents (one of each user on a shared machine) as long as they offer the same GPUs. It
 is up while one of them is heard, out of sight LOST_S after the last word or when its agent ends with leases
-in force, and gone when it stays so. Law: pure; nobody replaces what another user's agent offers, but for
-admins; only who offered a host speaks for it; what was not seen empty is not empty. How busy GPUs are is
-never journalled.
+in force, and gone when it stays so. Where an agent cannot read its GPUs, the host keeps those that it has
+offered before. Law: pure; nobody replaces what another user's agent offers, but for admins; only who offered
+a host speaks for it; what was not seen empty is not empty. How busy GPUs are is never journalled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from replkernel_scheduler.types import Gpu, GpuUuid, HostName, Lease, UserName
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.models import model_name
-from replkernel.leasing.wire import BEAT_S, KERNELS_OF_GPU_MAX, GpuUse, HostOffer
+from replkernel.leasing.wire import BEAT_S, KERNELS_OF_GPU_MAX, GpuUse, HostOffer, OfferedGpu
 from replkernel_server.scheduling.identity import Identity
 
 LOST_S = 3 * BEAT_S
@@ -33,7 +33,7 @@ AGAIN_S = 10.0
 class WatchedHost:
     """One host; `user` None is nobody yet, after a restart."""
 
-    __slots__ = ("agents", "away_until", "heard_at", "offer", "silent_at", "use", "use_at", "user")
+    __slots__ = ("agents", "away_until", "gpus", "heard_at", "offer", "silent_at", "use", "use_at", "user")
 
     def __init__(self, heard_at: float) -> None:
         """Start without agents."""
@@ -42,6 +42,8 @@ class WatchedHost:
         self.silent_at: float | None = None
         self.away_until: float | None = None
         self.offer: HostOffer | None = None
+        self.gpus: tuple[OfferedGpu, ...] = ()
+        """What it has offered last, also before a restart."""
         self.user: str | None = None
         self.use: dict[str, GpuUse] = {}
         self.use_at: dict[str, float] = {}
@@ -61,6 +63,7 @@ class HostDesk:
         for host in view.hosts:
             if host.watched:
                 known = self.watched[host.name] = WatchedHost(now + grace_s - LOST_S)
+                known.gpus = tuple([OfferedGpu(gpu.uuid, gpu.model, gpu.memory_gb) for gpu in host.gpus])
                 if host.state == "down":
                     known.away_until = now + max(grace_s, away_s)
             else:
@@ -81,8 +84,18 @@ class HostDesk:
         host = self.watched.get(name)
         if name in self.fixed and not who.admin:
             return f"Host {name} was registered by an administrator: name this agent's host otherwise."
+        others = host is not None and host.user not in (None, who.user) and not who.admin
+        if offer.unread:
+            if others:
+                return (
+                    f"Host {name} is offered by another user's agent, and the GPUs' driver does not answer "
+                    "this one: it is taken once it does."
+                )
+            kept = {gpu.uuid: gpu for gpu in (() if host is None else host.gpus)}
+            kept |= {gpu.uuid: gpu for gpu in offer.gpus}
+            offer = msgspec.structs.replace(offer, gpus=tuple(kept.values()), unread=False)
         offered = msgspec.structs.replace(offer, guarded=False)
-        if host is not None and host.user not in (None, who.user) and not who.admin and host.offer != offered:
+        if others and host is not None and host.offer != offered:
             return (
                 f"Host {name} is offered by another user's agent, with other GPUs: name this agent's host "
                 "otherwise, or offer the same GPUs."
@@ -94,6 +107,7 @@ class HostDesk:
         self._heard(host, now)
         if host.offer != offered:
             host.offer, host.user, host.use, host.use_at = offered, who.user, {}, {}
+        host.gpus = offered.gpus
         self._offers[client], self._whose[client] = offer, who.user
         return _up(name, offer)
 

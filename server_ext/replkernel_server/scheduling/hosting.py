@@ -97,7 +97,7 @@ class Hosted:
                 await hosted.driver.apply(JobStopAsked(job.spec.job))
         if launcher is not None:
             await hosted.launch(launcher)
-        months = hosted._keep_months(recovered.wall or time.time())
+        months = hosted._keep_months(recovered.wall)
         hosted._tasks = [
             loop.create_task(work)
             for work in (months, hosted.shortening.keep(), hosted._keep_past(), hosted.foreseeing.keep())
@@ -159,11 +159,10 @@ class Hosted:
     async def _keep_months(self, last: float) -> None:
         """Let everybody's hours of the month count anew in each month (UTC), also one begun meanwhile."""
         while True:
-            now = time.time()
-            if _month(now) > _month(last):
-                last = now
+            month = month_begun(self.driver.core.month, last, time.time())
+            if month:
                 with contextlib.suppress(ServerError):
-                    await self.driver.apply(MonthBegan())
+                    await self.driver.apply(MonthBegan(month))
             await asyncio.sleep(MONTH_LOOK_S)
 
 
@@ -175,9 +174,17 @@ def core_settings(launcher: Launcher | None) -> CoreSettings:
     return CoreSettings(host_shape=HostShape(gpus=able.host_gpus), hosts_min=0, hosts_max=able.hosts_max)
 
 
-def _month(wall: float) -> tuple[int, int]:
-    date = time.gmtime(wall)
-    return date.tm_year, date.tm_mon
+def month_begun(known: str, last: float, now: float) -> str:
+    """Return which month has begun, nothing where that is known; `last`: when the last event was (0: none).
+
+    What an earlier release wrote does not say which month it knew: that of its last event, then.
+    """
+    month, before = _month(now), known or (_month(last) if last else "")
+    return month if month > before else ""
+
+
+def _month(wall: float) -> str:
+    return time.strftime("%Y-%m", time.gmtime(wall))
 
 
 def open_journal(

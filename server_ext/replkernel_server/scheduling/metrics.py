@@ -164,8 +164,7 @@ class _Gauges(Collector):
             if money.margin is not None:
                 margin[currency] = money.margin
             spent = {(name,): amount for name, amount in money.groups}
-            for user in self.view.users:
-                limits.update({(name,): limit for name, limit in user.quota.group_budgets or ()})
+            limits = {(name,): limit for name, limit in money.budgets}
         label = ["currency"]
         yield _labelled("hosts_cost", "What hosts have cost since there are prices.", label, cost)
         yield _labelled("users_charged", "What users were charged for that time.", label, charged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.agent.core.announcement import MISSED_MAX, REFUSED_S, UNREAD_S, Announcement
+from replkernel.agent.core.announcement import FAILED_S, MISSED_MAX, REFUSED_S, UNREAD_S, Announcement
 from replkernel.leasing.wire import GpuUse, HostBeat, HostOffer, OfferedGpu
 from replkernel.protocol.status import GpuStatus
 
@@ -47,7 +47,44 @@ def test_a_host_is_not_offered_without_its_gpus_while_its_driver_begins() -> Non
     hangs = Announcement(8.0, 64.0)
     hangs.welcomed(0.0)
     hangs.welcomed(UNREAD_S - 1.0)
-    assert hangs.beat(UNREAD_S, fresh=False) == [HostOffer((), 8.0, 64.0), HostBeat()], "cells run without"
+    assert hangs.beat(UNREAD_S, fresh=False) == [
+        HostOffer((), 8.0, 64.0, unread=True),
+        HostBeat(),
+    ], "the scheduler keeps what it knows of them"
+
+
+def test_a_driver_that_fails_at_first_is_waited_for_and_then_nothing_is_said_of_gpus() -> None:
+    host = Announcement(8.0, 64.0)
+    host.welcomed(0.0)
+    for second in range(int(FAILED_S)):
+        host.unread(float(second))
+        assert host.beat(float(second), fresh=False) == []
+    host.unread(FAILED_S)
+    assert host.beat(FAILED_S, fresh=False)[0] == HostOffer((), 8.0, 64.0, unread=True)
+    host.read((ONE, TWO))
+    assert host.beat(FAILED_S + 2.0)[0] == HostOffer(OFFERED, 8.0, 64.0)
+
+
+def test_a_driver_that_fails_later_keeps_what_was_offered_however_long_that_lasts() -> None:
+    host = announcement(ONE, TWO)
+    host.welcomed(0.0)
+    for beat in range(10 * MISSED_MAX):
+        host.unread(2.0 * beat)
+        assert host.beat(2.0 * beat, fresh=False) == [HostBeat()]
+        host.read((ONE,), whole=False)
+        assert [type(said) for said in host.beat(2.0 * beat + 1.0)] == [HostBeat]
+    host.welcomed(100.0)
+    assert host.beat(100.0) == [HostBeat((GpuUse("GPU-1", 0.5, 2.0, read=True),))]
+
+
+def test_of_gpus_that_cannot_all_be_read_at_first_the_others_are_offered_beside_those_known_before() -> None:
+    host = Announcement(8.0, 64.0)
+    host.welcomed(0.0)
+    host.read((ONE,), whole=False)
+    assert host.beat(1.0) == []
+    assert host.beat(1.0 + FAILED_S)[0] == HostOffer(OFFERED[:1], 8.0, 64.0, unread=True)
+    host.read((ONE,))
+    assert host.beat(20.0)[0] == HostOffer(OFFERED[:1], 8.0, 64.0), "now the other one is gone for sure"
 
 
 def test_a_gpu_that_is_missing_for_a_moment_keeps_its_leases() -> None:

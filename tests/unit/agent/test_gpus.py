@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from replkernel.agent.io.gpus import READS_SKIPPED, FakeGpus, NvmlGpus, chosen, gpu_reader
+from replkernel.agent.io.gpus import (
+    LOST,
+    NO_LIBRARY,
+    READS_SKIPPED,
+    FakeGpus,
+    GpusUnread,
+    NvmlGpus,
+    Reading,
+    chosen,
+    gpu_reader,
+)
 from replkernel.protocol.status import GpuStatus
 
 GIB = 2**30
@@ -20,6 +30,7 @@ class Driver:
     def __init__(self, *devices: str | list[str]) -> None:
         self.devices = devices
         self.lost: set[str] = set()
+        self.errors: dict[str, Exception] = {}
         self.tells_utilisation = True
         self.works = True
         self.starts = 0
@@ -43,6 +54,8 @@ class Driver:
         device = self.devices[number]
         if isinstance(device, str) and device in self.lost:
             raise RuntimeError("GPU is lost")
+        if isinstance(device, str) and device in self.errors:
+            raise self.errors[device]
         return device
 
     def nvmlDeviceGetMigMode(self, handle: Any) -> list[int]:
@@ -83,9 +96,9 @@ def uuids(gpus: tuple[GpuStatus, ...]) -> list[str]:
 def test_gpus_are_read_with_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver("GPU-a", "GPU-b")
     reader = use(driver, monkeypatch)
-    assert reader.read()[0] == GpuStatus("GPU-a", "NVIDIA H100", 80 * GIB, False, 0.4, 3 * GIB)
+    assert reader.read().gpus[0] == GpuStatus("GPU-a", "NVIDIA H100", 80 * GIB, False, 0.4, 3 * GIB)
     driver.tells_utilisation = False
-    assert reader.read()[1].utilisation is None
+    assert reader.read().gpus[1].utilisation is None
     assert driver.starts == 1
 
 
@@ -100,41 +113,102 @@ def test_what_the_driver_keeps_for_itself_is_nobodys_to_ask_for(monkeypatch: pyt
 
     monkeypatch.setattr(module, "nvmlDeviceGetMemoryInfo", memory_info)
     monkeypatch.setattr(module, "nvmlMemory_v2", 2, raising=False)
-    assert [(gpu.memory_bytes, gpu.memory_used_bytes) for gpu in reader.read()] == [(79.5 * GIB, 3 * GIB)]
+    assert [(gpu.memory_bytes, gpu.memory_used_bytes) for gpu in reader.read().gpus] == [
+        (79.5 * GIB, 3 * GIB)
+    ]
 
 
 def test_a_lost_gpu_is_left_out_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver("GPU-a", "GPU-b", "GPU-c")
     reader = use(driver, monkeypatch)
     driver.lost = {"GPU-b"}
-    assert uuids(reader.read()) == ["GPU-a", "GPU-c"]
+    assert uuids(reader.read().gpus) == ["GPU-a", "GPU-c"]
     driver.lost.clear()
-    assert uuids(reader.read()) == ["GPU-a", "GPU-b", "GPU-c"]
+    assert uuids(reader.read().gpus) == ["GPU-a", "GPU-b", "GPU-c"]
 
 
 def test_a_split_gpu_is_its_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = use(Driver(["MIG-1", "MIG-2"], "GPU-b"), monkeypatch)
-    found = reader.read()
+    found = reader.read().gpus
     assert uuids(found) == ["MIG-1", "MIG-2", "GPU-b"]
     assert found[0].utilisation is None
 
 
-def test_without_a_working_driver_there_are_none_and_it_is_rarely_asked_again(
+def looks(reader: NvmlGpus, times: int) -> list[list[str] | None]:
+    """Return what is read again and again; None: nobody knows."""
+    found: list[list[str] | None] = []
+    for _ in range(times):
+        try:
+            found.append(uuids(reader.read().gpus))
+        except GpusUnread:
+            found.append(None)
+    return found
+
+
+def test_a_driver_that_does_not_work_is_no_machine_without_gpus_and_is_asked_again_less_and_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = Driver("GPU-a")
     driver.works = False
     reader = use(driver, monkeypatch)
-    assert [reader.read() for _ in range(READS_SKIPPED)] == [()] * READS_SKIPPED
-    assert driver.starts == 1
+    assert looks(reader, 2 * READS_SKIPPED) == [None] * 2 * READS_SKIPPED
+    assert driver.starts == 6
     driver.works = True
-    reader.read()
-    assert uuids(reader.read()) == ["GPU-a"]
+    assert looks(reader, READS_SKIPPED + 1)[-1] == ["GPU-a"]
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetCount", lambda: 1 // 0)
+    assert looks(reader, 1) == [None], "also while it works no more"
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetCount", driver.nvmlDeviceGetCount)
+    assert looks(reader, 2) == [None, ["GPU-a"]], "and after a while it is asked soon again"
+
+
+class NvmlError(Exception):
+    """As pynvml's, with the number that tells which."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(f"NVML's error {value}")
+        self.value = value
+
+
+def test_a_machine_without_the_driver_has_no_gpus_for_sure_and_is_rarely_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver("GPU-a")
+    reader, asked = use(driver, monkeypatch), list[int]()
+
+    def init() -> None:
+        asked.append(1)
+        raise NvmlError(NO_LIBRARY)
+
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlInit", init)
+    assert looks(reader, READS_SKIPPED) == [[]] * READS_SKIPPED and asked == [1]
+
+
+@pytest.mark.parametrize(("error", "gone"), [(NvmlError(LOST), True), (NvmlError(9), False)])
+def test_a_gpu_is_gone_if_its_bus_has_lost_it_and_not_if_it_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, gone: bool
+) -> None:
+    driver = Driver("GPU-a", "GPU-b")
+    reader = use(driver, monkeypatch)
+    driver.errors["GPU-b"] = error
+    gpus, whole = reader.read()
+    assert (uuids(gpus), whole) == (["GPU-a"], gone)
+
+
+def test_numbers_stand_for_the_same_gpus_while_one_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver("GPU-a", "GPU-b", "GPU-c")
+    reader = use(driver, monkeypatch, CUDA_VISIBLE_DEVICES="1")
+    driver.errors["GPU-a"] = NvmlError(9)
+    assert looks(reader, 1) == [None], "nobody knows yet which is the second one"
+    driver.errors.clear()
+    assert looks(reader, 1) == [["GPU-b"]]
+    for error in (NvmlError(9), NvmlError(LOST)):
+        driver.errors["GPU-a"] = error
+        assert looks(reader, 1) == [["GPU-b"]]
 
 
 def test_without_the_library_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert NvmlGpus({}).read() == ()
+    assert NvmlGpus({}).read() == Reading(())
 
 
 @pytest.mark.parametrize(
@@ -157,15 +231,15 @@ def test_an_environment_that_shows_some_gpus_only_is_minded(visible: str | None,
 
 def test_a_gpu_hidden_from_the_agent_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = use(Driver("GPU-a", "GPU-b"), monkeypatch, CUDA_VISIBLE_DEVICES="1")
-    assert uuids(reader.read()) == ["GPU-b"]
+    assert uuids(reader.read().gpus) == ["GPU-b"]
 
 
 def test_pretended_gpus_take_the_place_of_real_ones() -> None:
     reader = gpu_reader("h2", 2, {})
     assert isinstance(reader, FakeGpus)
-    assert uuids(reader.read()) == ["GPU-fake-h2-0", "GPU-fake-h2-1"]
-    assert all(gpu.fake and gpu.memory_bytes == 16 * GIB for gpu in reader.read())
-    assert len(FakeGpus("h", 1000).read()) == 64
+    assert uuids(reader.read().gpus) == ["GPU-fake-h2-0", "GPU-fake-h2-1"]
+    assert all(gpu.fake and gpu.memory_bytes == 16 * GIB for gpu in reader.read().gpus)
+    assert len(FakeGpus("h", 1000).read().gpus) == 64
 
 
 def test_who_computes_on_a_gpu_is_read_with_it_where_the_driver_tells(
@@ -178,6 +252,6 @@ def test_who_computes_on_a_gpu_is_read_with_it_where_the_driver_tells(
     }
     module.nvmlDeviceGetComputeRunningProcesses = running.__getitem__
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    first, second = NvmlGpus({}).read()
+    first, second = NvmlGpus({}).read().gpus
     assert [(each.pid, each.memory_bytes) for each in first.processes] == [(7, GIB), (8, 0)]
     assert second.processes == (), "and one that does not is a GPU all the same"

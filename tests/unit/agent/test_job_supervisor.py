@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -88,6 +89,35 @@ def test_who_follows_a_supervisor_that_was_killed_ends_a_program_that_hides_befo
     assert not start_time(before)
     assert killed._program is not None
     killed._program.wait()
+
+
+HIDES = """
+import os, signal, subprocess, sys, time
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+code = deaf + "; open('hidden', 'w'); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+while not os.path.exists("hidden"):
+    time.sleep(0.01)
+with open("part", "w") as file:
+    file.write(str(child.pid))
+os.rename("part", "child")
+time.sleep(600)
+"""
+
+
+def test_a_process_that_hides_and_does_not_end_when_it_is_told_to_is_killed_though_its_parent_ended(
+    watched: Watched,
+) -> None:
+    watched.order(1, command=("/usr/bin/env", "-i", sys.executable, "-c", HIDES))
+    watched.turns_until((watched.work / "child").exists)
+    child = int((watched.work / "child").read_text())
+    watched.order(2, runs=False, within_s=1.0)
+    try:
+        watched.turns_until(lambda: watched.state() == "stopped")
+        assert not start_time(child), "it is no child of anybody's, and bears no mark"
+    finally:
+        if start_time(child):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_start_has_nothing_of_the_progress_before_it(watched: Watched) -> None:

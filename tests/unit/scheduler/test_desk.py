@@ -144,6 +144,40 @@ def test_two_users_agents_speak_for_one_machine_with_the_same_gpus_but_nobody_re
     assert room.hosts() == []
 
 
+def test_an_agent_that_cannot_read_its_gpus_keeps_those_that_its_host_has_with_their_leases() -> None:
+    room = Room()
+    agent = room.agent("a", 2, ALICE)
+    room.lease(room.router("k"), "r1", 2)
+    unread = wire.HostOffer((), 16.0, 64.0, unread=True)
+    for restarts in (False, True):
+        room.do(room.desk.handle(Left(agent), room.now))
+        if restarts:
+            room.restart(20.0)
+            room.say(room.router("k"))
+        agent = room.join("agent", "a", ALICE)
+        assert room.say(agent, unread, wire.HostBeat()) == []
+        [lease] = room.core.view().leases
+        assert lease.phase == "active" and len(room.core.view().hosts[0].gpus) == 2
+    assert room.say(agent, offer("a", 2)) == [] and len(room.core.view().leases) == 1
+    part = wire.HostOffer(offer("a", 2).gpus[1:], 16.0, 64.0, unread=True)
+    assert room.say(agent, part) == [] and len(room.core.view().hosts[0].gpus) == 2
+    room.say(agent, offer("a", 1))
+    assert room.core.view().leases == (), "what was read and is not there is gone"
+
+
+def test_an_agent_that_cannot_read_its_gpus_is_a_host_without_any_and_nobody_elses() -> None:
+    room = Room()
+    unread = wire.HostOffer((), 16.0, 64.0, unread=True)
+    agent = room.join("agent", "a", ALICE)
+    room.say(agent, unread)
+    assert room.hosts() == ["a"] and room.core.view().hosts[0].gpus == ()
+    room.say(agent, offer("a", 2))
+    bob = room.join("agent", "a", BOB)
+    [said] = room.say(bob, unread)
+    assert isinstance(said, wire.Refused) and "driver does not answer" in said.why
+    assert room.say(bob, offer("a", 2)) == []
+
+
 def test_a_gpu_that_another_host_has_is_refused_and_offered_again_when_that_host_is_gone() -> None:
     room = Room()
     first = room.agent("a", 1)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 from replkernel_scheduler.effects import ReclaimLease
-from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered
+from replkernel_scheduler.events import HostDown, HostUp, LeaseLingered, QuotaSet
 from replkernel_scheduler.gangs.desk import END_S
 from replkernel_scheduler.harvest.desk import FORGETS_S, LOOK_EVERY_S
 from replkernel_scheduler.harvest.spanning import HOLDS_UP_S
 from replkernel_scheduler.harvest.types import (
     HostJobs,
     JobEnded,
+    JobHoldAsked,
     JobHosts,
     JobLeaseEnded,
     JobName,
+    JobProgress,
     JobRefused,
     JobSpec,
     JobStopped,
@@ -23,7 +25,7 @@ from replkernel_scheduler.harvest.types import (
     StopJob,
     type_of_shapes,
 )
-from replkernel_scheduler.types import Gpu, GpuUuid, HostName, UserName
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, UserName, UserQuota
 
 from tests.unit.scheduler.beside import Beside, host_of, of
 
@@ -140,6 +142,114 @@ def test_hosts_of_different_models_are_not_had_together(world: Beside) -> None:
     world.submit("train", 8, hosts=2)
     world.until(world.now + 400.0)
     assert not all_of(world, ReclaimLease)
+
+
+def mixed(*hosts: str) -> Beside:
+    """Return a world of hosts with GPUs of several models, each as `a 4xH100 2xA100`."""
+    world = Beside()
+    for host in hosts:
+        name, *pools = host.split()
+        counts = [(int(count), model) for count, _, model in (pool.partition("x") for pool in pools)]
+        gpus = [
+            Gpu(GpuUuid(f"GPU-{name}-{model}{i}"), model) for count, model in counts for i in range(count)
+        ]
+        world.feed(HostUp(HostName(name), tuple(gpus)))
+    world.feed(JobHosts(UserName("ann"), tuple(HostName(host.split()[0]) for host in hosts)))
+    return world
+
+
+def why(world: Beside) -> str:
+    return world.core.desk.jobs.by_name[TRAIN].refused
+
+
+def test_a_job_takes_the_model_with_which_it_is_done_first(world: Beside) -> None:
+    world = mixed("a 4xH100", "b 4xH100", "c 4xA100", "d 4xA100")
+    world.cell("nb", 4, "a")
+    world.submit("train", 8, hosts=2, samples=LONG)
+    assert each(world) == {"c": 4, "d": 4}
+    world.runs("train")
+    world.feed(JobProgress(TRAIN, 1, LONG, ((8, 1.0),)), after_s=10.0)
+    world.over("nb")
+    world.cell("nb", 4, "c")
+    world.stopped("train")
+    assert each(world) == {"a": 4, "b": 4}
+    world.runs("train")
+    world.feed(JobProgress(TRAIN, 2, LONG, ((8, 3.0),)), after_s=10.0)
+    world.over("nb")
+    world.feed(JobHoldAsked(TRAIN, held=True))
+    world.stopped("train")
+    world.restart()
+    world.feed(JobHoldAsked(TRAIN, held=False))
+    world.until(world.now + 2.0)
+    assert each(world) == {"a": 4, "b": 4}, "A100 comes first by name, H100 by when it is done"
+
+
+def test_fewer_gpus_of_a_faster_model_are_taken_where_they_are_done_first() -> None:
+    world = mixed("a 2xH100 4xA100", "b 2xH100 4xA100")
+    world.submit("train", 4, 8, hosts=2, samples=LONG)
+    for attempt, speeds in enumerate((((4, 1.0), (8, 1.9)), ((4, 3.0),)), 1):
+        world.runs("train")
+        world.feed(JobProgress(TRAIN, attempt, LONG, speeds), after_s=10.0)
+        world.cell("nb", 3, "a")
+        world.stopped("train")
+    assert world.core.desk.jobs.by_name[TRAIN].model == "H100"
+    world.over("nb")
+    world.feed(JobHoldAsked(TRAIN, held=True))
+    world.stopped("train")
+    world.feed(JobHoldAsked(TRAIN, held=False))
+    world.until(world.now + 2.0)
+    assert world.core.desk.jobs.by_name[TRAIN].model == "H100"
+
+
+def test_a_model_of_which_no_host_has_most_is_found_all_the_same() -> None:
+    world = mixed("a 3xH100 2xA100", "b 3xV100 2xA100")
+    world.submit("train", 4, hosts=2)
+    assert world.core.desk.jobs.by_name[TRAIN].model == "A100"
+    assert each(world) == {"a": 2, "b": 2}
+
+
+def test_one_whose_hosts_have_no_model_in_common_says_what_it_needs_and_keeps_nobody_from_growing() -> None:
+    world = mixed("a 4xH100", "b 3xH100", "c 1xA100")
+    world.cell("nb", 2, "a")
+    world.cell("on", 3, "b")
+    world.submit("other", 2, 4, samples=LONG)
+    world.runs("other")
+    world.submit("train", 8, hosts=2)
+    at_most = "at most 6 of H100 are there."
+    assert why(world) == f"It needs 8 GPUs of one model on 2 hosts, 4 on each; {at_most}"
+    world.over("nb")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert world.job("other").held == 4
+
+
+def test_one_that_waits_for_idle_gpus_says_how_many_are_idle_of_each_model() -> None:
+    world = mixed("a 4xH100 4xA100", "b 4xH100 4xA100", "c 4xA100")
+    for name, gpus, host in (("h", 1, "a"), ("i", 3, "b"), ("j", 2, "b"), ("k", 3, "c")):
+        world.cell(name, gpus, host)
+    world.submit("train", 8, hosts=2)
+    at_most = "at most 4 of A100 and 2 of H100 are idle."
+    assert why(world) == f"It needs 8 GPUs of one model on 2 hosts, 4 on each; {at_most}"
+    for name in "hij":
+        world.over(name)
+    world.until(world.now + 2.0)
+    assert each(world) == {"a": 4, "b": 4}
+
+
+def test_one_that_names_a_model_gets_that_or_says_so() -> None:
+    world = mixed("a 4xH100 4xA100", "b 2xH100 4xA100")
+    for name, gpus in (("train", 8), ("small", 4)):
+        kind = type_of_shapes(name, (gpus,))
+        spec = JobSpec(job=JobName(name), type=kind, owner=UserName("ann"), gpu_model="H100", hosts=2)
+        world.feed(JobSubmitted(spec))
+    world.until(world.now)
+    assert why(world) == "It needs 8 H100 on 2 hosts, 4 on each; at most 4 are there."
+    assert world.core.desk.jobs.by_name[JobName("small")].model == "H100"
+
+
+def test_a_program_that_has_failed_on_all_hosts_of_one_model_is_tried_on_another_model() -> None:
+    world = mixed("a 4xH100", "b 4xH100", "c 4xA100", "d 4xA100")
+    world.submit("train", 8, hosts=2, samples=LONG)
+    assert [fails(world), fails(world)] == [["c", "d"], ["a", "b"]]
 
 
 def test_a_lost_host_ends_the_others_and_it_goes_on_with_another_one(world: Beside) -> None:
@@ -259,7 +369,8 @@ def test_others_grow_while_one_waits_in_vain_or_for_long(world: Beside, shape: i
     world.until(waits_s + 2 * LOOK_EVERY_S)
     assert world.job("other").held == 4
     refused = world.core.desk.jobs.by_name[TRAIN].refused
-    assert refused == ("No 2 of its hosts have 16 such GPUs each." if shape == 32 else "")
+    there = "at most 8 are there" if shape == 32 else "none are idle"
+    assert refused == f"It needs {shape} GPUs of one model on 2 hosts, {shape // 2} on each; {there}."
 
 
 @pytest.mark.parametrize(
@@ -341,6 +452,32 @@ def test_what_failed_long_ago_does_not_count(world: Beside) -> None:
     world.until(world.now + FORGETS_S)
     assert fails(world) != first
     assert list(each(world)) == first
+
+
+@pytest.mark.parametrize("holds", [0, 2])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_one_that_its_owners_quota_alone_keeps_waiting_says_so_and_keeps_nobody_from_growing(
+    world: Beside, hosts: int, holds: int
+) -> None:
+    world.feed(QuotaSet(UserName("ann"), UserQuota(gpu_quota=2)))
+    world.cell("nb", 2, "a")
+    world.cell("on", 4, "b")
+    kind = type_of_shapes("other", (2, 4))
+    world.feed(JobSubmitted(JobSpec(job=JobName("other"), type=kind, owner=UserName("bob"), samples=LONG)))
+    world.until(world.now)
+    world.runs("other")
+    assert world.job("other").host == "a"
+    if holds:
+        world.over("on")
+        world.submit("own", holds, samples=LONG)
+        world.cell("on", 4 - holds, "b")
+    world.submit("train", 4 - holds, hosts=hosts)
+    world.until(world.now + 1.0)
+    allows = f"Your other jobs hold {holds} of the 2 GPUs that gpu_quota allows"
+    assert why(world) == f"{allows}; this one needs at least {4 - holds}."
+    world.over("nb")
+    world.until(world.now + 2 * LOOK_EVERY_S)
+    assert world.job("other").held == 4
 
 
 def test_hosts_whose_agents_cannot_run_jobs_on_several_hosts_have_all_others(world: Beside) -> None:

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 from msgspec import UNSET
+from replkernel_scheduler.bounds import Bounds, UserBounds
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, LeaseRefused, UsageRecorded
 from replkernel_scheduler.events import LeaseReleased, MonthBegan, PricesSet, QuotaSet
@@ -25,7 +26,8 @@ from replkernel_scheduler.view import MoneyView, UserView
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.engine_usage import EngineUsage
 from replkernel_server.scheduling.accounting import cluster_rows, kernel_rows, user_rows
-from replkernel_server.scheduling.identity import IdentityUnknown
+from replkernel_server.scheduling.client_registry import ClientRegistry
+from replkernel_server.scheduling.identity import Identity, IdentityUnknown
 from replkernel_server.scheduling.messages import granted_lease
 from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metrics
 from replkernel_server.scheduling.prices import read_prices
@@ -162,6 +164,37 @@ def test_the_members_of_a_group_share_its_budget() -> None:
     assert 'replkernel_scheduler_group_budget_month{group="class"} 8.0' in text
     cluster.feed(QuotaSet(UserName("u"), UserQuota()))
     granted(cluster.ask("four", user="u"))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_said_last_of_a_groups_budget_counts_for_all_of_its_members(restarts: bool) -> None:
+    cluster = priced(EIGHT_FOR_TEN)
+    for name, budget in (("v", 8.0), ("u", 8.0), ("v", 5.0)):
+        cluster.feed(QuotaSet(UserName(name), UserQuota(group_budgets=(("class", budget),))))
+    if restarts:
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(cluster.core.image()), type=CoreImage)
+        cluster.core = SchedulerCore(random.Random(0), notebook(), CoreSettings(), Fence(0))
+        cluster.core.restore(kept)
+    assert money(cluster).budgets == (("class", 5.0),)
+    view = cluster.core.view()
+    text = Metrics(view).write(view, JournalFigures(1, 1), Clients({}, {})).decode()
+    assert 'replkernel_scheduler_group_budget_month{group="class"} 5.0' in text
+    cost(cluster, granted(cluster.ask("one", gpus=4, user="v", ttl_s=HOUR_S * 9)), 1.0)
+    (refused,) = of(LeaseRefused, cluster.ask("two", user="u"))
+    assert "class is 5 USD, and its members have spent 5.75" in refused.why, "u was told of 8"
+    cluster.feed(QuotaSet(UserName("v"), UserQuota(group_budgets=(("class", 20.0),))))
+    granted(cluster.ask("three", user="u"))
+
+
+def test_a_groups_budget_that_is_as_a_user_knew_it_and_not_as_another_did_is_news() -> None:
+    registry = ClientRegistry(Bounds(UserBounds()), {})
+
+    def comes(user: str, budget: float) -> bool:
+        quota = UserQuota(group_budgets=(("class", budget),))
+        return registry.quota_of(Identity(UserName(user), quota=quota)) is not None
+
+    assert [comes("u", 8.0), comes("u", 8.0), comes("v", 20.0)] == [True, False, True]
+    assert [comes("u", 8.0), comes("v", 8.0), comes("u", 8.0)] == [True, True, False]
 
 
 def test_figures_and_accounts_have_the_money() -> None:

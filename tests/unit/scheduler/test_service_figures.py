@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.events import MonthBegan
+from replkernel_scheduler.image import CoreImage
+from replkernel_scheduler.policies.built_in import notebook
+from replkernel_scheduler.settings import CoreSettings
+from replkernel_scheduler.types import Fence
 from replkernel_server.errors import BadRequest
 from replkernel_server.scheduling.accounting import csv_lines, kernel_rows, parse_since, user_rows
 from replkernel_server.scheduling.clock import CoreClock
+from replkernel_server.scheduling.hosting import month_begun
 from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metrics, gpus_by_state, ratio
 
 from tests.unit.scheduler.cluster import Cluster, granted
@@ -22,6 +32,37 @@ def test_the_clock_goes_on_where_it_stood_and_never_back() -> None:
     assert clock.left_s(1.0) == 0.0
     told[0] = 0.0
     assert clock.now() >= 0.1 + 0.2
+
+
+NOVEMBER, DECEMBER = 1_796_083_190.0, 1_796_083_800.0
+"""Ten seconds before December 2026 begins in UTC, and ten minutes after."""
+
+
+@pytest.mark.parametrize(
+    ("known", "last", "begun"),
+    [
+        ("2026-11", NOVEMBER, "2026-12"),
+        ("2026-11", DECEMBER - 500.0, "2026-12"),  # It was stopped before it had looked at the calendar.
+        ("2026-12", DECEMBER - 500.0, ""),
+        ("2027-01", NOVEMBER, ""),  # A clock that was wrong: nothing counts twice.
+        ("", NOVEMBER, "2026-12"),
+        ("", DECEMBER - 500.0, ""),
+        ("", 0.0, "2026-12"),
+    ],
+)
+def test_a_month_begins_once_however_often_and_whenever_the_scheduler_is_started(
+    known: str, last: float, begun: str
+) -> None:
+    assert month_begun(known, last, DECEMBER) == begun
+    assert month_begun("2026-12", last, DECEMBER) == ""
+
+
+def test_which_month_it_is_outlives_a_restart() -> None:
+    cluster = Cluster()
+    cluster.feed(MonthBegan("2026-12"))
+    again = SchedulerCore(random.Random(0), notebook(), CoreSettings(), Fence(0))
+    again.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(cluster.core.image()), type=CoreImage))
+    assert again.month == "2026-12"
 
 
 def test_the_subscription_ratio_is_that_of_the_specification() -> None:
