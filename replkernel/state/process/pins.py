@@ -24,7 +24,9 @@ OWN_ROOTS = frozenset({
     "IPython", "ipykernel", "replkernel", "zmq", "tornado", "debugpy", "pydevd", "_pydevd_bundle",
     "jupyter_client", "_pydev_bundle", "traitlets", "ipywidgets",
 })  # fmt: skip
-SERVICE_ROOTS = frozenset({"tqdm", "joblib", "loky", "threadpoolctl", "numexpr", "fsspec", "tensorboard"})
+SERVICE_ROOTS = frozenset({
+    "tqdm", "joblib", "loky", "threadpoolctl", "numexpr", "fsspec", "tensorboard", "pycares",
+})  # fmt: skip
 """Libraries whose threads and children hold nothing of the notebook and start again by themselves."""
 
 CHILDREN_MAX = 64
