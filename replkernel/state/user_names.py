@@ -1,4 +1,4 @@
-"""Which names of the namespace are the user's: all but IPython's own and those that compilers put there.
+"""Which names of the namespace are the user's: all but IPython's own and those that nobody gave.
 
 Law: the same as asking of each name anew; only what came since is asked, for old notebooks have many.
 """
@@ -11,8 +11,13 @@ from typing import Any
 from replkernel.state.names import Names
 from replkernel.state.process.odd_names import plain_names
 
-OF_COMPILERS = ("__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns")
-"""Names that `torch.compile` puts among the user's; each process makes its own when it compiles."""
+OF_NOBODY = (
+    "__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns",
+    "__warningregistry__",
+)  # fmt: skip
+"""Names that `torch.compile` puts among the user's, which each process makes when it compiles; and the table
+of warnings that a cell has shown: IPython deletes it before the next one, and an undo would take that back.
+"""
 
 
 class UserNames:
@@ -51,5 +56,5 @@ class UserNames:
         return [
             name
             for name in keys
-            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
+            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_NOBODY))
         ]
