@@ -227,8 +227,13 @@ def _tuples_readable() -> bool:
 #
 # Law: the same as asking of each name anew; only what came since is asked, for old notebooks have many.
 
-OF_COMPILERS = ("__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns")
-"""Names that `torch.compile` puts among the user's; each process makes its own when it compiles."""
+OF_NOBODY = (
+    "__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns",
+    "__warningregistry__",
+)  # fmt: skip
+"""Names that `torch.compile` puts among the user's, which each process makes when it compiles; and the table
+of warnings that a cell has shown: IPython deletes it before the next one, and an undo would take that back.
+"""
 
 
 class UserNames:
@@ -267,5 +272,5 @@ class UserNames:
         return [
             name
             for name in keys
-            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
+            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_NOBODY))
         ]

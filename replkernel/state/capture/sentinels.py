@@ -31,6 +31,8 @@ _sizes: dict[str, int] = {}
 """How many names each module had when it was looked at."""
 _METHODS = frozenset({types.MethodType, types.BuiltinMethodType})
 _PLAIN_OWNERS = frozenset({list, dict, set, frozenset, str, bytes, tuple, int, float, type, types.ModuleType})
+_OF_NOTEBOOK = ("__main__", "__mp_main__")
+"""What `multiprocessing` is imported into has both names, and no library holds its sentinels there."""
 _looked_at_modules = 0
 
 
@@ -118,7 +120,7 @@ def _by_name(pickler: UnitContext, value: object) -> Any:
 
 def _look_at_modules() -> None:
     for module_name, module in list(sys.modules.items()):
-        if module_name == "__main__" or not is_a(module, types.ModuleType):
+        if module_name in _OF_NOTEBOOK or not is_a(module, types.ModuleType):
             continue
         if _sizes.get(module_name) == len(vars(module)):
             continue

@@ -29,18 +29,63 @@ def is_own(name: str) -> bool:
     return name in OWN_NAMES or name.startswith(OWN_PREFIXES)
 
 
+ZONE = "TZ="
+"""The zone by which the process reckons stands beside the variables, under a name that none can have."""
+
+
+class _ZoneInForce:
+    """The TZ of the last `time.tzset`, which what it changed gives away: until then TZ is only a variable."""
+
+    def __init__(self) -> None:
+        self._shown = self._show()
+        self._value = os.environ.get("TZ")
+
+    def look(self) -> str | None:
+        """Return the TZ that is in force; None: that of the host."""
+        shown = self._show()
+        if shown != self._shown:
+            self._shown, self._value = shown, os.environ.get("TZ")
+        return self._value
+
+    def put(self, value: str | None) -> None:
+        """Reckon by a zone, whatever the variable says."""
+        named = os.environ.get("TZ")
+        _set_zone(value)
+        time.tzset()
+        _set_zone(named)
+        self._shown, self._value = self._show(), value
+
+    @staticmethod
+    def _show() -> tuple[object, ...]:
+        return time.tzname, time.timezone, time.altzone
+
+
+def _set_zone(value: str | None) -> None:
+    if value is None:
+        os.environ.pop("TZ", None)
+    else:
+        os.environ["TZ"] = value
+
+
 class EnvironPart(OptionsPart):
-    """The environment's difference from its birth."""
+    """The environment's difference from its birth, and the time zone that is in force."""
 
     cid = ComponentId("@environ")
 
+    def __init__(self) -> None:
+        self._zone = _ZoneInForce()
+        super().__init__()
+
     def look(self) -> dict[str, Any]:
-        """Return a copy of the environment as the system spells it (bytes by bytes on Unix)."""
-        return dict(_raw_environ())
+        """Return a copy of the environment as the system spells it (bytes by bytes on Unix), and the zone."""
+        return {**_raw_environ(), ZONE: self._zone.look()}
 
     def pack(self, seen: dict[str, Any]) -> bytes | None:
-        """Write the variables that the notebook owns, as text by bytes."""
-        return super().pack(_notebooks(seen))
+        """Write the variables that the notebook owns, as text by bytes; with TZ the zone in force."""
+        named = _notebooks(seen)
+        if "TZ" in self._told or named.get("TZ") != self.reference().get("TZ"):
+            self._told.add(ZONE)
+        return super().pack(named)
 
     def reference(self) -> Mapping[str, Any]:
         """Return the environment at birth, by text names."""
@@ -48,17 +93,20 @@ class EnvironPart(OptionsPart):
 
     def to_plain(self, name: str, value: Any) -> Any:
         """Return the value as bytes, so that any spelling survives."""
-        return os.fsencode(value)
+        return None if value is None else os.fsencode(value)
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
-        """Set and remove variables; a changed time zone takes effect."""
+        """Set and remove variables. A TZ that comes without the zone in force, as of old, takes effect."""
         for name, value in changed.items():
-            if not is_own(name):
+            if name != ZONE and not is_own(name):
                 os.environ[name] = os.fsdecode(value)
         for name in removed:
             if not is_own(name):
                 os.environ.pop(name, None)
-        if "TZ" in changed or "TZ" in removed:
+        if ZONE in changed:
+            zone = changed[ZONE]
+            self._zone.put(None if zone is None else os.fsdecode(zone))
+        elif "TZ" in changed or "TZ" in removed:
             time.tzset()
 
 

@@ -7,6 +7,7 @@ Law: `dump`, `process_pins` and `settle` run on the main thread, in the context 
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -142,6 +143,7 @@ class Baseline:
         self.threads = {id(thread): thread for thread in threading.enumerate()}
         self.children = pins.children()
         self.streams = pins.streams()
+        self.traced = tracemalloc.is_tracing()
 
     @classmethod
     def take(cls, shell: object = None, names: Names | None = None) -> Baseline:
@@ -166,6 +168,7 @@ def process_pins(
         *pins.tasks(),
         *loop_callbacks.callbacks(),
         *pins.event_loops(baseline.shell),
+        *pins.memory_traces(baseline.traced),
         *pins.replaced_streams(baseline.streams),
     ]
     for part in baseline.parts:

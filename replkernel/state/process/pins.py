@@ -1,4 +1,4 @@
-"""What ties a notebook to its process: threads, child processes, tasks, GUI loops, replaced streams.
+"""What ties a notebook to its process: threads, child processes, tasks, GUI loops, replaced streams, traces.
 
 Law: each look costs a few microseconds while there is nothing; names and reasons are made only when there is.
 """
@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 import threading
+import tracemalloc
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -24,7 +25,9 @@ OWN_ROOTS = frozenset({
     "IPython", "ipykernel", "replkernel", "zmq", "tornado", "debugpy", "pydevd", "_pydevd_bundle",
     "jupyter_client", "_pydev_bundle", "traitlets", "ipywidgets",
 })  # fmt: skip
-SERVICE_ROOTS = frozenset({"tqdm", "joblib", "loky", "threadpoolctl", "numexpr", "fsspec", "tensorboard"})
+SERVICE_ROOTS = frozenset({
+    "tqdm", "joblib", "loky", "threadpoolctl", "numexpr", "fsspec", "tensorboard", "pycares",
+})  # fmt: skip
 """Libraries whose threads and children hold nothing of the notebook and start again by themselves."""
 
 CHILDREN_MAX = 64
@@ -147,6 +150,13 @@ def event_loops(shell: object) -> Iterator[Found]:
     if kernel is not None and kernel.eventloop is not None:
         toolkit = getattr(shell, "active_eventloop", None) or "a GUI"
         yield ("event loop", "GUI event loop", f"The event loop of {toolkit} runs in this process.")
+
+
+def memory_traces(traced: bool) -> Iterator[Found]:
+    """Find that the notebook has memory traced, where it was not `traced` from the start."""
+    if tracemalloc.is_tracing() and not traced:
+        why = "What tracemalloc has traced is the memory of this process; tracemalloc.stop() ends it."
+        yield ("tracemalloc", "memory traces", why)
 
 
 def streams() -> tuple[Any, ...]:

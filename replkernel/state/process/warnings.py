@@ -172,7 +172,7 @@ class WarningsShownPart(Part[Shown]):
 
 def _registries() -> Iterator[tuple[str, dict[Any, Any]]]:
     for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType) and name != "__main__":
+        if isinstance(module, types.ModuleType) and name not in ("__main__", "__mp_main__"):
             registry = vars(module).get(REGISTRY)
             if type(registry) is dict:
                 yield name, registry

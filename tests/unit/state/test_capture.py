@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replkernel.records import Seq
 from tests.support.notebook import Notebook, changed, pair
 
@@ -241,3 +243,11 @@ def test_a_standby_takes_small_things_at_once_and_leaves_unknown_packages() -> N
     assert "a" not in two
     two.take()
     assert two["a"] == 1
+
+
+def test_a_warning_that_a_cell_shows_is_no_variable_of_its() -> None:
+    executor, _ = pair()
+    with pytest.warns(UserWarning, match="seen"):
+        delta = executor.run("import warnings; warnings.warn('seen'); x = 1", 1)
+    assert "__warningregistry__" in executor
+    assert sorted(delta.order or ()) == ["warnings", "x"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import calendar
 import random
 import secrets
+import sys
+import types
 import zlib
 
 import pytest
@@ -599,3 +601,17 @@ def test_those_who_observe_a_librarys_object_do_so_on_every_replica() -> None:
     )
     assert space["seen"] == [1, 2]
     assert eval("(other.config.a, link.source[0] is told)", space) == (2, True)
+
+
+def test_an_object_of_the_notebook_is_no_librarys_where_multiprocessing_names_its_module_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor, standby = pair()
+    executor.run("import random\nS = object(); draw = random.Random(1).random", 1)
+    main = types.ModuleType("__mp_main__")
+    vars(main).update(executor.namespace)
+    monkeypatch.setitem(sys.modules, "__mp_main__", main)
+    monkeypatch.setitem(sys.modules, "imported_meanwhile", types.ModuleType("imported_meanwhile"))
+    assert standby.take(executor.run("held = [S, draw]", 2)).failed == ()
+    assert standby["held"][0] is standby["S"] is not executor["S"]
+    assert standby["draw"].__self__ is not executor["draw"].__self__

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replkernel.kernel.own_names import OwnNames
-from replkernel.state.names import MANY, OF_COMPILERS, Names, UserNames, entries, identities
+from replkernel.state.names import MANY, OF_NOBODY, Names, UserNames, entries, identities
 
 NAMES = ["a", "b", "_i1", "_i2", "_i3", "_i4", "__compiled_fn_1", "c"]
 STEPS = st.lists(
@@ -144,5 +144,5 @@ def test_the_users_names_are_those_of_asking_each_anew(steps: list[tuple[str, st
         own.refresh()
         ours = {key for key, value in inputs.items() if space.get(key) is value}
         assert {key for key in own if key in space} == ours
-        expected = [key for key in space if key not in ours and not key.startswith(OF_COMPILERS)]
+        expected = [key for key in space if key not in ours and not key.startswith(OF_NOBODY)]
         assert user.now() == expected

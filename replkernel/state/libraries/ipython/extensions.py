@@ -156,9 +156,10 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         return tuple([(name, sources[name]) for name, _ in registered() if name in sources])
 
     def _set_times(self, reloader: Any) -> None:
-        """Make older what autoreload believes of modules that were imported or rebuilt here.
+        """Have autoreload believe here what it does elsewhere of modules that were imported or rebuilt here.
 
         It takes a file's present time and text for that of the code, though it may have been edited between.
+        Where it has tried a file in vain, it is not to try that again.
         """
         times, texts = self._told or ({}, {})
         sources = getattr(getattr(reloader, "deduper_reloader", None), "source_by_modname", {})
@@ -167,6 +168,8 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             if name in strays:
                 reloader.modules_mtimes[name] = time
                 sources[name] = texts.get(name, "")
+            elif time > reloader.modules_mtimes.get(name, time):
+                reloader.modules_mtimes[name] = time
             elif time < reloader.modules_mtimes.get(name, 0.0):
                 reloader.modules_mtimes[name] = time
                 sources[name] = imported_sources.texts.get(name, b"").decode(errors="replace")

@@ -31,6 +31,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         self._functions: list[list[str]] = []
         super().__init__()
         self._birth = self._seen or {kind: {} for kind in KINDS}
+        self._at_birth = encode_plain(({}, [], [], []))
         self._classes = dict(shell.magics_manager.registry)
 
     def look(self) -> dict[str, dict[str, Any]]:
@@ -77,7 +78,10 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
 
     def apply(self, data: bytes) -> None:
         """Define the aliases; magics of the notebook's functions follow as their variables come."""
+        had = [(kind, name) for kind, name, _ in self._functions]
         aliases, pointers, self._functions, gone = decode_plain(data)
+        for kind, name in set(had).difference((kind, name) for kind, name, _ in self._functions):
+            self._shell.magics_manager.magics[kind].pop(name, None)
         manager = self._shell.alias_manager
         line = self._shell.magics_manager.magics["line"]
         known = {name for name, magic in line.items() if type(magic).__name__ == "Alias"}

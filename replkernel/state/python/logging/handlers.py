@@ -60,4 +60,10 @@ def fill_handler(handler: logging.Handler, state: dict[str, Any]) -> None:
         registry._handlers[state["_name"]] = handler
 
 
+def _is_handler(cls: type) -> bool:
+    """Tell whether a class is one of handlers as `importlib.reload(logging)` makes them anew."""
+    return any(base.__name__ == "Handler" and module_of(base) == "logging" for base in cls.__mro__)
+
+
 FAMILIES = [(logging.Handler, reduce_handler)]
+TESTS = [(_is_handler, reduce_handler)]

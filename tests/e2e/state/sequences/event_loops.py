@@ -137,3 +137,10 @@ sequence(
     "hits.append(io is IOLoop.current())",
     "print(hits, held[0] is io is IOLoop.current(), held[1].cancelled(), io.asyncio_loop is loop)",
 )
+sequence(
+    "a session of aiohttp that is closed, whose resolver leaves a thread",
+    "import aiohttp\nasync with aiohttp.ClientSession(headers={'A': 'b'}) as session: near = [session.closed]",
+    "near.append(session.closed)",
+    "print(near, session.closed)",
+    needs="aiohttp",
+)

@@ -203,3 +203,10 @@ sequence(
     "plain.pop(fractions.Fraction)\nfractions.Fraction(1, 3)",
     "fractions.Fraction(1, 4), decimal.Decimal('2.5')",
 )
+sequence(
+    "a magic of the notebook's that was deleted",
+    "from IPython.core.magic import register_line_magic\n@register_line_magic\ndef note(line): return line",
+    "%note a",
+    "del get_ipython().magics_manager.magics['line']['note']",
+    "print('note' in get_ipython().magics_manager.magics['line'])",
+)

@@ -231,3 +231,14 @@ sequence(
     "own = sorted(n for n, l in logging.root.manager.loggerDict.items() if n[:2] in ('q.', 'w.') and isinstance(l, logging.Logger))",
     "print(own, [logging.getLogger(name).disabled for name in ('q.a', 'q.b', 'q', 'w.deep.er')])",
 )
+sequence(
+    "logging that was reloaded, to be set up anew",
+    """
+import logging, importlib, sys
+importlib.reload(logging); logging.basicConfig(level=logging.INFO, format='%(levelname)s-%(message)s', stream=sys.stdout)
+log = logging.getLogger('mine'); handler = logging.root.handlers[0]
+""",
+    "log.info('one'); logging.info('of the root')",
+    "handler.setLevel(logging.ERROR); log.info('too low')",
+    "log.error('two'); print(logging.root.handlers == [handler], type(handler).__name__)",
+)

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 
@@ -23,6 +24,7 @@ def _process_as_before() -> Iterator[None]:
         yield
     os.environ.clear()
     os.environ.update(environ)
+    time.tzset()
     os.chdir(cwd)
     sys.path[:] = path
     random.setstate(state)

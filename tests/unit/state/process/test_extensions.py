@@ -119,3 +119,18 @@ def test_an_extension_without_a_way_to_unload_stays_loaded(extension: types.Modu
     part.load(told(EXTENSION))
     part.load(told())
     assert shell.extension_manager.loaded == {EXTENSION}
+
+
+def test_autoreload_does_not_try_again_here_what_it_has_tried_elsewhere() -> None:
+    shell = Shell()
+    sources = {"edited": "the text that was imported"}
+    reloader = SimpleNamespace(
+        enabled=False, check_all=False, autoload_obj=False, modules={}, skip_modules={}, old_objects={},
+        modules_mtimes={"edited": 1.0}, deduper_reloader=SimpleNamespace(source_by_modname=sources),
+    )  # fmt: skip
+    shell.magics_manager.registry["AutoreloadMagics"] = SimpleNamespace(_reloader=reloader)
+    ExtensionsPart(shell).load(
+        encode_plain(([], [True, True, False], [[], []], {"edited": 2.0, "later": 3.0}, {}))
+    )
+    assert reloader.modules_mtimes == {"edited": 2.0}
+    assert sources == {"edited": "the text that was imported"}

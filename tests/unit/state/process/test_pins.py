@@ -6,6 +6,7 @@ import asyncio
 import io
 import sys
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -32,6 +33,15 @@ def test_a_running_thread_pins_until_it_ends() -> None:
     assert process_pins(SEQ, REPLICA, baseline, is_ours=lambda thread: thread.name == "poller") == ()
     stop.set()
     thread.join()
+    assert process_pins(SEQ, REPLICA, baseline) == ()
+
+
+def test_memory_that_is_traced_pins_until_nobody_traces_it() -> None:
+    baseline = Baseline(None, ())
+    tracemalloc.start()
+    (pin,) = process_pins(SEQ, REPLICA, baseline)
+    assert pin.name == "tracemalloc"
+    tracemalloc.stop()
     assert process_pins(SEQ, REPLICA, baseline) == ()
 
 

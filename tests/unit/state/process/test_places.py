@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,25 @@ def test_a_loaded_environment_is_dumped_again_byte_for_byte() -> None:
     changed, removed = decode_plain(there.dump() or b"")
     assert changed == {"A_KEY": b"2", "B_KEY": b"1", "C_KEY": b"3"}
     assert removed == []
+
+
+def test_a_time_zone_is_in_force_elsewhere_once_it_is_here() -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    here, there = EnvironPart(), EnvironPart()
+    os.environ["TZ"] = "Asia/Tokyo"
+    named = here.dump()
+    time.tzset()
+    in_force = here.dump()
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    assert named is not None
+    assert in_force is not None
+    there.load(named)
+    assert (os.environ["TZ"], time.tzname[0]) == ("Asia/Tokyo", "UTC")
+    there.load(in_force)
+    assert (os.environ["TZ"], time.tzname[0]) == ("Asia/Tokyo", "JST")
+    assert there.dump() == in_force
 
 
 def test_the_working_directory_is_followed() -> None:
