@@ -60,7 +60,7 @@ def homes(topic: str) -> tuple[str, ...]:
     return tuple(index.homes(topic))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return a loader whose module has not been imported yet."""
     if ":" not in name:
         raise AttributeError(f"module {MODULE!r} has no attribute {name!r}")

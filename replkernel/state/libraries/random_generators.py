@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _natural = sentinels.plan_for_library(random.Random)
 
 
-def reduce_generator(pickler: UnitContext, generator: random.Random) -> Any:
+def reduce_generator(pickler: UnitContext, generator: random.Random) -> object:
     """Reduce a generator of Python's."""
     for (module, name), held in generators():
         if held is generator:

@@ -116,7 +116,7 @@ def wrapped_function(module: str, qualname: str) -> Any:
     return find_global(module, qualname).__func__
 
 
-def reduce_function(pickler: UnitContext, function: types.FunctionType) -> Any:
+def reduce_function(pickler: UnitContext, function: types.FunctionType) -> object:
     """Reduce a function: by name when a library's import finds it, else by value."""
     if function.__globals__.get("__package__") == OWN_PACKAGE or is_loader(function):
         return NotImplemented
@@ -148,7 +148,7 @@ def reduce_function(pickler: UnitContext, function: types.FunctionType) -> Any:
     return make_function, args, state, None, None, fill_function
 
 
-def _globals_for(pickler: UnitContext, function: types.FunctionType) -> Any:
+def _globals_for(pickler: UnitContext, function: types.FunctionType) -> object:
     """Return a function's globals; of the copy of all variables that attrs makes, what the method uses."""
     code, scope = function.__code__, function.__globals__
     if scope is pickler.namespace or not code.co_filename.startswith(ATTRS_FILE):
@@ -161,7 +161,7 @@ def _globals_for(pickler: UnitContext, function: types.FunctionType) -> Any:
     return kept
 
 
-def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> Any:
+def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> object:
     if scope is pickler.namespace:
         return scope
     name = scope.get("__name__")
@@ -207,7 +207,7 @@ def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     function.__dict__ = attributes
 
 
-def reduce_cell(pickler: UnitContext, cell: types.CellType) -> Any:
+def reduce_cell(pickler: UnitContext, cell: types.CellType) -> object:
     """Reduce a closure's cell; what it holds is its state, so that it may lead back to its function."""
     try:
         contents = cell.cell_contents
@@ -228,7 +228,7 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
     cell.cell_contents = state[0]
 
 
-def reduce_builtin(pickler: UnitContext, function: types.BuiltinFunctionType) -> Any:
+def reduce_builtin(pickler: UnitContext, function: types.BuiltinFunctionType) -> object:
     """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
 
     One that a module has for a function of its own travels by that name.

@@ -23,7 +23,7 @@ _KINDS: dict[type, str] = {
 }
 
 
-def reduce_work(context: ReducerContext, work: asyncio.Future[Any]) -> Any:
+def reduce_work(context: ReducerContext, work: asyncio.Future[Any]) -> object:
     """Reduce a future or a task that has ended."""
     kind = _KINDS.get(kind_of(work))
     if kind is None or not work.done():
@@ -48,7 +48,7 @@ def _outcome(work: Any) -> tuple[str, Any]:
 
 
 @loader("asyncio:make_work")
-def make_work(kind: str, told: tuple[Any, ...]) -> Any:
+def make_work(kind: str, told: tuple[Any, ...]) -> object:
     """Return a future, or a task of a coroutine that is over (called by payloads)."""
     loop = asyncio.get_event_loop_policy().get_event_loop()
     if kind == "future":
@@ -58,7 +58,7 @@ def make_work(kind: str, told: tuple[Any, ...]) -> Any:
     return _unscheduled(loop, lambda: asyncio.Task(told[0], loop=loop, name=told[1]))
 
 
-def _unscheduled(loop: object, act: Callable[[], Any]) -> Any:
+def _unscheduled(loop: object, act: Callable[[], Any]) -> object:
     """Return what `act` does, whose first step the loop is not to take."""
     vars(loop)["call_soon"] = lambda *call, **options: None
     try:

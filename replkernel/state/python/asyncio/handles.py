@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import is_a
@@ -16,7 +16,7 @@ _is_cancelled, _loop_of = (vars(asyncio.Handle)[name].__get__ for name in ("_can
 _is_scheduled = vars(asyncio.TimerHandle)["_scheduled"].__get__
 
 
-def reduce_handle(context: ReducerContext, handle: object) -> Any:
+def reduce_handle(context: ReducerContext, handle: object) -> object:
     """Reduce a handle as its class says, while nothing waits."""
     if not _is_cancelled(handle) and waits(handle):
         raise CannotTravel("A callback that waits on an event loop belongs to its process.")

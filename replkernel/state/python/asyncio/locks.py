@@ -18,7 +18,7 @@ _LOOP = "_loop"
 _WAITING = ("_waiters", "_getters", "_putters")
 
 
-def reduce_loop_bound(context: ReducerContext, value: Any) -> Any:
+def reduce_loop_bound(context: ReducerContext, value: Any) -> object:
     """Reduce what waits in loops; with the loop where somebody waits."""
     attributes = vars(value)
     if any(attributes.get(name) for name in _WAITING):

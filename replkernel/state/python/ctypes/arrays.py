@@ -18,6 +18,6 @@ def is_array_type(cls: type) -> bool:
 
 
 @loader("ctypes:array_type")
-def array_type(kind: Any, length: int) -> Any:
+def array_type(kind: Any, length: int) -> object:
     """Return the type of arrays of so many elements (called by payloads)."""
     return kind * length
