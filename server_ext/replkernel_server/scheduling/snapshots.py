@@ -84,7 +84,7 @@ def dice_of(document: Document) -> random.Random:
         dice.setstate(document.dice)
     except (ValueError, TypeError) as error:
         raise SnapshotUnfit(f"has no state of dice ({error})") from error
-    return dice  # type: ignore[no-any-return]
+    return dice
 
 
 def _digest(head: SnapshotHead, data: bytes) -> str:
