@@ -79,7 +79,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "asyncio": ("replkernel.state.python.asyncio.finished", "replkernel.state.python.asyncio.locks"),
+    "asyncio": ("replkernel.state.python.asyncio.finished",),
     "classes": ("replkernel.state.restore.loading", "replkernel.state.python.classes"),
     "contextvars": (
         "replkernel.state.python.contexts",
