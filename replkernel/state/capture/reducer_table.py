@@ -312,7 +312,7 @@ def natural(pickler: UnitContext, value: object) -> Any:
 PROTOCOL = 5
 
 
-def reduction(value: Any) -> Any:
+def reduction(value: object) -> Any:
     """Return the reduction of an object as pickle asks for it; NotImplemented for what it finds by name."""
     # By type: a proxy, as of wrapt, calls itself an instance of what it stands for.
     kind = type(value)

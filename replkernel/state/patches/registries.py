@@ -226,7 +226,7 @@ def _torch_loading() -> Iterator[tuple[Place, Any]]:
         yield Place(ATTRIBUTE, _TORCH_LOADING, "", _SAFE), first
 
 
-def _module_behind(allowed: Any) -> str:
+def _module_behind(allowed: object) -> str:
     """Return the module of what may be made, which may stand in a pair with its name."""
     return str(getattr(allowed[0] if type(allowed) is tuple else allowed, "__module__", ""))
 

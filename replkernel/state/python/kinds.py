@@ -92,7 +92,7 @@ def as_key(value: Any) -> Any:
     return ClassKey(value) if issubclass(type(value), type) and key_of(value) is Odd else value
 
 
-def of_key(key: Any) -> Any:
+def of_key(key: object) -> Any:
     """Return the value that `as_key` was given."""
     return key.cls if type(key) is ClassKey else key
 

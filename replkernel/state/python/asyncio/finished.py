@@ -63,7 +63,7 @@ def make_work(kind: str, told: tuple[Any, ...]) -> Any:
     return _unscheduled(loop, lambda: asyncio.Task(told[0], loop=loop, name=told[1]))
 
 
-def _unscheduled(loop: Any, act: Callable[[], Any]) -> Any:
+def _unscheduled(loop: object, act: Callable[[], Any]) -> Any:
     """Return what `act` does, whose first step the loop is not to take."""
     vars(loop)["call_soon"] = lambda *call, **options: None
     try:
@@ -94,7 +94,7 @@ _LOOP = "_loop"
 _WAITING = ("_waiters", "_getters", "_putters")
 
 
-def reduce_loop_bound(context: ReducerContext, value: Any) -> Any:
+def reduce_loop_bound(context: ReducerContext, value: object) -> Any:
     """Reduce what waits in loops; with the loop where somebody waits."""
     attributes = vars(value)
     if any(attributes.get(name) for name in _WAITING):
