@@ -79,7 +79,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "asyncio": ("replkernel.state.python.asyncio.finished", "replkernel.state.python.asyncio.locks"),
+    "asyncio": ("replkernel.state.python.asyncio.finished",),
     "classes": ("replkernel.state.restore.loading", "replkernel.state.python.classes"),
     "contextvars": (
         "replkernel.state.python.contexts",
@@ -87,9 +87,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "csv": ("replkernel.state.python.csv",),
     "ctypes": (
-        "replkernel.state.python.ctypes.arrays",
-        "replkernel.state.python.ctypes.functions",
         "replkernel.state.python.ctypes.structs",
+        "replkernel.state.python.ctypes.functions",
     ),
     "enum": ("replkernel.state.python.enums",),
     "exceptions": ("replkernel.state.python.exceptions",),

@@ -14,7 +14,7 @@ from replkernel.errors import StateSuspended
 from replkernel.gpu.backend import storage_bytes
 from replkernel.gpu.device_copy import Batch, batches
 from replkernel.objects.cutting import CHUNK_BYTES
-from replkernel.state.capture.fingerprint import size_mark
+from replkernel.state.capture.dump import size_mark
 
 if TYPE_CHECKING:
     import torch

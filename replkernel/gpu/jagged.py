@@ -11,7 +11,7 @@ from typing import Any
 
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 HOME = "torch.nested._internal.nested_tensor"
 COUNTER = "_tensor_id_counter"

@@ -18,8 +18,7 @@ from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import derives, key_of, kind_of
+from replkernel.state.python.kinds import derives, key_of, kind_of, module_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

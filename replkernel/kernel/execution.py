@@ -19,8 +19,8 @@ from replkernel.kernel.restorer import LeavingState
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 from replkernel.state.capture.budget import Terms
-from replkernel.state.capture.unstored import Unstored
-from replkernel.state.restore.devices import Devices
+from replkernel.state.capture.changes import Unstored
+from replkernel.state.component_table import Devices
 
 
 class State(LeavingState, Protocol):

@@ -21,8 +21,8 @@ from replkernel.state.analysis.cell_mentions import CellMentions, cell_mentions
 from replkernel.state.analysis.mentions import words_of
 from replkernel.state.analysis.values import words_in
 from replkernel.state.process.own_threads import marked, own_thread
-from replkernel.state.restore.left_behind import ReadAhead
-from replkernel.state.restore.reached import UNDERS, Reached
+from replkernel.state.restore.incoming import ReadAhead
+from replkernel.state.restore.leaving import UNDERS, Reached
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -1,4 +1,5 @@
-"""The replicated table of components as this process knows it, and what of it is still to be rebuilt.
+"""The replicated table of components as this process knows it: what of it is still to be rebuilt, what may be
+rebuilt now, and what was rebuilt otherwise than it was captured.
 
 Law: pure; a name belongs to one component, and the newest delta that lists it says to which.
 """
@@ -9,7 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from replkernel.records import ComponentId, ComponentRecord, Delta, Payload, ReplicaId
+from replkernel.records import ComponentId, ComponentRecord, Delta, Payload, Pin, ReplicaId
+from replkernel.state.tombstone import Loss
 
 PROCESS_PREFIX = "@"
 """The ids of process state begin with it."""
@@ -138,3 +140,87 @@ _PLAIN_PARTS = ("@cells/", "@history")
 
 _MAKERS = (b"make_function", b"resolve_class")
 """What makes functions and refers to classes in the payload of a process part that carries any."""
+
+
+class Devices:
+    """Which components may be rebuilt in this process now: those that lie on leased GPUs wait for a lease.
+
+    Where GPUs are leased, nothing is rebuilt onto one but for a cell that has some; where nobody leases any,
+    all may be rebuilt at any time.
+    """
+
+    def __init__(self) -> None:
+        self.leased = False
+        """Whether GPUs are leased, so that what lies on one is captured as needing a lease."""
+        self._lent = False
+
+    def lend(self, gpus: tuple[str, ...] | None, *, leased: bool = True) -> None:
+        """Take note of the GPUs of the cell that begins, and whether any are `leased` at all."""
+        self.leased = leased or gpus is not None
+        self._lent = bool(gpus) or not self.leased
+
+    def take_back(self) -> None:
+        """Take note that no cell runs: whoever leases GPUs has none now."""
+        self._lent = self._lent and not self.leased
+
+    def may_have(self, record: ComponentRecord) -> bool:
+        """Tell whether a component may be rebuilt here now."""
+        return self._lent or not record.gpus
+
+
+PINS_MAX = 100
+"""No more pins of one component are told; the tombstones are all there."""
+
+
+class Unfaithful(msgspec.Struct, frozen=True):
+    """A component that was rebuilt otherwise than captured: one pin for each part of it that is lost."""
+
+    cid: ComponentId
+    pins: tuple[Pin, ...]
+
+
+class Verification:
+    """The components of this process that are not as they were captured, or not known to be.
+
+    An unfaithful one is a pin of the replica that made it; it stays here until it is gone, comes anew, or is
+    made here.
+    """
+
+    def __init__(self) -> None:
+        self._wrong: dict[ComponentId, Unfaithful] = {}
+        self._suspected: dict[ComponentId, Unfaithful] = {}
+        """What could not be rebuilt in idle time: it is told like what is wrong, and tried again."""
+        self._open: set[ComponentId] = set()
+
+    @property
+    def unfaithful(self) -> tuple[Unfaithful, ...]:
+        """Return what is wrong here, and what most likely is."""
+        return (*self._wrong.values(), *self._suspected.values())
+
+    @property
+    def unproven(self) -> int:
+        """Return how many components could not be proven."""
+        return len(self._open)
+
+    def note(self, cid: ComponentId, *, proven: bool) -> None:
+        """Enter a component that is bound."""
+        self.forget([cid])
+        if not proven:
+            self._open.add(cid)
+
+    def condemn(self, cid: ComponentId, losses: Iterable[Loss]) -> Unfaithful:
+        """Enter an unfaithful component by the losses that stand for it."""
+        self.forget([cid])
+        self._wrong[cid] = Unfaithful(cid, tuple(loss.pin() for loss in losses)[:PINS_MAX])
+        return self._wrong[cid]
+
+    def suspect(self, cid: ComponentId, losses: Iterable[Loss]) -> None:
+        """Enter a component that could not be rebuilt in idle time, and waits to be tried once more."""
+        self._suspected[cid] = Unfaithful(cid, tuple(loss.pin() for loss in losses)[:PINS_MAX])
+
+    def forget(self, cids: Iterable[ComponentId]) -> None:
+        """Take out components that are gone, or come anew."""
+        for cid in cids:
+            self._wrong.pop(cid, None)
+            self._suspected.pop(cid, None)
+            self._open.discard(cid)

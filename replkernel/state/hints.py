@@ -10,10 +10,12 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from replkernel.records import ComponentId
 from replkernel.state.capture.survey_order import ATOMS
 from replkernel.state.format.roots import Spared
-from replkernel.state.python import paths
-from replkernel.state.python.kinds import kind_of
+from replkernel.state.process.part import Part
+from replkernel.state.process.plain import decode_plain, encode_plain
+from replkernel.state.python.kinds import kind_of, type_name
 from replkernel.state.tombstone import Loss, is_tombstone, loss_of
 from replkernel.state.world import World
 
@@ -86,7 +88,7 @@ def every_s(every: float | str) -> float:
     elif type(every) in (int, float):
         seconds = float(every)
     else:
-        raise TypeError(f"every takes seconds, or text such as '5 min', and no {paths.type_name(every)}.")
+        raise TypeError(f"every takes seconds, or text such as '5 min', and no {type_name(every)}.")
     if not EVERY_MIN_S <= seconds <= EVERY_MAX_S:
         raise ValueError(f"every={every!r}: from 1 s to 24 h.")
     return seconds
@@ -130,4 +132,30 @@ def _loss(world: World, name: str, value: object) -> Loss:
     if is_tombstone(value):
         return loss_of(value)
     cell = world.bound_in(name, world.cell)
-    return Loss(name, paths.type_name(value), world.replica, 0, cell, transient=True)
+    return Loss(name, type_name(value), world.replica, 0, cell, transient=True)
+
+
+# How the hints travel.
+
+
+class HintsPart(Part[dict[str, Any]]):
+    """The names of transient variables, and how often others are kept."""
+
+    cid = ComponentId("@hints")
+
+    def look(self) -> dict[str, Any]:
+        """Return the names."""
+        return {"transient": list(transient), "kept": dict(kept)}
+
+    def pack(self, seen: dict[str, Any]) -> bytes | None:
+        """Write the names."""
+        return encode_plain(seen)
+
+    def apply(self, data: bytes) -> None:
+        """Replace the names by those of another replica; at first there was a list of transient ones."""
+        told = decode_plain(data)
+        told = told if type(told) is dict else {"transient": told}
+        transient.clear()
+        transient.update(dict.fromkeys(told["transient"]))
+        kept.clear()
+        kept.update(told.get("kept", {}))

@@ -64,7 +64,8 @@ class Library:
     """By modules of the library: which module has the reducers for its classes, imported once that one is.
 
     Such a module has ``EXACT`` (reducers by type), ``FAMILIES`` (pairs of a class and the reducer of all its
-    children), ``TESTS`` and ``NATURAL`` (pairs of a test of a class and a reducer).
+    children), ``TESTS`` and ``NATURAL`` (pairs of a test of a class and a reducer). With
+    ``TESTED_MODULES`` the tests are asked only of what is, or derives from, a class of one of these modules.
     """
     loaders: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NONE)
     """By topic (what a loader's id has before its colon): the modules that bring such loaders."""

@@ -14,9 +14,14 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
+
+from replkernel.records import ComponentId
+from replkernel.state.process.part import Part
+from replkernel.state.python.kinds import type_name
 
 WORD_BYTES = 8
 """What an identity takes."""
@@ -128,6 +133,20 @@ class Names:
         return self.look()
 
 
+def plain_names(namespace: Mapping[Any, Any], keys: Iterable[Any]) -> list[str]:
+    """Return keys of a namespace as plain text: a name may have been bound under a child of `str`."""
+    told = (key if key.__class__ is str else plain_name(namespace, key) for key in keys)
+    return [name for name in told if name is not None]
+
+
+def plain_name(namespace: Mapping[Any, Any], key: object) -> str | None:
+    """Return a key as the text that finds the same entry; None where there is none."""
+    if not issubclass(type(key), str):
+        return None
+    name = str.__str__(key)
+    return name if namespace.get(name, _NOTHING) is namespace.get(key) else None
+
+
 def _keys_of(namespace: Mapping[Any, Any]) -> tuple[Any, ...]:
     try:
         return tuple(namespace)
@@ -206,3 +225,87 @@ def _tuples_readable() -> bool:
     if sys.getsizeof(things) < tuple.__basicsize__ + len(expected):
         return False
     return ctypes.string_at(id(things) + tuple.__basicsize__, len(expected)) == expected
+
+
+# Which of the names are the user's: all but IPython's own and those that compilers put there.
+#
+# Law: the same as asking of each name anew; only what came since is asked, for old notebooks have many.
+
+OF_COMPILERS = ("__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns")
+"""Names that `torch.compile` puts among the user's; each process makes its own when it compiles."""
+
+
+class UserNames:
+    """The user's names of one namespace. `ignore` are IPython's own.
+
+    These may become more at any time; a set of them that can become fewer says so by its `version`, and has
+    looked at the names right before these are asked for.
+    """
+
+    def __init__(self, names: Names, ignore: AbstractSet[str]) -> None:
+        self._names = names
+        self._ignore = ignore
+        self._found: list[str] = []
+        self._asked = 0
+        """So many of the namespace's keys have been asked about."""
+        self._as_of = (0, 0)
+
+    def now(self) -> list[str]:
+        """Return them in the order of the namespace."""
+        names, ignore = self._names, self._ignore
+        version = getattr(ignore, "version", None)
+        keys = names.look() if version is None else names.glance()
+        if not names.plain:
+            self._as_of = (-1, -1)
+            return self._of(plain_names(names.namespace, keys))
+        as_of = (names.epoch, version or 0)
+        if as_of != self._as_of or not ignore.isdisjoint(self._found):
+            self._found, self._asked, self._as_of = [], 0, as_of
+        fresh = keys[self._asked :]
+        self._found += self._of(fresh)
+        self._asked += len(fresh)
+        return self._found.copy()
+
+    def _of(self, keys: Any) -> list[str]:
+        ignore = self._ignore
+        return [
+            name
+            for name in keys
+            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
+        ]
+
+
+# ``@odd_names``: entries of the namespace under keys that no name reaches, as of ``globals()[5] = 1``.
+#
+# They ship nothing; what is there is told as stuck.
+
+SHOWN_MAX = 10
+_SHOWN = frozenset({int, float, bool, bytes, type(None)})
+
+
+class OddNamesPart(Part[tuple[str, ...]]):
+    """The keys of the namespace that are no names."""
+
+    cid = ComponentId("@odd_names")
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        super().__init__()
+
+    def look(self) -> tuple[str, ...]:
+        """Return the keys as a user knows them."""
+        namespace, keys = self._names.namespace, self._names.glance()
+        if self._names.plain:
+            return ()
+        odd = [key for key in keys if key.__class__ is not str and plain_name(namespace, key) is None]
+        return tuple(repr(key) if type(key) in _SHOWN else f"<{type_name(key)}>" for key in odd[:SHOWN_MAX])
+
+    def pack(self, seen: tuple[str, ...]) -> bytes | None:
+        """Tell that what they have stays here."""
+        self.stuck = tuple(
+            f"`globals()[{key}]` is no name: what it has stays in this process." for key in seen
+        )
+        return None
+
+    def apply(self, data: bytes) -> None:
+        """Do nothing: nothing is told."""

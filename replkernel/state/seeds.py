@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import math
 import os
 import pickle
 import sys
 import types
 from typing import Any
 
-from replkernel.state.format.nans import MATH_NAN, NUMPY_NAN, nan_of
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a, kind_of
+from replkernel.state.python.kinds import is_a, kind_of, module_of
 
 SEED_MODULE = "@"
 """The module name under which a payload asks for its seeds."""
 
 SUPPRESS = "argparse.SUPPRESS"
+NUMPY_NAN, MATH_NAN = "numpy.nan", "math.nan"
 
 SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out", MATH_NAN, NUMPY_NAN, SUPPRESS)
 """Builtin containers, which the pickler would otherwise copy, and two floats and a text that are known by
@@ -35,6 +35,13 @@ _SHELL_TYPES_LEFT = frozenset({dict, list, str, int, float, bool, bytes, tuple, 
 def is_notebooks(stream: object) -> bool:
     """Tell whether the notebook made a stream, or opened it: libraries wrap the process's own."""
     return module_of(type(stream)) in ("__main__", "_io", "io")
+
+
+def nan_of(token: str) -> float:
+    """Return the NaN that a library holds, by its token."""
+    library = sys.modules.get("numpy", math) if token == NUMPY_NAN else math
+    found: float = vars(library).get("nan", math.nan)
+    return found
 
 
 def _preamble() -> bytes:

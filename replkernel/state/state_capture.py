@@ -25,24 +25,21 @@ from replkernel.records import (
     payload_blobs,
 )
 from replkernel.state.capture.budget import EVERYTHING, Terms
-from replkernel.state.capture.changes import Changes
+from replkernel.state.capture.changes import Changes, Room, Unstored
 from replkernel.state.capture.shipping import Shipper
 from replkernel.state.capture.survey import Survey
-from replkernel.state.capture.unstored import Room, Unstored
-from replkernel.state.names import Names
+from replkernel.state.component_table import Devices, Unfaithful
+from replkernel.state.names import Names, UserNames
 from replkernel.state.process.parts import ProcessPart
 from replkernel.state.process.travelling import PartFamily, ProcessState
 from replkernel.state.python.sqlite3 import watch as sqlite_watch
 from replkernel.state.replica_state import ReplicaState
-from replkernel.state.restore.devices import Devices
+from replkernel.state.restore.incoming import ReadAhead
 from replkernel.state.restore.leaving import Leaving
-from replkernel.state.restore.left_behind import ReadAhead
 from replkernel.state.restore.rebuild import RebuildReport
 from replkernel.state.restore.restoration import Restoration
 from replkernel.state.state_rows import TableRow, rows_of
-from replkernel.state.user_names import UserNames
 from replkernel.state.verify.prover import Prover
-from replkernel.state.verify.verification import Unfaithful
 
 ORDER_MAX = 100_000
 """Names beyond this number keep no order."""

@@ -12,7 +12,7 @@ from replkernel.records import ComponentId, ComponentRecord, Seq, Unaudited
 from replkernel.state.capture.survey_order import Known
 from replkernel.state.component_table import PROCESS_PREFIX, ComponentTable
 from replkernel.state.python.class_registry import ROOT_PREFIX
-from replkernel.state.python.paths import type_name
+from replkernel.state.python.kinds import type_name
 from replkernel.state.tombstone import is_tombstone, loss_of
 from replkernel.state.wording import CELLS, part_in_words, root_in_words
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from replkernel.records import ReplicaId
 from replkernel.state.format.shared_values import SharedValues
-from replkernel.state.python.class_order import older_siblings
-from replkernel.state.python.class_registry import ClassRegistry
+from replkernel.state.python.class_registry import ClassRegistry, older_siblings
 from replkernel.state.seeds import Seeds
 from replkernel.state.tombstone import Loss
 

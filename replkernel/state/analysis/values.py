@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from replkernel.state.analysis.mentions import LOOKERS, LOOKS_AT_NAMES, words_of
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import key_of, kind_of
+from replkernel.state.python.kinds import key_of, kind_of, module_of
 from replkernel.state.python.paths import instance_dict
 
 TEXT_CHARS_MAX = 64 * 1024

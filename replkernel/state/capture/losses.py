@@ -13,8 +13,8 @@ import msgspec
 from replkernel.errors import WITHIN
 from replkernel.state.capture.whereabouts import Whereabouts
 from replkernel.state.hooks import HOOKS_ROOT
-from replkernel.state.python import paths
-from replkernel.state.python.class_registry import qualname_of
+from replkernel.state.python import kinds, paths
+from replkernel.state.python.kinds import qualname_of
 from replkernel.state.tombstone import Loss, shorten
 from replkernel.state.world import World
 
@@ -40,7 +40,7 @@ class LossBook:
 
     def note(self, obj: object, reason: str, type_name: str = "") -> Loss:
         """Enter an object that cannot travel, and return what is said of it."""
-        kind = type_name or paths.type_name(obj)
+        kind = type_name or kinds.type_name(obj)
         known = self._world.known_loss(obj)
         if known is None and not paths.weak(obj):
             known = self._as_earlier(kind)

@@ -18,18 +18,19 @@ import re
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from replkernel.state.capture.budget import OPEN_GATE, Gate
-from replkernel.state.capture.dump import Dump, Identity
+from replkernel.state.capture.dump import Dump, Identity, roots_of
 from replkernel.state.capture.memo_table import MemoTable, object_at
+from replkernel.state.capture.survey_order import Known
 from replkernel.state.format.shared_values import KINDS as VALUE_KINDS
 from replkernel.state.format.shared_values import tells
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.instance_dicts import getter_among
-from replkernel.state.python.kinds import kind_of, lineage
+from replkernel.state.python.class_registry import ROOT_PREFIX, ClassRegistry
+from replkernel.state.python.kinds import kind_of, lineage, module_of
 from replkernel.state.python.modules import importable
+from replkernel.state.python.paths import getter_among
 
 _NEVER = frozenset(
     {
@@ -329,3 +330,53 @@ def _join_by_memory(dumps: Sequence[Dump], sets: _Sets) -> None:
             sets.join(index, holder)
         if end > reach:
             reach, holder = end, index
+
+
+# What cannot be told truly when some units of a survey are left out.
+#
+# A component is told as a whole or not at all, and nothing that needs a class which nobody knows.
+
+
+def rest_without(
+    left_out: Collection[Dump],
+    units: Collection[Dump],
+    unseen: set[str],
+    known: Mapping[str, Known],
+    classes: ClassRegistry,
+) -> list[Dump]:
+    """Return the units that can be told without those that are left out.
+
+    The roots of all others are added to `unseen`. `known` is what is known of the roots' components.
+    """
+    gone = {id(unit) for unit in left_out}
+    for unit in left_out:
+        unseen.update(roots_of(unit))
+    defined = {class_id for unit in units if id(unit) not in gone for class_id in unit.own_classes}
+    while True:
+        more = [
+            unit for unit in units if id(unit) not in gone and _is_torn(unit, defined, unseen, known, classes)
+        ]
+        if not more:
+            return [unit for unit in units if id(unit) not in gone]
+        for unit in more:
+            gone.add(id(unit))
+            unseen.update(roots_of(unit))
+            defined.difference_update(unit.own_classes)
+
+
+def _is_torn(
+    unit: Dump,
+    defined: Collection[str],
+    unseen: set[str],
+    known: Mapping[str, Known],
+    classes: ClassRegistry,
+) -> bool:
+    """Tell whether a part of what a unit was, or a class that it needs, is left out."""
+    for root in roots_of(unit):
+        before = known.get(root)
+        if before is not None and not unseen.isdisjoint(before.roots):
+            return True
+    return any(
+        class_id not in defined and ROOT_PREFIX + class_id not in known and classes.find(class_id) is not None
+        for class_id in unit.classes
+    )

@@ -1,7 +1,8 @@
 """The pickler of captures: one C pass over a unit gives its stream, buffers, ids and what is stuck in it.
 
-The C pickler handles builtin containers itself and asks `reducer_override` for everything else; `reducers`
-answer. A first, fast pass lets errors through; a careful one replaces what fails by tombstones, node by node.
+The C pickler handles builtin containers itself and asks `reducer_override` for everything else, which
+`reducer_table` answers. A first, fast pass lets errors through; a careful one replaces what fails by
+tombstones, node by node.
 Law: nothing of the user's is kept after `release`; user objects are touched only as pickle itself does.
 """
 
@@ -16,25 +17,26 @@ from typing import Any
 
 import msgspec
 
-from replkernel.state.capture import by_dill, reducers
+from replkernel.state.capture import reducer_table, registered
 from replkernel.state.capture.budget import OPEN_GATE, Gate
-from replkernel.state.capture.dump import FAST, Dump, Mode, hash_buffers
-from replkernel.state.capture.fingerprint import BufferDigests, digest_of_stream
+from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, digest_of_stream, hash_buffers
 from replkernel.state.capture.losses import LossBook
 from replkernel.state.capture.memo_table import MemoTable, readable
-from replkernel.state.capture.outcomes import Reducer
+from replkernel.state.capture.outcomes import Again, CannotTravel, Endless, Overlap, Reducer
 from replkernel.state.capture.rechecks import Addresses, StandIns, find, without_long_bytes
-from replkernel.state.capture.reducers import CannotTravel
-from replkernel.state.capture.unasked import reduction, unasked
+from replkernel.state.capture.reducer_table import reduction, unasked
+from replkernel.state.capture.refusals import in_words
+from replkernel.state.capture.registered import ASKED_MAX
 from replkernel.state.capture.unit_notes import UnitNotes
-from replkernel.state.format.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
+from replkernel.state.format.nans import NAN, needs_numpy, with_own_nans
+from replkernel.state.format.roots import LostRoot, whole
 from replkernel.state.format.shared_values import Value, memo_with
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES
 from replkernel.state.python import paths
-from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.deep import run_deep
-from replkernel.state.python.kinds import entry_of, kind_of
-from replkernel.state.seeds import SEED_TOKENS
+from replkernel.state.python.kinds import entry_of, kind_of, module_of
+from replkernel.state.python.modules import stand_in_for
+from replkernel.state.seeds import NUMPY_NAN, SEED_TOKENS
 from replkernel.state.tombstone import HOLDS_STUCK, Loss, lost
 from replkernel.state.world import World
 
@@ -98,7 +100,7 @@ class CapturePickler(pickle.Pickler):
         self.world = world
         self.namespace = world.namespace
         self.buffer_digests = BufferDigests(gate) if digests is None else digests
-        self.plans = reducers.plans(world)
+        self.plans = reducer_table.plans(world)
         self.plans_by_id: dict[int, Reducer] = {}
         self._planned: list[type] = []
         self._seed_holder = pickle.Pickler(sink, PROTOCOL)
@@ -172,11 +174,11 @@ class CapturePickler(pickle.Pickler):
                 if mode.deep:
                     return self._bury_roots(roots, own_classes, error)
                 mode = Mode(mode.careful, True)
-            except reducers.Overlap as overlap:
+            except Overlap as overlap:
                 self._renew_but_covers()
                 self.covers = [*self.covers, overlap.cover]
                 continue
-            except reducers.Endless as endless:
+            except Endless as endless:
                 self.endless.add(endless.whose)
                 self._renew_but_covers()
                 continue
@@ -202,12 +204,12 @@ class CapturePickler(pickle.Pickler):
         if single:
             (value,) = roots.values()
             if type(value) is dict and "__spec__" in value:
-                value = reducers.stand_in_for(value)
+                value = stand_in_for(value)
         else:
             classes = own_classes or {}
             self.own_classes = dict.fromkeys(classes)
             self.touched = True
-            value = reducers.whole(classes, roots, lost_bodies)
+            value = whole(classes, roots, lost_bodies)
         self.parts.clear()
         self.memo = memo_with(self._seed_memo.copy(), self.shared) if self.shared else self._seed_memo
         if mode.deep:
@@ -333,19 +335,19 @@ class CapturePickler(pickle.Pickler):
         try:
             reduced = plan(self, obj)
             return self._reduce(obj) if reduced is NotImplemented else reduced
-        except reducers.Again:
+        except Again:
             raise
         except RecursionError:
             if not self.deep:
                 raise
             return self.bury(obj, "It is nested too deeply.")
         except Exception as error:
-            return self._by_dill(obj) or self.bury(obj, reducers.in_words(error, type(obj)))
+            return self._by_dill(obj) or self.bury(obj, in_words(error, type(obj)))
 
     def _by_dill(self, obj: object) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
         try:
-            found = by_dill.reduction_registered(obj)
+            found = registered.reduction_registered(obj)
         except CannotTravel as told:
             return self.bury(obj, str(told))
         return None if found is None else self.checked(obj, found)
@@ -354,7 +356,7 @@ class CapturePickler(pickle.Pickler):
         """Return the reducer for a type that was not met before in this capture."""
         if _MRO.__get__(kind) is None:  # Python completes some of its types when they are first asked.
             type.__getattribute__(kind, "__mro__")
-        plan = unasked(kind, entry_of(self.plans, kind) or reducers.plan(self, kind))
+        plan = unasked(kind, entry_of(self.plans, kind) or reducer_table.plan(self, kind))
         if type(kind) is type:
             self.plans[kind] = plan
         else:
@@ -390,10 +392,10 @@ class CapturePickler(pickle.Pickler):
             prober.parts.clear()
             prober.memo = prober._seed_memo
             prober.dump(obj)
-        except (RecursionError, reducers.Again):
+        except (RecursionError, Again):
             raise
         except Exception as error:
-            reason = reducers.in_words(error, type(obj))
+            reason = in_words(error, type(obj))
             raise CannotTravel(f"{HOLDS_STUCK} {reason}") from None
         finally:
             prober.release()
@@ -401,12 +403,12 @@ class CapturePickler(pickle.Pickler):
     def leads_back(self, obj: object, state: object) -> bool:
         """Tell whether what the dump of a user's returned for an object holds that object."""
         prober = CapturePickler(self.world, gate=self.gate)
-        prober.dumped_by_hooks[id(obj)] = (id(obj),) * reducers.ASKED_MAX
+        prober.dumped_by_hooks[id(obj)] = (id(obj),) * ASKED_MAX
         try:
             prober.parts.clear()
             prober.memo = prober._seed_memo
             prober.dump(state)
-        except reducers.Endless as endless:
+        except Endless as endless:
             return endless.value is obj
         except RecursionError:
             raise
@@ -457,19 +459,19 @@ class CapturePickler(pickle.Pickler):
     ) -> Dump:
         """Dump tombstones for the roots, and for the definitions, that cannot be dumped even carefully."""
         first = next(iter(roots.values()), None) if roots else next(iter((own_classes or {}).values()), None)
-        reason = reducers.in_words(error, type(first))
+        reason = in_words(error, type(first))
         tombstones = {}
         for name, value in roots.items():
             if len(roots) > 1 and self._can_be_dumped({name: value}):
                 tombstones[name] = value
             else:
-                tombstones[name] = reducers.LostRoot(value, reason)
+                tombstones[name] = LostRoot(value, reason)
         self._renew()
         try:
             return self._attempt(tombstones, Mode(True, True), own_classes)
         except Exception:
             self._renew()
-            everything = {name: reducers.LostRoot(value, reason) for name, value in roots.items()}
+            everything = {name: LostRoot(value, reason) for name, value in roots.items()}
             return self._attempt(everything, Mode(True, True), own_classes, reason)
 
     def _can_be_dumped(self, roots: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from replkernel.state.capture.dump import Dump
 from replkernel.state.format.frozen_order import way_of
-from replkernel.state.format.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
+from replkernel.state.format.nans import NAN, shared_nans
 from replkernel.state.format.shared_values import Value
 from replkernel.state.format.stand_ins import (
     HASH_SHIFT,
@@ -30,6 +30,7 @@ from replkernel.state.format.stand_ins import (
 from replkernel.state.python import stale_keys
 from replkernel.state.python.kinds import is_a, key_of, kind_of
 from replkernel.state.python.paths import instance_dict
+from replkernel.state.seeds import MATH_NAN, NUMPY_NAN, nan_of
 
 STREAM_BYTES_MAX = 64 * 1024
 """Longer streams are taken as they are."""

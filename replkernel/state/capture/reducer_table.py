@@ -1,14 +1,17 @@
 """The table of reducers: by exact type, by family, by hook, and what is left to pickle itself.
 
+A reducer gets the pickler and an object and returns what `__reduce_ex__` may return; NotImplemented leaves
+the object to pickle itself. It changes nothing, reads no property and consumes no iterator.
 Law: optional libraries are looked at only once they are imported; a user's type is held for one capture.
 """
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +20,8 @@ from replkernel.state.capture import library_instances, refusals, registered, se
 from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.capture.registered import load_by_class, load_child, load_registered  # noqa: F401 - checkpoints of older releases name them here
 from replkernel.state.format import roots, stand_ins
-from replkernel.state.libraries import index, random_generators
+from replkernel.state.libraries import index
+from replkernel.state.process import library_generators
 from replkernel.state.python import (
     classes,
     codes,
@@ -47,7 +51,6 @@ from replkernel.state.python import (
     whole_states,
 )
 from replkernel.state.python.asyncio import finished as finished_work
-from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.ctypes import functions as c_functions
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.files import closed as closed_owners
@@ -55,7 +58,7 @@ from replkernel.state.python.files import compressors as finished_streams
 from replkernel.state.python.files import opened as files
 from replkernel.state.python.files import packed as packed_files
 from replkernel.state.python.finalizers import has_finalizer
-from replkernel.state.python.kinds import Odd, entry_of, key_of, lineage
+from replkernel.state.python.kinds import Odd, entry_of, key_of, lineage, module_of
 from replkernel.state.python.logging import handlers as log_handlers
 from replkernel.state.python.logging import loggers
 from replkernel.state.python.regex import matches, scanners
@@ -65,7 +68,9 @@ from replkernel.state.python.sqlite3 import images as database_images
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.capture.outcomes import Reducer
     from replkernel.state.world import World
+
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +95,7 @@ _PARTS = (
     functions,
     hidden_parts,
     generators,
-    random_generators,
+    library_generators,
     locks,
     log_handlers,
     loggers,
@@ -116,8 +121,6 @@ _PARTS = (
 _OF_PYTHON = {
     "csv": "replkernel.state.python.csv",
     "decimal": "replkernel.state.python.decimal",
-    "asyncio.mixins": "replkernel.state.python.asyncio.locks",
-    "asyncio.events": "replkernel.state.python.asyncio.handles",
     "unittest.mock": "replkernel.state.python.mock",
     "multiprocessing.context": "replkernel.state.python.multiprocessing.contexts",
     "multiprocessing.shared_memory": "replkernel.state.python.multiprocessing.shared_memory",
@@ -127,7 +130,11 @@ _OF_PYTHON = {
 _exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
 _families: dict[type, tuple[int, Reducer]] = {}
 """Reducers of children of a class; of several the one that came first, by its number, is asked."""
-_tests: list[tuple[Callable[[type], bool], Reducer]] = []
+_tests: list[tuple[frozenset[str], Callable[[type], bool], Reducer]] = []
+"""Reducers of classes for which a test holds.
+
+Where modules are named, it is asked only of what is, or derives from, a class of one of them.
+"""
 _natural: list[tuple[Callable[[type], bool], Reducer]] = []
 """Reducers of classes of libraries that do not say themselves how they pickle."""
 _ready: set[str] = set()
@@ -140,7 +147,8 @@ def _take(part: object) -> None:
     for family, reducer in getattr(part, "FAMILIES", ()):
         if key_of(family) is not Odd:
             _families.setdefault(family, (len(_families), reducer))
-    _tests.extend(getattr(part, "TESTS", ()))
+    modules = frozenset(getattr(part, "TESTED_MODULES", ()))
+    _tests.extend((modules, test, reducer) for test, reducer in getattr(part, "TESTS", ()))
     _natural.extend(getattr(part, "NATURAL", ()))
 
 
@@ -167,22 +175,23 @@ def _take_foreign(part: Any, library: str) -> None:
         raise TypeError(f"{part.__name__} has no classes or no functions where its tables are to have such")
     if taken := [cls.__name__ for cls in kinds if cls in _exact or module_of(cls) == "builtins"]:
         raise TypeError(f"{part.__name__} has reducers for {', '.join(taken)}, which have some already")
-    _take(SimpleNamespace(EXACT=exact, FAMILIES=families, TESTS=tests, NATURAL=natural))
+    _take(
+        SimpleNamespace(
+            EXACT=exact,
+            FAMILIES=families,
+            TESTED_MODULES=tuple(getattr(part, "TESTED_MODULES", ())),
+            TESTS=tests,
+            NATURAL=natural,
+        )
+    )
 
 
 for _part in _PARTS:
     _take(_part)
 
 
-def _places() -> Iterator[tuple[str, str]]:
-    """Yield the modules of libraries that have reducers of their own, and where those are."""
-    yield from _OF_PYTHON.items()
-    for library in index.libraries():
-        yield from library.reducers.items()
-
-
 def _take_optional() -> None:
-    for library, place in _places():
+    for library, place in (*_OF_PYTHON.items(), *index.reducers.items()):
         if library in _ready or library not in sys.modules:
             continue
         spec = getattr(sys.modules[library], "__spec__", None)
@@ -242,8 +251,9 @@ def _plan_of_type(pickler: UnitContext, cls: type) -> Reducer:
         return exact
     if unfit := _unfit_library(mro):
         return refusals.of_unknown_release(unfit, _unfit[unfit])
-    for test, reducer in _tests:
-        if test(cls):
+    homes = set(map(module_of, mro))
+    for tested, test, reducer in _tests:
+        if (not tested or not tested.isdisjoint(homes)) and test(cls):
             return reducer
     families = [_families[one] for one in mro if one in _families]
     if families:
@@ -293,3 +303,32 @@ def _plan_of_own_modules(cls: type) -> Reducer | None:
 def natural(pickler: UnitContext, value: object) -> Any:
     """Leave an object to pickle itself."""
     return NotImplemented
+
+
+# What the C pickler does for an object without a reducer, done here: it would look the object's type up.
+#
+# Law: a type whose metaclass says how it is hashed, or to what it is equal, is found by its identity.
+
+PROTOCOL = 5
+
+
+def reduction(value: object) -> Any:
+    """Return the reduction of an object as pickle asks for it; NotImplemented for what it finds by name."""
+    # By type: a proxy, as of wrapt, calls itself an instance of what it stands for.
+    kind = type(value)
+    reduce = entry_of(copyreg.dispatch_table, kind)
+    if reduce is None and issubclass(kind, type):
+        return NotImplemented
+    return reduce(value) if reduce is not None else value.__reduce_ex__(PROTOCOL)
+
+
+def unasked(kind: type, plan: Reducer) -> Reducer:
+    """Return a reducer that leaves no instance to the C pickler where the metaclass would be asked."""
+    if key_of(kind) is not Odd:
+        return plan
+
+    def reduce_unasked(pickler: UnitContext, value: object) -> Any:
+        reduced = plan(pickler, value)
+        return reduction(value) if reduced is NotImplemented else reduced
+
+    return reduce_unasked

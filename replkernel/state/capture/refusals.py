@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.state.capture.outcomes import CannotTravel, Reducer
 from replkernel.state.hooks import DUMP_METHOD, LOAD_METHOD
-from replkernel.state.python.class_registry import module_of, qualname_of
 from replkernel.state.python.finalizers import meet
+from replkernel.state.python.kinds import module_of, qualname_of
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:

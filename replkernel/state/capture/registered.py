@@ -5,6 +5,7 @@ Law: what a user's function raises is a loss with its reason, never a fault; non
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state import hooks
 from replkernel.state.capture.outcomes import CannotTravel, Endless, Reducer
-from replkernel.state.python import paths
-from replkernel.state.python.class_registry import qualname_of
+from replkernel.state.python.kinds import name_of, qualname_of, type_name
 from replkernel.state.restore import loading
 from replkernel.state.tombstone import is_tombstone
 
@@ -74,7 +74,7 @@ def _own(cls: type) -> Reducer:
     whose = f"{qualname_of(cls)}.{hooks.DUMP_METHOD}"
     mend = "Mend it, and make the object again with the class as it is then."
 
-    def reduce_own(pickler: UnitContext, value: Any) -> Any:
+    def reduce_own(pickler: UnitContext, value: object) -> Any:
         dump: Any = getattr(cls, hooks.DUMP_METHOD)
         return load_by_class, (cls, _dumped(pickler, dump, value, whose, mend))
 
@@ -150,7 +150,7 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
     """
     made = loaded(partial(_loaded, load, state), cls, registered=True, inherited=True)
     if type(made) is not cls and not is_tombstone(made):
-        name = paths.type_name(made)
+        name = type_name(made)
         raise TypeError(
             f"what was registered loads a {name}, not a {qualname_of(cls)}: register that as well"
         )
@@ -185,9 +185,9 @@ def loaded(load: Callable[[], Any], cls: type | None, *, registered: bool, inher
     else:
         if type(made) is cls:
             return made
-        what = f"{_named(cls, registered, inherited)} makes a {paths.type_name(made)}, no {qualname_of(cls)}"
+        what = f"{_named(cls, registered, inherited)} makes a {type_name(made)}, no {qualname_of(cls)}"
         what += ": register that as well." if registered else "."
-    return loading.absent("", paths.name_of(cls), "", what)
+    return loading.absent("", name_of(cls), "", what)
 
 
 def _named(cls: type, registered: bool, inherited: bool) -> str:
@@ -197,3 +197,53 @@ def _named(cls: type, registered: bool, inherited: bool) -> str:
     if registered:
         return f"The load function that is registered for `{name}` (`replkernel.register`)"
     return f"`{name}.{hooks.LOAD_METHOD}`"
+
+
+# The last resort before a tombstone: what somebody registered with dill for a type says of an object.
+#
+# Only the way is that function's: what it leads to is dumped by our own reducers, so that what is shared
+# stays so, and verified like everything else.
+# Law: dill is not imported for it, which would change pickle's own tables; and dill's own ways are not taken:
+# some make another thing of an object (a list of an iterator, a second owner of a capsule's memory).
+
+Reduction = tuple[Any, ...]
+
+
+class _Recorder:
+    """Stands for the pickler that a function registered with dill is given, and keeps what that says."""
+
+    def __init__(self) -> None:
+        self.said: list[Reduction] = []
+
+    def save_reduce(
+        self,
+        func: object,
+        args: tuple[Any, ...],
+        state: object = None,
+        listitems: object = None,
+        dictitems: object = None,
+        state_setter: object = None,
+        *,
+        obj: object = None,
+    ) -> None:
+        """Keep a reduction, as `object.__reduce__` would return it."""
+        self.said.append((func, args, state, listitems, dictitems, state_setter))
+
+
+def reduction_registered(value: object) -> Reduction | None:
+    """Return the reduction by a function that somebody registered for the type with `dill.register`, or None.
+
+    Raises CannotTravel where that function fails.
+    """
+    dill: Any = sys.modules.get("dill._dill")
+    save = None if dill is None else dict.get(dill.Pickler.dispatch, type(value))
+    if save is None or str(getattr(save, "__module__", "")).partition(".")[0] in ("dill", "pickle"):
+        return None
+    recorder = _Recorder()
+    try:
+        save(recorder, value)
+    except Exception as error:
+        name = qualname_of(type(value))
+        told = in_short(error)
+        raise CannotTravel(f"What was registered with dill for a {name} failed ({told}).") from error
+    return recorder.said[0] if len(recorder.said) == 1 else None

@@ -14,8 +14,7 @@ from replkernel.state.capture.outcomes import CannotTravel, Reducer
 from replkernel.state.patches.book import book
 from replkernel.state.patches.own_modules import is_own
 from replkernel.state.patches.strays import is_stray
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import entry_of, is_a, key_of, kind_of
+from replkernel.state.python.kinds import entry_of, is_a, key_of, kind_of, module_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:

@@ -29,13 +29,12 @@ from replkernel.records import (
     payload_blobs,
 )
 from replkernel.state.analysis.mentions import ANYTHING, LOOKERS, names_of
-from replkernel.state.capture.dump import Dump
-from replkernel.state.capture.fingerprint import DIGEST_BYTES, BufferDigests, size_mark
+from replkernel.state.capture.dump import DIGEST_BYTES, BufferDigests, Dump, size_mark
 from replkernel.state.capture.memo_table import object_at
+from replkernel.state.component_table import Devices
 from replkernel.state.format.set_order import OBJECTS_MAX, Recipe, recipes_for
 from replkernel.state.format.stream import head_bytes
 from replkernel.state.python.class_registry import ROOT_PREFIX
-from replkernel.state.restore.devices import Devices
 
 PINS_MAX = 100
 """No more pins of one component are told; the tombstones are all there."""
@@ -122,7 +121,7 @@ class Shipper:
             modules=packages(dump.modules),
             pins=tuple(loss.pin() for loss in dump.losses[:PINS_MAX]),
             reads=reads_of(dump),
-            gpus=self._devices.needed(dump.gpus),
+            gpus=dump.gpus if self._devices.leased else 0,
             cell=cell,
             made=made,
         )

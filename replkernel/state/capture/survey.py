@@ -15,10 +15,8 @@ from typing import Any
 from replkernel.state import hints
 from replkernel.state.capture import bundles, sharing
 from replkernel.state.capture.budget import EVERYTHING, Gate, GiveWay, Terms
-from replkernel.state.capture.dump import FAST, Dump, Mode, hash_buffers, roots_of
-from replkernel.state.capture.fingerprint import BufferDigests
-from replkernel.state.capture.incomplete import rest_without
-from replkernel.state.capture.partition import Linkable, joined
+from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, hash_buffers, roots_of
+from replkernel.state.capture.partition import Linkable, joined, rest_without
 from replkernel.state.capture.pickling import LARGE_OBJECTS, CapturePickler
 from replkernel.state.capture.survey_order import Begun, Job, Known, grouped, is_heavy, measured, survey_order
 from replkernel.state.format.shared_values import Value
@@ -76,7 +74,9 @@ class Survey:
 
     def _as_captured(self, patches: Mapping[str, Any]) -> dict[str, Any]:
         """Return the variables and the changed places in libraries, with stand-ins for what is transient."""
-        values = hints.spared(self._world, self._world.namespace)
+        values = self._world.namespace
+        if hints.transient:
+            values = hints.spared(self._world, values)
         return book.over(values, patches) if patches else values
 
     def release(self) -> None:
@@ -137,7 +137,7 @@ class Survey:
     def _held_by(self, roots: tuple[str, ...]) -> tuple[Value, ...]:
         """Return the values that a unit is known to hold together with others."""
         shared = self._world.shared
-        return shared.held_by(roots) if shared else ()
+        return shared.held_by(roots) if shared.names else ()
 
     def _asked_anew(
         self,
@@ -152,7 +152,7 @@ class Survey:
         """
         self.changed = True
         shared = self._world.shared
-        if not shared:
+        if not shared.names:
             return dump
         if held:
             dump = holding(())

@@ -15,8 +15,7 @@ import msgspec
 
 from replkernel.objects.cutting import CHUNK_BYTES
 from replkernel.state.capture.budget import Terms
-from replkernel.state.capture.dump import Dump, Mode
-from replkernel.state.capture.fingerprint import DIGEST_BYTES, SHARED_BYTES
+from replkernel.state.capture.dump import DIGEST_BYTES, SHARED_BYTES, Dump, Mode
 from replkernel.state.python.kinds import kind_of
 from replkernel.state.python.modules import importable
 from replkernel.state.tombstone import Loss

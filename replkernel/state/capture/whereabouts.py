@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from replkernel.errors import WITHIN
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.kinds import key_of, kind_of
+from replkernel.state.python.kinds import key_of, kind_of, module_of, qualname_of
 from replkernel.state.python.paths import instance_dict
 
 VISITED_MAX = 20_000

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from replkernel.state.capture.fingerprint import BufferDigests
+from replkernel.state.capture.dump import BufferDigests
 from replkernel.state.format.old_names import name_now
 from replkernel.state.format.shared_values import shared_value
 from replkernel.state.format.stream import OUT_OF_BAND_BYTES, Head

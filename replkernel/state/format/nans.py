@@ -19,12 +19,12 @@ from typing import Any
 
 from replkernel.loaders import loader
 from replkernel.state.python.kinds import kind_of
+from replkernel.state.seeds import MATH_NAN, NUMPY_NAN, nan_of
 
 STREAM_BYTES_MAX = 64 * 1024
 """The NaNs of longer streams are not looked for."""
 
 NAN = pickle.BINFLOAT + struct.pack(">d", math.nan)
-NUMPY_NAN, MATH_NAN = "numpy.nan", "math.nan"
 _DONE = b"g" + NAN[1:]
 """Stands for a NaN that stays as it is, while the others are replaced."""
 
@@ -34,13 +34,6 @@ NAMED_MAX = 1_000
 DEPTH_MAX = 100
 _NOTHING = pickle.DUP + pickle.POP
 _CONTAINERS = frozenset({list, tuple, set, frozenset})
-
-
-def nan_of(token: str) -> float:
-    """Return the NaN that a library holds, by its token."""
-    library = sys.modules.get("numpy", math) if token == NUMPY_NAN else math
-    found: float = vars(library).get("nan", math.nan)
-    return found
 
 
 def naming(place: int) -> bytes:

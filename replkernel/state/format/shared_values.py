@@ -120,16 +120,14 @@ class SharedValues:
     """The values of one process that have a name, and which of them each unit holds."""
 
     def __init__(self) -> None:
-        self._names: dict[int, tuple[Name, Value]] = {}
+        self.names: dict[int, tuple[Name, Value]] = {}
+        """By id: the values that have a name, with that."""
         self._values: dict[Name, Value] = {}
         self._held: dict[tuple[str, ...], tuple[Name, ...]] = {}
         self._bytes = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._names)
-
     def __contains__(self, key: int) -> bool:
-        return key in self._names
+        return key in self.names
 
     def held_by(self, roots: tuple[str, ...]) -> tuple[Value, ...]:
         """Return the values that a unit was said to hold, in the order in which it tells them."""
@@ -140,7 +138,7 @@ class SharedValues:
 
     def hold(self, roots: tuple[str, ...], values: Iterable[Value]) -> None:
         """Note what a unit holds."""
-        names = tuple(self._names[id(value)][0] for value in values if id(value) in self._names)
+        names = tuple(self.names[id(value)][0] for value in values if id(value) in self.names)
         if names:
             self._held[roots] = names
         else:
@@ -148,7 +146,7 @@ class SharedValues:
 
     def among(self, memo: Mapping[int, tuple[int, Any]]) -> tuple[Value, ...]:
         """Return the values that a dump has met, in the order in which it came to them."""
-        found = sorted(memo[key] for key in self._names.keys() & memo.keys())
+        found = sorted(memo[key] for key in self.names.keys() & memo.keys())
         return tuple(value for _, value in found)
 
     def enter(self, value: Value) -> bool:
@@ -173,23 +171,23 @@ class SharedValues:
             self._forget()
         if not self._has_room(value):
             return False
-        if id(value) not in self._names:
+        if id(value) not in self.names:
             self._bytes += _size(value)
-        self._names[id(value)] = name, value
+        self.names[id(value)] = name, value
         self._values[name] = value
         return True
 
     def _has_room(self, value: Value) -> bool:
-        return len(self._names) < VALUES_MAX and self._bytes + _size(value) <= BYTES_MAX
+        return len(self.names) < VALUES_MAX and self._bytes + _size(value) <= BYTES_MAX
 
     def _forget(self) -> None:
         """Forget the values that only this table holds."""
-        for key in list(self._names):
-            name, value = self._names[key]
+        for key in list(self.names):
+            name, value = self.names[key]
             own = _IN_TABLES + (name is value) * 2
             if sys.getrefcount(value) <= own:
                 self._bytes -= _size(value)
-                del self._names[key]
+                del self.names[key]
                 if self._values.get(name) is value:
                     del self._values[name]
 
@@ -201,7 +199,7 @@ class SharedValues:
         out = bytearray(_GLOBAL)
         places: dict[int, int] = {}
         for place, value in enumerate(values, len(SEED_TOKENS) + 1):
-            name = self._names[id(value)][0]
+            name = self.names[id(value)][0]
             out += call + _literal(value, places) + _literal(name if isinstance(name, bytes) else b"")
             out += pickle.TUPLE2 + pickle.REDUCE + pickle.MEMOIZE + pickle.POP
             places[id(value)] = place

@@ -92,6 +92,17 @@ _installed: tuple[Library, ...] = ()
 _looked_at: tuple[tuple[str, int], ...] = ()
 
 
+reducers: dict[str, str] = {}
+"""Where the reducers for the classes of a module are, by that module."""
+
+
+def _find_reducers() -> None:
+    reducers.clear()
+    for library in libraries():
+        for module, home in library.reducers.items():
+            reducers.setdefault(module, home)
+
+
 def libraries() -> tuple[Library, ...]:
     """Return the records that are known: the built-in ones, then those of installed packages."""
     return (*BUILT_IN, *_installed)
@@ -109,6 +120,7 @@ def look() -> None:
     for fault in found.faults:
         log.warning("%s", fault)
     _installed = tuple(found.records.values())
+    _find_reducers()
 
 
 def _changed_ns(place: str) -> int:
@@ -156,3 +168,6 @@ def foreign_parts(of: str) -> tuple[Part[Any], ...]:
 def homes(topic: str) -> tuple[str, ...]:
     """Return the modules that bring the loaders of a topic."""
     return tuple(module for record in libraries() for module in record.loaders.get(topic, ()))
+
+
+_find_reducers()

@@ -21,7 +21,7 @@ from ipywidgets.widgets import widget as widgets  # type: ignore[import-untyped]
 from replkernel.loaders import loader
 from replkernel.state.libraries import traitlets as observed
 from replkernel.state.python import finalizers, instances
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

@@ -15,8 +15,8 @@ from msgspec import json, msgpack
 
 from replkernel.loaders import loader
 from replkernel.state.python import instances
-from replkernel.state.python.instance_dicts import getter_among
 from replkernel.state.python.kinds import derives
+from replkernel.state.python.paths import getter_among
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext

@@ -13,7 +13,7 @@ from patsy.design_info import DesignMatrix
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.libraries.numpy.arrays import reduce_array
 from replkernel.state.python import instances
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext

@@ -16,7 +16,7 @@ from sympy.core.basic import Basic
 
 from replkernel.loaders import loader
 from replkernel.state.capture import sentinels
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

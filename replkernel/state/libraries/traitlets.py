@@ -15,7 +15,7 @@ from replkernel.loaders import loader
 from replkernel.state.capture import library_instances
 from replkernel.state.patches.own_modules import is_own
 from replkernel.state.python import instances
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
@@ -78,5 +78,6 @@ def fill(instance: traitlets.HasTraits, state: tuple[Any, list[tuple[Any, Any, l
         own.extend(handlers)
 
 
+TESTED_MODULES = ("traitlets.traitlets",)
 TESTS = [(_is_users_own, reduce_traits)]
 NATURAL = [(_has_traits, reduce_observed)]

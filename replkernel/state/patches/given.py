@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from replkernel.state.libraries.numpy import functions as numpy_functions
-from replkernel.state.python.asyncio.running_loop import running_loop
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a
+from replkernel.state.python.asyncio.callbacks import running_loop
+from replkernel.state.python.kinds import is_a, module_of
 from replkernel.state.tombstone import is_tombstone
 
 SIGNALS = "signal", "signal"
@@ -30,21 +29,23 @@ LOOP_GIVEN_TO = {
 }
 """What a notebook gives to its event loop, and by which call."""
 
-_KEPT_UNDER = {"exception handler": "_exception_handler", "task factory": "_task_factory"}
+KEPT_UNDER = {"exception handler": "_exception_handler", "task factory": "_task_factory"}
+"""And the attributes in which the loop keeps it."""
 
-_getsignal = vars(sys.modules["_signal"])["getsignal"]
+handler_of = vars(sys.modules["_signal"])["getsignal"]
 """The handler of a signal as a plain number or a callable, without the detour through enumerations."""
 
 _NUMBERS = tuple(sorted(int(number) for number in signal.valid_signals() if number != signal.SIGINT))
 _THEIRS = frozenset({"asyncio", "faulthandler", "ipykernel", "IPython", "replkernel", "torch", "tornado"})
 """Libraries that handle signals for themselves, in the process where they do."""
 
-_born: dict[int, Any] = {}
+born: dict[int, Any] = {}
+"""The handlers of signals that the process had at first."""
 
 
 def remember_birth() -> None:
     """Take the handlers of signals now as the process's own."""
-    _born.update(zip(_NUMBERS, map(_getsignal, _NUMBERS), strict=True))
+    born.update(zip(_NUMBERS, map(handler_of, _NUMBERS), strict=True))
 
 
 def is_given(handler: object) -> bool:
@@ -65,17 +66,15 @@ def _home_of(handler: Any) -> str:
 
 
 def changed_entries() -> Iterator[tuple[str, str, str]]:
-    """Yield what was given: the module, the function that it was given to, and which it is."""
-    for number, first in _born.items():
-        handler = _getsignal(number)
+    """Yield what was given but to numpy: the module, the function that it was given to, and which it is."""
+    for number, first in born.items():
+        handler = handler_of(number)
         if handler is not first and is_given(handler):
             yield (*SIGNALS, signal.Signals(number).name)
     if (loop := running_loop()) is not None:
-        for name, kept in _KEPT_UNDER.items():
+        for name, kept in KEPT_UNDER.items():
             if vars(loop)[kept] is not None and is_given(vars(loop)[kept]):
                 yield LOOP_MODULE, LOOP_GIVEN_TO[name], name
-    for name in numpy_functions.held():
-        yield numpy_functions.MODULE, numpy_functions.GIVEN_TO[name], name
 
 
 def read(key: str) -> Any:
@@ -83,9 +82,9 @@ def read(key: str) -> Any:
     if key in numpy_functions.GIVEN_TO:
         return numpy_functions.read(key)
     if key in LOOP_GIVEN_TO:
-        held = getattr(running_loop(), _KEPT_UNDER[key], None)
+        held = getattr(running_loop(), KEPT_UNDER[key], None)
         return held if is_given(held) else None
-    handler = _getsignal(signal.Signals[key])
+    handler = handler_of(signal.Signals[key])
     return handler if is_given(handler) else None
 
 
@@ -101,7 +100,7 @@ def put(key: str, value: Any) -> None:
         give(value)
     else:
         number = signal.Signals[key]
-        signal.signal(number, _born.get(number, signal.SIG_DFL) if value is None else value)
+        signal.signal(number, born.get(number, signal.SIG_DFL) if value is None else value)
 
 
 def remove(key: str) -> None:

@@ -18,8 +18,7 @@ from replkernel.loaders import loader
 from replkernel.state.libraries.matplotlib import open_figures as pyplot
 from replkernel.state.patches import given
 from replkernel.state.python.cached_calls import WRAPPER, cached_by, put_cached
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.kinds import is_a, kind_of
+from replkernel.state.python.kinds import is_a, kind_of, module_of, qualname_of
 from replkernel.state.python.logging import places as loggers
 from replkernel.state.python.paths import instance_dict
 

@@ -1,23 +1,29 @@
 """Places that a notebook changes by calling a library: open figures, widgets, hooks of all modules, colour
 maps, adapters of SQLite, who hears of warnings and signals, types of pandas, overloads, what torch may load.
 
+A library is asked once it is imported (`_OF_LIBRARIES`), what Python has itself where it is not as it was.
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import sqlite3
 import sys
 import types
 import typing
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any
 
 from replkernel.state.libraries.matplotlib import open_figures as pyplot
+from replkernel.state.libraries.numpy import functions as numpy_functions
 from replkernel.state.patches import given
 from replkernel.state.patches.places import (
+    ADAPTER,
     ATTRIBUTE,
     CONTENT,
     ENTRY,
@@ -30,62 +36,97 @@ from replkernel.state.patches.places import (
     Place,
     class_label,
 )
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import Odd, key_of, module_of
 from replkernel.state.python.logging import places as loggers
-from replkernel.state.python.sqlite3 import adapters
 
 TORCH_MODULE, TORCH_OPTIMIZER = "torch.nn.modules.module", "torch.optim.optimizer"
+_NOTEBOOK = "__main__"
 
 
 def changed_places() -> Iterator[tuple[Place, Any]]:
     """Find the places that hold something else than when their library was imported, with what that was."""
-    for place in _filled_places():
-        yield place, Absent
-    for table, key, first in loggers.changed_entries():
-        yield Place(ITEM, loggers.MODULE, table, key), Absent if first is None else first
-    for name, kind in _MADE_FOR_LOGGING.items():
-        if vars(logging)[name] is not kind:
-            yield Place(ATTRIBUTE, loggers.MODULE, "", name), kind
-    yield from adapters.changed_entries()
-    for module, function, which in given.changed_entries():
-        yield Place(GIVEN, module, function, which), Absent
-    yield from _yaml_tags()
+    yield from _logging()
+    yield from adapters_of_sqlite()
+    if _something_was_given():
+        for module, function, which in given.changed_entries():
+            yield Place(GIVEN, module, function, which), Absent
     yield from _listeners_to_warnings()
-    yield from _sympy_printing()
-    yield from _pandas_types()
-    yield from _pandas_formats()
-    yield from _bokeh_document()
-    yield from _dask_callbacks()
     if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
-    yield from _torch_loading()
-    yield from _ways_told_to_dill()
-    yield from _widgets()
-
-
-_NOTEBOOK = "__main__"
+    for module, find in _OF_LIBRARIES.items():
+        if module in sys.modules:
+            yield from find()
 
 
 _MADE_FOR_LOGGING = {"_loggerClass": logging.Logger, "_logRecordFactory": logging.LogRecord}
 """What makes loggers and records, where the notebook has set nothing else."""
 
 
-def _filled_places() -> Iterator[Place]:
-    helpers: object = sys.modules.get(pyplot.MODULE)
-    if helpers is not None and getattr(getattr(helpers, "Gcf", None), "figs", None):
-        yield Place(FIGURES, pyplot.MODULE, pyplot.OWNER, "")
-    yield from _module_hooks()
-    yield from _colormaps()
-    for name in loggers.equipped():
-        yield Place(LOGGER, loggers.MODULE, loggers.OWNER, name)
+def _logging() -> Iterator[tuple[Place, Any]]:
+    """Find who hears of loggers, the levels that the notebook named, and what makes loggers and records."""
+    for name in loggers.equipped() if loggers.born is not None else ():
+        yield Place(LOGGER, loggers.MODULE, loggers.OWNER, name), Absent
+    held = vars(logging)
+    if any(held[table] != first for table, first in loggers.FIRST_LEVELS.items()):
+        for table, key, first in loggers.changed_entries():
+            yield Place(ITEM, loggers.MODULE, table, key), Absent if first is None else first
+    for name, kind in _MADE_FOR_LOGGING.items():
+        if held[name] is not kind:
+            yield Place(ATTRIBUTE, loggers.MODULE, "", name), kind
 
 
-def _module_hooks() -> Iterator[Place]:
+_SQLITE, _ADAPTERS, _CONVERTERS = "sqlite3", "adapters", "converters"
+_adapters: dict[Any, Any] = vars(sqlite3)[_ADAPTERS]
+_converters: dict[str, Any] = vars(sqlite3)[_CONVERTERS]
+_FIRST_ADAPTERS, _FIRST_CONVERTERS = dict(_adapters), dict(_converters)
+_EVERY_KERNELS = "IPython."
+"""What IPython adds for its history is every kernel's."""
+
+
+def adapters_of_sqlite() -> Iterator[tuple[Place, Any]]:
+    """Find what `sqlite3` was told to make of Python's values and of SQLite's: it is the whole process's."""
+    if _adapters != _FIRST_ADAPTERS:
+        for key, function in list(_adapters.items()):
+            before = Absent if key_of(key[0]) is Odd else _FIRST_ADAPTERS.get(key, Absent)
+            theirs = before is function or _is_every_kernels(function)
+            if not theirs and key[1] is sqlite3.PrepareProtocol:
+                first = Absent if before is Absent else (key[0], before)
+                yield Place(ADAPTER, _SQLITE, _ADAPTERS, class_label(key[0])), first
+    if _converters != _FIRST_CONVERTERS:
+        for name, function in list(_converters.items()):
+            before = _FIRST_CONVERTERS.get(name, Absent)
+            if before is not function and not _is_every_kernels(function):
+                yield Place(ITEM, _SQLITE, _CONVERTERS, json.dumps(name)), before
+
+
+def _is_every_kernels(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).startswith(_EVERY_KERNELS)
+
+
+def _something_was_given() -> bool:
+    """Tell whether a signal has another handler than at birth, or the running event loop has been set up."""
+    handlers = map(given.handler_of, given.born)
+    loop = asyncio._get_running_loop()
+    held = (getattr(loop, name, None) for name in given.KEPT_UNDER.values())
+    return not all(map(is_, handlers, given.born.values())) or any(one is not None for one in held)
+
+
+def _numpy_functions() -> Iterator[tuple[Place, Any]]:
+    for name in numpy_functions.held():
+        yield Place(GIVEN, numpy_functions.MODULE, numpy_functions.GIVEN_TO[name], name), Absent
+
+
+def _open_figures() -> Iterator[tuple[Place, Any]]:
+    if getattr(getattr(sys.modules[pyplot.MODULE], "Gcf", None), "figs", None):
+        yield Place(FIGURES, pyplot.MODULE, pyplot.OWNER, ""), Absent
+
+
+def _module_hooks() -> Iterator[tuple[Place, Any]]:
     for module, (last, names) in _HOOKS.items():
         held = vars(sys.modules.get(module, object))
         for name in names if last in held else ():
             for key in held.get(name) or ():
-                yield Place(ITEM, module, name, json.dumps(key))
+                yield Place(ITEM, module, name, json.dumps(key)), Absent
 
 
 _HOOKS = {
@@ -105,7 +146,7 @@ _HOOKS = {
 """Where torch keeps the hooks of all modules and of all optimizers, once the class is there."""
 
 
-def _colormaps() -> Iterator[Place]:
+def _colormaps() -> Iterator[tuple[Place, Any]]:
     registry = getattr(sys.modules.get("matplotlib"), "colormaps", None)
     maps, built_in = getattr(registry, "_cmaps", None), getattr(registry, "_builtin_cmaps", ())
     if not maps or len(maps) <= len(built_in):
@@ -113,12 +154,12 @@ def _colormaps() -> Iterator[Place]:
     of_library = vars(sys.modules.get("seaborn.cm", object))
     for name in maps.keys() - set(built_in):
         if name.removesuffix("_r") not in of_library:
-            yield Place(ITEM, "matplotlib", "colormaps._cmaps", json.dumps(name))
+            yield Place(ITEM, "matplotlib", "colormaps._cmaps", json.dumps(name)), Absent
 
 
 def _yaml_tags() -> Iterator[tuple[Place, Any]]:
     """Find the tables of YAML's loaders and dumpers that a call gave them: at first they share others'."""
-    for module in _YAML if "yaml" in sys.modules else ():
+    for module in _YAML:
         for name, cls in vars(sys.modules.get(module, object)).items():
             if type(cls) is type and cls.__module__ == module:
                 for table in vars(cls):
@@ -185,7 +226,7 @@ def _torch_loading() -> Iterator[tuple[Place, Any]]:
         yield Place(ATTRIBUTE, _TORCH_LOADING, "", _SAFE), first
 
 
-def _module_behind(allowed: Any) -> str:
+def _module_behind(allowed: object) -> str:
     """Return the module of what may be made, which may stand in a pair with its name."""
     return str(getattr(allowed[0] if type(allowed) is tuple else allowed, "__module__", ""))
 
@@ -253,3 +294,21 @@ def _widgets() -> Iterator[tuple[Place, Any]]:
 
 
 _WIDGETS, _ALIVE = "ipywidgets.widgets.widget", "_instances"
+
+
+_OF_LIBRARIES: dict[str, Callable[[], Iterator[tuple[Place, Any]]]] = {
+    "numpy": _numpy_functions,
+    pyplot.MODULE: _open_figures,
+    "matplotlib": _colormaps,
+    TORCH_MODULE: _module_hooks,
+    _TORCH_LOADING: _torch_loading,
+    "yaml": _yaml_tags,
+    _SYMPY_HELPERS: _sympy_printing,
+    _PANDAS_TYPES: _pandas_types,
+    PANDAS_OPTIONS: _pandas_formats,
+    _BOKEH_STATE: _bokeh_document,
+    _DASK_CALLBACKS: _dask_callbacks,
+    _DILL: _ways_told_to_dill,
+    _WIDGETS: _widgets,
+}
+"""By module: what finds such places once it is imported."""

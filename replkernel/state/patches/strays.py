@@ -19,8 +19,7 @@ import msgspec
 
 from replkernel.state.patches import imported_sources
 from replkernel.state.patches.own_modules import codes_of, own_modules
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a
+from replkernel.state.python.kinds import is_a, module_of
 
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _bootstrap: Any = importlib.import_module("importlib._bootstrap")

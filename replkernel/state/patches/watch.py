@@ -13,7 +13,7 @@ from typing import Any
 
 from replkernel.state.patches import sources
 from replkernel.state.patches.book import UNKNOWN, Book
-from replkernel.state.patches.looks import Look, is_imported, look_at
+from replkernel.state.patches.looks import Look, is_foreign, is_imported, is_notebooks, look_at
 from replkernel.state.patches.owners import (
     ACTIVE_MOCKS,
     CONTAINERS,
@@ -49,7 +49,6 @@ from replkernel.state.patches.places import (
     virtual_subclasses,
 )
 from replkernel.state.patches.sources import NOTHING, Plan
-from replkernel.state.patches.whose import is_foreign, is_notebooks
 from replkernel.state.python.kinds import as_key, is_a, kind_of, of_key
 
 UNLIKELY, LIKELY, SURE = 0, 1, 2

@@ -19,7 +19,7 @@ from typing import Any
 
 from replkernel.hosts.disk_path import DiskPath
 from replkernel.state.process.decimal_context import adjust, described
-from replkernel.state.python.asyncio.running_loop import running_loop
+from replkernel.state.python.asyncio.callbacks import running_loop
 
 collecting: list[bool] = []
 """Whether garbage was collected when a capture, which stops that for its own time, began."""

@@ -23,18 +23,18 @@ from replkernel.state.format.roots import ClassBody
 from replkernel.state.libraries import msgspec
 from replkernel.state.libraries.pydantic import generic_models
 from replkernel.state.patches.book import book, original
-from replkernel.state.python import class_order, subclass_answers
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.ctypes import arrays as c_arrays
+from replkernel.state.python import class_registry
 from replkernel.state.python.ctypes import functions as c_functions
+from replkernel.state.python.ctypes import structs as c_arrays
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.enums import fill_member, make_member  # noqa: F401 - checkpoints of older releases name them here
 from replkernel.state.python.functions import find_global
-from replkernel.state.python.kinds import derives, is_a, key_of, kind_of
+from replkernel.state.python.kinds import derives, is_a, key_of, kind_of, module_of, qualname_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+
 
 _abc = importlib.import_module("_abc")
 _DICT = type.__dict__["__dict__"]
@@ -194,7 +194,7 @@ def reduce_body(pickler: UnitContext, body: ClassBody) -> object:
     if derives(type(cls), abc.ABCMeta):
         virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
         virtual = tuple(sorted(virtual, key=qualname_of))
-        return fill_class, (cls, attributes, virtual, *subclass_answers.answers_of(pickler, cls))
+        return fill_class, (cls, attributes, virtual, *answers_of(pickler, cls))
     return fill_class, (cls, attributes, virtual)
 
 
@@ -254,8 +254,8 @@ def make_class(
     registry.enroll(cls, class_id)
     late = loading.current().late
     derived = not all(base is object for base in bases)
-    if derived and not any(getattr(act, "func", None) is class_order.sort for act in late):
-        late.append(functools.partial(class_order.sort, registry))
+    if derived and not any(getattr(act, "func", None) is class_registry.sort for act in late):
+        late.append(functools.partial(class_registry.sort, registry))
     return cls
 
 
@@ -305,9 +305,7 @@ def _nothing(cls: object, /, **_options: object) -> None:
 
 
 @loader("classes:fill_class")
-def fill_class(
-    cls: type, attributes: dict[str, Any], virtual: tuple[type, ...], *answers: subclass_answers.Answers
-) -> type:
+def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...], *answers: Answers) -> type:
     """Give a class its attributes, and take away those it no longer has (called by payloads)."""
     present = _DICT.__get__(cls)
     for key in list(present):
@@ -322,7 +320,7 @@ def fill_class(
         abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
     generic_models.enter(cls, attributes)
     for told in answers:
-        loading.current().late.append(functools.partial(subclass_answers.note, cls, told))
+        loading.current().late.append(functools.partial(note, cls, told))
     return cls
 
 
@@ -337,3 +335,55 @@ def _set_entry(cls: type, key: str, value: object) -> None:
 
 
 EXACT = {type: reduce_class}
+
+
+# What Python has noted of `isinstance` and `issubclass` for a notebook's class that answers by itself.
+#
+# An abstract class with a ``__subclasshook__``, as each Protocol has, is asked once for each class: what it
+# said stays, also when a method is patched in or taken out after.
+# Law: only classes of the notebook are told of; a note that a registration has made void is not told.
+
+_HOOK = "__subclasshook__"
+_VERSION = 3
+
+Answers = tuple[tuple[type, ...], tuple[type, ...]]
+"""The classes that were found to be below, and those that were not."""
+
+
+def answers_of(pickler: UnitContext, cls: type) -> tuple[Answers, ...]:
+    """Return what is noted for an abstract class, for `fill_class`; nothing where it has no hook."""
+    main = pickler.world.seeds.main_name
+    if not any(_HOOK in _DICT.__get__(base) and module_of(base) == main for base in _MRO.__get__(cls)):
+        return ()
+    notes = _abc._get_dump(cls)
+    void = notes[_VERSION] != abc.get_cache_token()
+    below, others = (_of_notebook(pickler, held, main) for held in (notes[1], () if void else notes[2]))
+    return ((tuple(other for other in below if not derives(other, cls)), others),)
+
+
+def _of_notebook(pickler: UnitContext, held: Any, main: str) -> tuple[type, ...]:
+    """Return the notebook's classes among weakly held ones: those that have an id or are in a variable."""
+    alive = [cls for reference in held if (cls := reference()) is not None and module_of(cls) == main]
+    if not alive:
+        return ()
+    bound = {id(value) for value in list(pickler.namespace.values())}
+    known = pickler.world.classes.id_of
+    return tuple(sorted((c for c in alive if known(c) is not None or id(c) in bound), key=qualname_of))
+
+
+def note(cls: type, answers: Answers) -> None:
+    """Have Python note what was found for an abstract class, and nothing else (called by loads)."""
+    _abc._reset_caches(cls)
+    entries = _DICT.__get__(cls)
+    own = entries.get(_HOOK)
+    try:
+        for said, classes in zip((True, False), answers, strict=True):
+            if classes:
+                type.__setattr__(cls, _HOOK, staticmethod(lambda _asked, said=said: said))
+            for other in classes:
+                _abc._abc_subclasscheck(cls, other)
+    finally:
+        if own is not None:
+            type.__setattr__(cls, _HOOK, own)
+        elif _HOOK in entries:
+            type.__delattr__(cls, _HOOK)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python import instances
-from replkernel.state.python.class_registry import qualname_of
-from replkernel.state.python.kinds import key_of
+from replkernel.state.python.kinds import key_of, qualname_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.loaders import loader
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import key_of
-from replkernel.state.python.reduced_by_class import Rebuilt, can_be_copied
+from replkernel.state.python.kinds import key_of, module_of
+from replkernel.state.python.whole_states import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

@@ -18,11 +18,9 @@ from weakref import getweakrefcount
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.patches.own_modules import is_own
-from replkernel.state.python.class_registry import module_of
 from replkernel.state.python.functions import find_global
-from replkernel.state.python.instance_dicts import getter_among, is_covered
-from replkernel.state.python.kinds import entry_of, key_of
-from replkernel.state.python.paths import instance_dict
+from replkernel.state.python.kinds import entry_of, key_of, module_of
+from replkernel.state.python.paths import getter_among, instance_dict, is_covered
 from replkernel.state.python.weakrefs import REGISTRY, finalizers_of
 from replkernel.state.restore import loading
 

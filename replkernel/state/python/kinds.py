@@ -1,4 +1,4 @@
-"""The classes of values as tables may be asked for them, so that no metaclass of the notebook's is called.
+"""The classes of values as tables may be asked for them, and what they are called: no metaclass is called.
 
 To look a class up in a set, a dictionary or a tuple calls what its metaclass has under ``__hash__`` and
 ``__eq__``. Law: for a class whose metaclass would be asked stands `Odd`, which no table has; what is kept
@@ -121,3 +121,26 @@ class Classes:
 
     def __iter__(self) -> Iterator[type]:
         return iter([cls for held in list(self._held.values()) if (cls := held()) is not None])
+
+
+def qualname_of(cls: type) -> str:
+    """Return the class's qualified name without asking its metaclass."""
+    return str(type.__dict__["__qualname__"].__get__(cls))
+
+
+def module_of(cls: type) -> str:
+    """Return the name of the module that says it made the class, without asking its metaclass."""
+    if type.__dict__["__flags__"].__get__(cls) & (1 << 9):
+        return str(type.__dict__["__dict__"].__get__(cls).get("__module__", "builtins"))
+    return str(type.__dict__["__module__"].__get__(cls))
+
+
+def type_name(value: object) -> str:
+    """Return the name of the value's type as a user knows it."""
+    return name_of(type(value))
+
+
+def name_of(cls: type) -> str:
+    """Return the name of a type as a user knows it."""
+    module = module_of(cls)
+    return qualname_of(cls) if module in ("builtins", "__main__") else f"{module}.{qualname_of(cls)}"

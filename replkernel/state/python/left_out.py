@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel, Reducer
 from replkernel.state.python import instances
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a, key_of
+from replkernel.state.python.kinds import is_a, key_of, module_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

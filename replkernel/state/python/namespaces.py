@@ -56,4 +56,5 @@ def _is_childs(cls: type) -> bool:
 
 
 EXACT = {types.SimpleNamespace: reduce_namespace}
+TESTED_MODULES = ("types",)
 TESTS = [(_is_childs, reduce_namespace)]

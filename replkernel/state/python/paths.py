@@ -1,33 +1,62 @@
-"""What an object is called, its instance dictionary, and which mutable objects a stuck one holds.
+"""The instance dictionary of an object, read past its class, and which mutable objects a stuck one holds.
 
-Law: bounded walks; no user code runs.
+Law: bounded walks; no user code runs, and a property that a class has under `__dict__` is never asked.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import types
+from collections.abc import Iterable
 from typing import Any
 
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.instance_dicts import getter_among
 from replkernel.state.python.kinds import is_a
+
+_ENTRIES = type.__dict__["__dict__"]
+_DICT_OFFSET = type.__dict__["__dictoffset__"]
+
+_get = ctypes.pythonapi.PyObject_GenericGetDict
+_get.restype, _get.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
+_set = ctypes.pythonapi.PyObject_GenericSetDict
+_set.restype, _set.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
+
+
+class _Covered:
+    """Stands for Python's own `__dict__` where a class has put something else in its place."""
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        return _get(instance, None)
+
+    def __set__(self, instance: object, attributes: dict[str, Any]) -> None:
+        _set(instance, attributes, None)
+
+
+_COVERED = _Covered()
+
+
+def getter_among(mro: Iterable[type]) -> Any:
+    """Return what reads and sets the dictionary of instances of the first of `mro`; None: they have none."""
+    first = None
+    for cls in mro:
+        first = cls if first is None else first
+        getter = _ENTRIES.__get__(cls).get("__dict__")
+        if type(getter) is types.GetSetDescriptorType:
+            return getter
+        if getter is not None and _DICT_OFFSET.__get__(first):
+            return _COVERED
+    return None
+
+
+def is_covered(mro: Iterable[type]) -> bool:
+    """Tell whether a class has put something of its own in the place of its instances' `__dict__`."""
+    return getter_among(mro) is _COVERED
+
 
 HELD_MAX = 2_000
 HELD_DEPTH_MAX = 4
 
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
-
-
-def type_name(value: object) -> str:
-    """Return the name of the value's type as a user knows it."""
-    return name_of(type(value))
-
-
-def name_of(cls: type) -> str:
-    """Return the name of a type as a user knows it."""
-    module = module_of(cls)
-    return qualname_of(cls) if module in ("builtins", "__main__") else f"{module}.{qualname_of(cls)}"
 
 
 def weak(value: object) -> bool:

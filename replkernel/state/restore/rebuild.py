@@ -26,8 +26,7 @@ from replkernel.state.patches.places import PREFIX as PLACE_PREFIX
 from replkernel.state.python.class_registry import ROOT_PREFIX
 from replkernel.state.python.deep import run_deep
 from replkernel.state.restore import loading
-from replkernel.state.restore.incoming import Incoming
-from replkernel.state.restore.left_behind import BlobReader
+from replkernel.state.restore.incoming import BlobReader, Incoming
 from replkernel.state.restore.suppressed_output import nothing_shown
 from replkernel.state.restore.unpickling import unpickle
 from replkernel.state.tombstone import hashable_tombstones, lost, shorten

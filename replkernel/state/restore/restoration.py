@@ -14,16 +14,15 @@ from typing import Any
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord
 from replkernel.state.capture.shipping import packages_present
-from replkernel.state.component_table import PROCESS_PREFIX
+from replkernel.state.component_table import PROCESS_PREFIX, Devices
 from replkernel.state.patches.book import book, is_place
 from replkernel.state.patches.imported_sources import at_hand
 from replkernel.state.process.travelling import ProcessState
 from replkernel.state.python.class_registry import ROOT_PREFIX
 from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore import rebuild as rebuilding
-from replkernel.state.restore.devices import Devices
+from replkernel.state.restore.incoming import ReadAhead
 from replkernel.state.restore.leaving import Leaving, has_only_variables
-from replkernel.state.restore.left_behind import ReadAhead
 from replkernel.state.restore.rebuild import Failure, Rebuilder, RebuildReport
 from replkernel.state.verify.proof import Proof, Verdict
 from replkernel.state.verify.prover import Prover, Wrong

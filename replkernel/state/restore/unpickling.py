@@ -13,13 +13,13 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from replkernel.state.format.nans import NUMPY_NAN, needs_numpy
+from replkernel.state.format.nans import needs_numpy
 from replkernel.state.format.old_names import find_old
 from replkernel.state.format.set_order import follow
 from replkernel.state.format.stream import Head, reader_of
 from replkernel.state.python.kinds import kind_of
 from replkernel.state.restore import loading
-from replkernel.state.seeds import PREAMBLE, SEED_MODULE, SEED_TOKENS, Seeds
+from replkernel.state.seeds import NUMPY_NAN, PREAMBLE, SEED_MODULE, SEED_TOKENS, Seeds
 
 _DICTS = (dict, OrderedDict, defaultdict)
 _ATOMS = frozenset({str, bytes, int, float, bool, complex, type(None)})

@@ -17,13 +17,11 @@ from typing import Any
 import msgspec
 
 from replkernel.errors import WITHIN
-from replkernel.state.capture.dump import Dump
-from replkernel.state.capture.fingerprint import BufferDigests, digest_of_stream
+from replkernel.state.capture.dump import BufferDigests, Dump, digest_of_stream
 from replkernel.state.format.dump_graph import Source, Unreadable
 from replkernel.state.format.stream import Head
 from replkernel.state.python.kinds import derives
-from replkernel.state.verify.canonical import Difference, compare
-from replkernel.state.verify.colour_refinement import Undecided
+from replkernel.state.verify.canonical import Difference, Undecided, compare
 from replkernel.state.world import World
 
 COMPARED_BYTES_MAX = 256 * 1024

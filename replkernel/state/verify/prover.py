@@ -18,13 +18,13 @@ from replkernel.state.capture.dump import Dump
 from replkernel.state.capture.shipping import known_chunks
 from replkernel.state.capture.survey import Survey
 from replkernel.state.capture.whereabouts import Whereabouts
+from replkernel.state.component_table import Verification
 from replkernel.state.replica_state import ReplicaState
 from replkernel.state.restore import rebuild as rebuilding
 from replkernel.state.restore.rebuild import Failure, Rebuilder
 from replkernel.state.tombstone import loss_of, shorten
 from replkernel.state.verify.proof import Proof, Received, Verdict, judge
 from replkernel.state.verify.tombstones import TombstoneMaker
-from replkernel.state.verify.verification import Verification
 
 Wrong = list[tuple[ComponentRecord, Verdict]]
 
@@ -101,7 +101,7 @@ class Prover:
             cause = loss_of(tombstones[0]).reason
             verdict = Verdict(Proof.UNFAITHFUL, verdict.differences, cause, tombstones)
         with self._lock:
-            self.verification.note(record.cid, verdict)
+            self.verification.note(record.cid, proven=verdict.proof is not Proof.OPEN)
         return verdict
 
     def _places_of(self, record: ComponentRecord, tombstones: tuple[Any, ...]) -> list[str]:

@@ -18,9 +18,8 @@ from replkernel.records import ComponentRecord
 from replkernel.state import hooks
 from replkernel.state.capture.dump import Dump
 from replkernel.state.capture.whereabouts import Whereabouts, children, slots, step_into, steps_of
-from replkernel.state.python import paths
-from replkernel.state.python.class_registry import ROOT_PREFIX, ClassRegistry, module_of, qualname_of
-from replkernel.state.python.kinds import derives, is_a
+from replkernel.state.python.class_registry import ROOT_PREFIX, ClassRegistry
+from replkernel.state.python.kinds import derives, is_a, module_of, qualname_of, type_name
 from replkernel.state.python.paths import instance_dict
 from replkernel.state.tombstone import Loss, entitle, is_tombstone, loss_of, lost, shorten
 from replkernel.state.verify.canonical import DIFFERENCES_MAX
@@ -60,7 +59,7 @@ class TombstoneMaker:
         if wrong is None or not all(hooks.told_of(type(value)) for value, _ in wrong):
             return []
         places = self._places()
-        told = [(value, paths.type_name(value), why) for value, why in wrong]
+        told = [(value, type_name(value), why) for value, why in wrong]
         told += [(each, loss_of(each).type_name, loss_of(each).reason) for each in verdict.lost]
         placed = [(places.of(value), kind, why) for value, kind, why in told]
         return [self._loss(found[0], kind, shorten(why), found[1]) for found, kind, why in placed if found]
@@ -154,7 +153,7 @@ class TombstoneMaker:
         return [self._loss(name, self._type_name(name), shorten(sentence)) for name in wanted]
 
     def _tombstone(self, name: str, value: object, why: str) -> Any:
-        kind = self._type_name(name) if name else paths.type_name(value)
+        kind = self._type_name(name) if name else type_name(value)
         return lost(*msgspec.structs.astuple(self._loss(name, kind, shorten(why))))
 
     def _loss(self, name: str, type_name: str, reason: str, path: str = "") -> Loss:
@@ -167,7 +166,7 @@ class TombstoneMaker:
         if told or name not in self._namespace:
             return told or "object"
         value = self._namespace[name]
-        return loss_of(value).type_name if is_tombstone(value) else paths.type_name(value)
+        return loss_of(value).type_name if is_tombstone(value) else type_name(value)
 
 
 def _reaches(dump: Dump | None, wrong: Mapping[int, Any]) -> bool:

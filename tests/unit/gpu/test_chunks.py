@@ -15,7 +15,7 @@ from replkernel.gpu.device_buffer import DeviceBuffer  # noqa: E402
 from replkernel.gpu.device_copy import BATCH_CHUNKS, batches, fill  # noqa: E402
 from replkernel.gpu.fake import FakeBackend, put  # noqa: E402
 from replkernel.objects.cutting import CHUNK_BYTES  # noqa: E402
-from replkernel.state.capture.fingerprint import DIGEST_BYTES  # noqa: E402
+from replkernel.state.capture.dump import DIGEST_BYTES  # noqa: E402
 from tests.support.notebook import changed, pair  # noqa: E402
 
 GPU = "GPU-fake-h1-0"

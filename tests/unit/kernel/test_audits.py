@@ -16,7 +16,7 @@ from replkernel.protocol.envelope import Afresh, Envelope
 from replkernel.protocol.process_to_agent import ClaimExecution
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
 from replkernel.state import hints
-from replkernel.state.capture.unstored import Held, Unstored
+from replkernel.state.capture.changes import Held, Unstored
 from tests.unit.kernel.test_replica import Stage
 
 BIG = Unaudited("big", 3, ReplicaId("r1"))

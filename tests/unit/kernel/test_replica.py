@@ -34,8 +34,8 @@ from replkernel.records import (
     Unaudited,
 )
 from replkernel.state.capture.budget import EVERYTHING, Terms
-from replkernel.state.capture.unstored import Unstored
-from replkernel.state.verify.verification import Unfaithful
+from replkernel.state.capture.changes import Unstored
+from replkernel.state.component_table import Unfaithful
 
 
 def delta(seq: int, execution_count: int = 0, replica: str = "r2") -> Delta:

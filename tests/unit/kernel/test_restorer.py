@@ -21,7 +21,7 @@ from replkernel.records import (
     Payload,
     Seq,
 )
-from replkernel.state.restore.reached import Reached
+from replkernel.state.restore.leaving import Reached
 
 
 def record(name: str, size: int = 1, head: int = 1) -> ComponentRecord:

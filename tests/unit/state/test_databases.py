@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from replkernel.errors import StateLostError
-from replkernel.state.python.sqlite3 import adapters
+from replkernel.state.patches.registries import adapters_of_sqlite
 from replkernel.state.python.sqlite3.watch import install
 from tests.support.notebook import Notebook, pair
 
@@ -184,9 +184,9 @@ def test_adapters_that_ipython_adds_for_its_history_are_not_the_notebooks(
 
     of_history.__module__ = "IPython.core.history"
     monkeypatch.setitem(sqlite3.converters, "OF_HISTORY", of_history)
-    assert not [place for place, _ in adapters.changed_entries() if "OF_HISTORY" in place.root()]
+    assert not [place for place, _ in adapters_of_sqlite() if "OF_HISTORY" in place.root()]
     monkeypatch.setitem(sqlite3.converters, "OF_NOTEBOOK", lambda value: value)
-    assert [place for place, _ in adapters.changed_entries() if "OF_NOTEBOOK" in place.root()]
+    assert [place for place, _ in adapters_of_sqlite() if "OF_NOTEBOOK" in place.root()]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from replkernel.objects.cutting import CHUNK_BYTES
 from replkernel.state.capture.budget import Gate, GiveWay, Terms
-from replkernel.state.capture.fingerprint import DIGEST_BYTES, SHARED_BYTES, BufferDigests
+from replkernel.state.capture.dump import DIGEST_BYTES, SHARED_BYTES, BufferDigests
 
 SIZES = [SHARED_BYTES - 1, SHARED_BYTES, SHARED_BYTES + 1, SHARED_BYTES + CHUNK_BYTES, 3 * SHARED_BYTES + 7]
 

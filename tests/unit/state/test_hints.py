@@ -10,7 +10,7 @@ import pytest
 from replkernel.errors import StateLostError
 from replkernel.state import hints
 from replkernel.state.capture.budget import Terms
-from replkernel.state.process.hints import HintsPart
+from replkernel.state.hints import HintsPart
 from replkernel.state.process.plain import encode_plain
 from tests.support.notebook import Notebook, pair
 

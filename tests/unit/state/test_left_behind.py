@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Payload, Seq
-from replkernel.state.restore.left_behind import ReadAhead
+from replkernel.state.restore.incoming import ReadAhead
 from replkernel.state.restore.rebuild import put_in_order
 
 REF = BlobRef(3, (ChunkRef(Digest("0" * 64), 3),))

@@ -17,7 +17,7 @@ from replkernel import loaders
 from replkernel.cli.doctor import Finding, check_libraries
 from replkernel.state.capture import reducer_table
 from replkernel.state.libraries import index
-from replkernel.state.process.library_counters import CountersPart
+from replkernel.state.process.library_generators import CountersPart
 from replkernel.state.process.parts import built_in_parts
 from replkernel.state.process.seldom_settings import SeldomPart
 from tests.support.notebook import pair
@@ -121,6 +121,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         patch.setattr(index, "_installed", ())
+        patch.setattr(index, "reducers", index.reducers.copy())
         patch.setattr(index, "_looked_at", ())
         patch.setattr(reducer_table, "_ready", set(reducer_table._ready))
         for name, held in vars(reducer_table).items():

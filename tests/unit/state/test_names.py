@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replkernel.kernel.own_names import OwnNames
-from replkernel.state.names import MANY, Names, entries, identities
-from replkernel.state.user_names import OF_COMPILERS, UserNames
+from replkernel.state.names import MANY, OF_COMPILERS, Names, UserNames, entries, identities
 
 NAMES = ["a", "b", "_i1", "_i2", "_i3", "_i4", "__compiled_fn_1", "c"]
 STEPS = st.lists(

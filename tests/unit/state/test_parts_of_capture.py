@@ -19,9 +19,9 @@ from replkernel.state.format.stream import (
     reader_of,
     split_head,
 )
-from replkernel.state.python import paths
 from replkernel.state.python.class_registry import ClassRegistry
 from replkernel.state.python.deep import run_deep
+from replkernel.state.python.kinds import type_name
 
 
 def test_a_head_comes_back() -> None:
@@ -86,8 +86,8 @@ def test_a_deep_run_has_room_and_the_callers_context() -> None:
 def test_type_names_are_those_a_user_knows() -> None:
     import collections
 
-    assert paths.type_name(5) == "int"
-    assert paths.type_name(collections.OrderedDict()) == "collections.OrderedDict"
+    assert type_name(5) == "int"
+    assert type_name(collections.OrderedDict()) == "collections.OrderedDict"
 
 
 def test_class_ids_tell_definitions_apart() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from replkernel.kernel.time_travel import brings_values_only
 from replkernel.records import ComponentId, Delta
-from replkernel.state.capture import fingerprint, survey_order
+from replkernel.state.capture import dump, survey_order
 from replkernel.state.capture.budget import EVERYTHING
 from tests.support.notebook import Notebook, pair
 
@@ -20,13 +20,13 @@ LARGE = "import numpy as np\nlarge = np.zeros(4_000_000)\nsmall = [0]\n"
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the sizes of the buffers that are hashed."""
     sizes: list[int] = []
-    digests = fingerprint.BufferDigests.begin
+    digests = dump.BufferDigests.begin
 
-    def begin(self: fingerprint.BufferDigests, views: list[memoryview]) -> None:
+    def begin(self: dump.BufferDigests, views: list[memoryview]) -> None:
         sizes.extend(memoryview(view).nbytes for view in views)
         digests(self, views)
 
-    monkeypatch.setattr(fingerprint.BufferDigests, "begin", begin)
+    monkeypatch.setattr(dump.BufferDigests, "begin", begin)
     monkeypatch.setattr(survey_order, "HEAVY_S", 1000.0)  # However slow the machine is.
     return sizes
 

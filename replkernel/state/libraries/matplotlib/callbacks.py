@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.cbook import CallbackRegistry
 
 from replkernel.state.libraries.ipython.notebook_function import is_notebooks
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import is_a, kind_of
+from replkernel.state.python.kinds import is_a, kind_of, module_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from replkernel.loaders import loader
 from replkernel.state.libraries.matplotlib.open_figures import apart
-from replkernel.state.python.class_registry import module_of, qualname_of
+from replkernel.state.python.kinds import module_of, qualname_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext

@@ -38,8 +38,7 @@ from replkernel.state.libraries.numpy.bare_arrays import (
 from replkernel.state.libraries.numpy.memmaps import reduce_memmap
 from replkernel.state.libraries.numpy.object_arrays import reduce_objects
 from replkernel.state.libraries.numpy.own_maps import in_own_map, own_map_of
-from replkernel.state.python.class_registry import module_of
-from replkernel.state.python.kinds import kind_of
+from replkernel.state.python.kinds import kind_of, module_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:

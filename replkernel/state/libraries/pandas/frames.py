@@ -22,7 +22,7 @@ from pandas.core.internals import managers
 
 from replkernel.loaders import loader
 from replkernel.state.python import instances
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

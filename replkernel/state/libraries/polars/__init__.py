@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from replkernel.state.libraries.polars.formats import formats, set_formats
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
 from replkernel.state.library import Library, Setting
+
+
+def formats() -> dict[str, Any] | None:
+    """Return how polars shows numbers; what else it is told is in the environment."""
+    library: Any = sys.modules.get("polars")
+    return library and dict(json.loads(library.Config.save())["direct"])
+
+
+def set_formats(value: dict[str, Any]) -> None:
+    """Set it."""
+    import_module("polars").Config.load(json.dumps({"environment": {}, "direct": value}))
+
 
 LIBRARY = Library(
     name="polars",

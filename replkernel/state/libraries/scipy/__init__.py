@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from replkernel.state.libraries.scipy.special_errors import set_special_errors, special_errors
+import sys
+from importlib import import_module
+from typing import Any
+
 from replkernel.state.library import Library, Setting
+
+
+def special_errors() -> dict[str, str] | None:
+    """Return what the special functions of scipy do on errors."""
+    library: Any = sys.modules.get("scipy.special")
+    return library and dict(library.geterr())
+
+
+def set_special_errors(value: dict[str, str]) -> None:
+    """Set it."""
+    import_module("scipy.special").seterr(**value)
+
 
 LIBRARY = Library(
     name="scipy",

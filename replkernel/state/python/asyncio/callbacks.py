@@ -19,9 +19,18 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from replkernel.state.process.pins import OWN_ROOTS, SERVICE_ROOTS
-from replkernel.state.python.class_registry import module_of, qualname_of
-from replkernel.state.python.kinds import is_a
+from replkernel.state.python.kinds import is_a, module_of, qualname_of
 from replkernel.state.python.paths import instance_dict
+
+
+def running_loop() -> asyncio.BaseEventLoop | None:
+    """Return that loop; None where none runs, or one of another library's."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return loop if is_a(loop, asyncio.BaseEventLoop) else None
+
 
 LOOKED_AT_MAX = 1000
 """So many callbacks that are due, and so many for later, are looked at."""

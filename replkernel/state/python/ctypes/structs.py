@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state import hooks
 from replkernel.state.capture.outcomes import CannotTravel
-from replkernel.state.python.class_registry import qualname_of
 from replkernel.state.python.ctypes import functions as c_functions
+from replkernel.state.python.kinds import qualname_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
+
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -203,3 +204,21 @@ FAMILIES = [
     (ctypes._SimpleCData, reduce_data),
     (ctypes._Pointer, reduce_pointer),
 ]
+
+
+# The types of arrays of ctypes: by their elements and length.
+
+
+def is_array_type(cls: type) -> bool:
+    """Tell whether a type is the one that ctypes keeps for arrays of some elements and length."""
+    if type(cls) is not type(ctypes.Array):
+        return False
+    entries = type.__dict__["__dict__"].__get__(cls)
+    kind, length = entries.get("_type_"), entries.get("_length_")
+    return isinstance(kind, type) and type(length) is int and array_type(kind, length) is cls
+
+
+@loader("ctypes:array_type")
+def array_type(kind: Any, length: int) -> Any:
+    """Return the type of arrays of so many elements (called by payloads)."""
+    return kind * length

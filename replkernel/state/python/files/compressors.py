@@ -10,7 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
-from replkernel.state.python.class_registry import module_of, qualname_of
+from replkernel.state.python.kinds import module_of, qualname_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
@@ -61,4 +61,5 @@ def _is_decompressor(cls: type) -> bool:
 
 
 EXACT = {type(zlib.compressobj()): reduce_compressor, type(zlib.decompressobj()): reduce_decompressor}
+TESTED_MODULES = (*_LIBRARIES,)
 TESTS = [(_is_decompressor, reduce_decompressor)]

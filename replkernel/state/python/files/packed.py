@@ -89,4 +89,5 @@ def reopen_packed(
         return absent(path, f"file open with {kind}", replica, reason)
 
 
+TESTED_MODULES = (*PACKED,)
 TESTS = [(is_packed, reduce_packed)]

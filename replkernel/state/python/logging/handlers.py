@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.patches.own_modules import is_own
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
-from replkernel.state.python.class_registry import module_of
+from replkernel.state.python.kinds import module_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

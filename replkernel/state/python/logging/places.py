@@ -29,6 +29,11 @@ _BUILT_IN_LEVELS = {
     0: "NOTSET",
 }
 _BUILT_IN_NAMES = {**{name: level for level, name in _BUILT_IN_LEVELS.items()}, "FATAL": 50, "WARN": 30}
+FIRST_LEVELS: dict[str, dict[Any, Any]] = {
+    "_levelToName": _BUILT_IN_LEVELS,
+    "_nameToLevel": _BUILT_IN_NAMES,
+}
+"""The tables of levels, with what they have at first."""
 born: dict[str, tuple[Any, ...]] | None = None
 """The handlers and filters that loggers had at the start of the process; None where nobody asks for it."""
 
@@ -82,11 +87,7 @@ def equipped() -> Iterator[str]:
 
 def changed_entries() -> Iterator[tuple[str, str, Any]]:
     """Yield the changed entries of the tables of levels: table, key, and what is there at first (or None)."""
-    tables: tuple[tuple[str, dict[Any, Any]], ...] = (
-        ("_levelToName", _BUILT_IN_LEVELS),
-        ("_nameToLevel", _BUILT_IN_NAMES),
-    )
-    for table, first in tables:
+    for table, first in FIRST_LEVELS.items():
         present = vars(logging)[table]
         if present != first:
             for key, value in present.items():
