@@ -60,7 +60,7 @@ def homes(topic: str) -> tuple[str, ...]:
     return tuple(index.homes(topic))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return a loader whose module has not been imported yet."""
     if ":" not in name:
         raise AttributeError(f"module {MODULE!r} has no attribute {name!r}")
@@ -79,7 +79,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "asyncio": ("replkernel.state.python.asyncio.finished", "replkernel.state.python.asyncio.locks"),
+    "asyncio": ("replkernel.state.python.asyncio.finished",),
     "classes": ("replkernel.state.restore.loading", "replkernel.state.python.classes"),
     "contextvars": (
         "replkernel.state.python.contexts",

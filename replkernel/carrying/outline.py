@@ -127,7 +127,7 @@ def _frame_shape(frame: Node) -> tuple[int, ...]:
     return ()
 
 
-def _find(value: object, key: str) -> Any:
+def _find(value: object, key: str) -> object:
     """Return what a dictionary within a few tuples has for a key."""
     waiting, looked = [value], 0
     while waiting and looked < DIMENSIONS_MAX:

@@ -69,7 +69,7 @@ class Shuffled:
             raise
 
 
-def reduce_iterator(context: ReducerContext, iterator: object) -> Any:
+def reduce_iterator(context: ReducerContext, iterator: object) -> object:
     """Reduce such an iterator to its attributes."""
     context.module_needed("torch")
     state = dict(vars(iterator))

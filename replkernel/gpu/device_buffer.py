@@ -104,7 +104,7 @@ class DeviceBuffer:
         return memoryview(flat.cpu().numpy()).cast("B")
 
 
-def _sums_of(torch: ModuleType, flat: torch.Tensor) -> Any:
+def _sums_of(torch: ModuleType, flat: torch.Tensor) -> object:
     """Return the sums on the host, computed where the bytes are; on the host where the device has no room."""
     try:
         return _sums(torch, flat).cpu()

@@ -87,7 +87,7 @@ class _Side:
         cuda: Any = torch.cuda
         return cuda.stream(self._stream) if self.beside else contextlib.nullcontext()
 
-    def mark(self) -> Any:
+    def mark(self) -> object:
         """Return what stands for all copies so far."""
         return self._stream.record_event() if self.beside else None
 

@@ -29,7 +29,7 @@ RESTORES_MAX = 3
 HERE = "this process"
 
 
-def as_the_driver_knows_it(pid: int) -> Any:
+def as_the_driver_knows_it(pid: int) -> object:
     """Return a process as the driver can checkpoint it; raises what the library makes of a lack."""
     return importlib.import_module("cuda.core.checkpoint").Process(pid)
 

@@ -262,7 +262,7 @@ def adopted(tensor: torch.Tensor, index: int) -> Any:
     return tensor
 
 
-def put(value: Any, device: str = "cuda:0") -> Any:
+def put(value: Any, device: str = "cuda:0") -> object:
     """Put a tensor, or a module's parameters and buffers, on a pretended GPU; return it there."""
     index = _index(device)
     backend = fake_backend()
@@ -299,7 +299,7 @@ class _Posing(_Mode):  # type: ignore[misc]
         super().__init__()
         self._index = index
 
-    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         out = func(*args, **(kwargs or {}))
         tree_map_only(torch.Tensor, lambda tensor: fake_backend().adopt(tensor, self._index), out)
         return out

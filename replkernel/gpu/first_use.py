@@ -89,7 +89,7 @@ def _guard(module: str) -> None:
         return
 
     @functools.wraps(found)
-    def guarded(*args: Any, **kwargs: object) -> Any:
+    def guarded(*args: Any, **kwargs: object) -> object:
         if (not entry_point.argument or (args and args[0] in entry_point.argument)) and entry_point.leads():
             reached()
         return found(*args, **kwargs)

@@ -86,13 +86,13 @@ class LostGraph(torch.autograd.Function):
     """The end of a graph that did not travel."""
 
     @staticmethod
-    def forward(ctx: Any, start: object, make: Callable[[], Any], loss: object) -> Any:
+    def forward(ctx: Any, start: object, make: Callable[[], Any], loss: object) -> object:
         """Return the values, which are no view of the graph's new start: they may be changed in place."""
         ctx.loss = loss
         return make()
 
     @staticmethod
-    def backward(ctx: Any, *_gradients: object) -> Any:
+    def backward(ctx: Any, *_gradients: object) -> object:
         """Raise what became of the graph."""
         if ctx.loss is None:
             raise RuntimeError(
@@ -123,7 +123,7 @@ def make_result(
     neg: bool,
     loss: object,
     name: tuple[str, str],
-) -> Any:
+) -> object:
     """Return a tensor whose graph was left behind (called by payloads)."""
     make = functools.partial(place, storage, dtype, offset, shape, stride, conj, neg)
     start = torch.empty(0, dtype=dtype, device=storage.device, requires_grad=True)

@@ -42,7 +42,7 @@ class HostRoom:
         start, self._used = self._used, self._used + -(-size // ALIGNED) * ALIGNED
         return [self._piece[start : start + size]]
 
-    def _make(self, size: int) -> Any:
+    def _make(self, size: int) -> object:
         return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=self._pinned)
 
 

@@ -26,7 +26,7 @@ def is_jagged(cls: type) -> bool:
     return module_of(cls) == HOME and cls.__name__ == "NestedTensor"
 
 
-def reduce_jagged(tensor: torch.Tensor, state: Any, fill: object) -> Any:
+def reduce_jagged(tensor: torch.Tensor, state: Any, fill: object) -> object:
     """Reduce such a tensor; `state` is what `fill` gives back to it."""
     held = vars(tensor)
     values, offsets, lengths, at, cache = (held[name] for name in _PARTS)
@@ -40,7 +40,7 @@ def reduce_jagged(tensor: torch.Tensor, state: Any, fill: object) -> Any:
 @loader("torch:make_jagged")
 def make_jagged(
     values: object, offsets: object, lengths: object, at: int, cache: object, number: int, requires_grad: bool
-) -> Any:
+) -> object:
     """Return a jagged tensor over its values (called by payloads)."""
     __import__(HOME)
     tables = vars(sys.modules[HOME])

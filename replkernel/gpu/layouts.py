@@ -49,7 +49,7 @@ def wraps(tensor: object) -> bool:
     )
 
 
-def reduce_unusual(pickler: UnitContext, tensor: torch.Tensor, state: object, fill: object) -> Any:
+def reduce_unusual(pickler: UnitContext, tensor: torch.Tensor, state: object, fill: object) -> object:
     """Reduce a tensor of another layout; `state` is what `fill` gives back to it."""
     if tensor.grad_fn is not None:
         raise CannotTravel("A tensor of this layout cannot be copied together with its graph.")
@@ -80,7 +80,7 @@ def reduce_unusual(pickler: UnitContext, tensor: torch.Tensor, state: object, fi
     return make_compressed, (*compressed, tuple(plain.shape), plain.layout, needs_grad, is_parameter), *rest
 
 
-def _finished(tensor: torch.Tensor, needs_grad: bool, is_parameter: bool) -> Any:
+def _finished(tensor: torch.Tensor, needs_grad: bool, is_parameter: bool) -> object:
     if is_parameter:
         return torch.nn.Parameter(tensor, needs_grad)
     return tensor.requires_grad_(True) if needs_grad else tensor
@@ -94,7 +94,7 @@ def make_coo(
     coalesced: bool,
     needs_grad: bool,
     is_parameter: bool,
-) -> Any:
+) -> object:
     """Return a sparse tensor over its indices and values (called by payloads)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -118,7 +118,7 @@ def make_compressed(
     layout: torch.layout,
     needs_grad: bool,
     is_parameter: bool,
-) -> Any:
+) -> object:
     """Return a compressed sparse tensor over its parts (called by payloads)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -165,7 +165,7 @@ def make_quantized(
     scale: Any,
     zero: Any,
     axis: int | None,
-) -> Any:
+) -> object:
     """Return a quantized tensor at a place in a storage (called by payloads)."""
     kind: dict[str, Any] = {"dtype": dtype, "device": storage.device}
     if axis is None:
@@ -177,7 +177,7 @@ def make_quantized(
     return made.set_(storage, offset, shape, stride)
 
 
-def _reduce_wrapper(pickler: UnitContext, tensor: torch.Tensor, rest: Any) -> Any:
+def _reduce_wrapper(pickler: UnitContext, tensor: torch.Tensor, rest: Any) -> object:
     """Reduce a wrapper of the notebook's by its attributes; those of libraries pickle in their own way."""
     cls = type(tensor)
     if module_of(cls) != pickler.world.seeds.main_name:
@@ -208,7 +208,7 @@ def make_wrapper(
     layout: torch.layout,
     device: str,
     needs_grad: bool,
-) -> Any:
+) -> object:
     """Return a wrapper around nothing yet (called by payloads)."""
     return torch.Tensor._make_wrapper_subclass(
         cls,
@@ -222,7 +222,7 @@ def make_wrapper(
     )
 
 
-def _reduce_by_torch(tensor: torch.Tensor) -> Any:
+def _reduce_by_torch(tensor: torch.Tensor) -> object:
     """Reduce a tensor to torch's own file format, which reads the bytes where they were."""
     if anything_parked() if wraps(tensor) else any(is_off(each) for each in parts(tensor)):
         raise CannotTravel("A tensor of this layout cannot be copied while it is off the GPU.")
@@ -232,7 +232,7 @@ def _reduce_by_torch(tensor: torch.Tensor) -> Any:
 
 
 @loader("torch:load_by_torch")
-def load_by_torch(data: bytes, requires_grad: bool) -> Any:
+def load_by_torch(data: bytes, requires_grad: bool) -> object:
     """Return a tensor from torch's own file format (called by payloads)."""
     tensor = torch.load(io.BytesIO(data), weights_only=False)
     return tensor.requires_grad_(True) if requires_grad else tensor

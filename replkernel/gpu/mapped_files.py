@@ -88,7 +88,7 @@ def write_out(start: int, size: int) -> None:
 
 
 @loader("torch:make_mapped")
-def make_mapped(path: str, offset: int, mode: Any, size: int) -> Any:
+def make_mapped(path: str, offset: int, mode: Any, size: int) -> object:
     """Return the storage of a file that is mapped again (called by payloads)."""
     values: object = np.memmap(path, np.uint8, mode, offset, (size,))
     with warnings.catch_warnings():
@@ -97,6 +97,6 @@ def make_mapped(path: str, offset: int, mode: Any, size: int) -> Any:
 
 
 @loader("torch:make_from_file")
-def make_from_file(path: str, size: int) -> Any:
+def make_from_file(path: str, size: int) -> object:
     """Return the storage of a file that torch itself had mapped (called by payloads)."""
     return torch.UntypedStorage.from_file(path, True, size)

@@ -27,13 +27,13 @@ def is_parametrized_class(cls: type) -> bool:
     return module_of(cls) == _PARAMETRIZE and cls.__name__.startswith("Parametrized")
 
 
-def reduce_parametrized(context: ReducerContext, module: torch.nn.Module) -> Any:
+def reduce_parametrized(context: ReducerContext, module: torch.nn.Module) -> object:
     """Reduce such a module to the class it had before and its attributes."""
     return make_module, (type(module).__mro__[1],), dict(vars(module)), None, None, fill_parametrized
 
 
 @loader("torch:make_module")
-def make_module(cls: type[torch.nn.Module]) -> Any:
+def make_module(cls: type[torch.nn.Module]) -> object:
     """Return a module without attributes (called by payloads)."""
     return cls.__new__(cls)
 
@@ -49,12 +49,12 @@ def fill_parametrized(module: torch.nn.Module, state: dict[str, Any]) -> None:
         parametrize._inject_property(module, name)
 
 
-def refuse_script(context: ReducerContext, compiled: object) -> Any:
+def refuse_script(context: ReducerContext, compiled: object) -> object:
     """Refuse what TorchScript compiled: a copy would share nothing with the module it was made from."""
     raise CannotTravel("What TorchScript compiled is known to the process that compiled it only.")
 
 
-def reduce_operator(context: ReducerContext, operator: Any) -> Any:
+def reduce_operator(context: ReducerContext, operator: Any) -> object:
     """Reduce an operator, or a set of overloads, to its name."""
     context.unlinked.add(id(operator))
     if isinstance(operator, torch._ops.OpOverloadPacket):
@@ -64,13 +64,13 @@ def reduce_operator(context: ReducerContext, operator: Any) -> Any:
 
 
 @loader("torch:find_operator")
-def find_operator(space: str, name: str, overload: str) -> Any:
+def find_operator(space: str, name: str, overload: str) -> object:
     """Return an operator by its name (called by payloads)."""
     found = getattr(getattr(torch.ops, space), name)
     return getattr(found, overload) if overload else found
 
 
-def reduce_handle(context: ReducerContext, handle: Any) -> Any:
+def reduce_handle(context: ReducerContext, handle: Any) -> object:
     """Reduce the handle of a hook on all modules or optimizers to the places of its hook."""
     names = {
         id(value): name
@@ -84,7 +84,7 @@ def reduce_handle(context: ReducerContext, handle: Any) -> Any:
 
 
 @loader("torch:make_handle")
-def make_handle(names: tuple[str, ...], number: int) -> Any:
+def make_handle(names: tuple[str, ...], number: int) -> object:
     """Return the handle of a hook on all modules or optimizers (called by payloads)."""
     tables = {name: value for module in _TABLES for name, value in vars(module).items()}
     first, *others = (tables[name] for name in names)
@@ -94,7 +94,7 @@ def make_handle(names: tuple[str, ...], number: int) -> Any:
     return handle
 
 
-def reduce_limits(context: ReducerContext, limits: torch.finfo | torch.iinfo) -> Any:
+def reduce_limits(context: ReducerContext, limits: torch.finfo | torch.iinfo) -> object:
     """Reduce the limits of a type of numbers."""
     return type(limits), (getattr(torch, limits.dtype),)
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_optimizer(pickler: UnitContext, optimizer: object) -> Any:
+def reduce_optimizer(pickler: UnitContext, optimizer: object) -> object:
     """Reduce an optimizer with all its attributes: schedulers hang on to more than its state."""
     return make_optimizer, (type(optimizer),), dict(vars(optimizer)), None, None, fill_optimizer
 
 
 @loader("torch:make_optimizer")
-def make_optimizer(cls: type[torch.optim.Optimizer]) -> Any:
+def make_optimizer(cls: type[torch.optim.Optimizer]) -> object:
     """Return an optimizer without attributes; its class calls hooks from here on (called by payloads)."""
     made = cls.__new__(cls)
     made._patch_step_function()
@@ -33,7 +33,7 @@ def fill_optimizer(optimizer: object, state: dict[str, Any]) -> None:
     vars(optimizer).update(state)
 
 
-def reduce_scaler(pickler: UnitContext, scaler: object) -> Any:
+def reduce_scaler(pickler: UnitContext, scaler: object) -> object:
     """Reduce a scaler of gradients with all that it counts."""
     state = dict(vars(scaler))
     if state.get("_per_optimizer_states"):
@@ -42,7 +42,7 @@ def reduce_scaler(pickler: UnitContext, scaler: object) -> Any:
 
 
 @loader("torch:make_scaler")
-def make_scaler(cls: type[Any]) -> Any:
+def make_scaler(cls: type[Any]) -> object:
     """Return a scaler without attributes (called by payloads)."""
     return object.__new__(cls)
 
@@ -53,7 +53,7 @@ def fill_scaler(scaler: object, state: dict[str, Any]) -> None:
     vars(scaler).update(state)
 
 
-def reduce_generator(pickler: UnitContext, generator: torch.Generator) -> Any:
+def reduce_generator(pickler: UnitContext, generator: torch.Generator) -> object:
     """Reduce a random generator; a default one by its device."""
     device = str(generator.device)
     if generator is torch.default_generator:
@@ -70,7 +70,7 @@ def default_generator() -> Any:
 
 
 @loader("torch:make_generator")
-def make_generator(device: str, state: bytes) -> Any:
+def make_generator(device: str, state: bytes) -> object:
     """Return a random generator (called by payloads)."""
     generator = torch.Generator(present_device(device))
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))

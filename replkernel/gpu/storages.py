@@ -102,13 +102,13 @@ class Shared:
         return self.start
 
 
-def reduce_shared(pickler: UnitContext, shared: Shared) -> Any:
+def reduce_shared(pickler: UnitContext, shared: Shared) -> object:
     """Reduce such a storage."""
     return make_shared, (shared.owner, shared.offset, shared.size)
 
 
 @loader("torch:make_shared")
-def make_shared(owner: object, offset: int, size: int) -> Any:
+def make_shared(owner: object, offset: int, size: int) -> object:
     """Return the storage of a tensor over an array's memory (called by payloads)."""
     if isinstance(owner, torch.UntypedStorage):
         owner = torch.empty(0, dtype=torch.uint8, device="cpu").set_(owner).numpy()
@@ -141,7 +141,7 @@ def needs(pickler: UnitContext, device: str) -> None:
         pickler.gpus = max(pickler.gpus, int(index or 0) + 1)
 
 
-def reduce_storage(pickler: UnitContext, node: Storage) -> Any:
+def reduce_storage(pickler: UnitContext, node: Storage) -> object:
     """Reduce a storage to its bytes and its device."""
     storage = node.storage
     size, device = storage.nbytes(), device_of(storage)
@@ -212,7 +212,7 @@ def present_device(device: str) -> str:
 
 
 @loader("torch:make_empty")
-def make_empty(size: int, device: str) -> Any:
+def make_empty(size: int, device: str) -> object:
     """Return a storage without contents (called by payloads)."""
     return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
 
@@ -226,7 +226,7 @@ def make_array_view(
     dtype: np.dtype[Any] | str,
     writeable: bool,
     cls: Any,
-) -> Any:
+) -> object:
     """Return a numpy array in a tensor's memory (called by payloads)."""
     flat = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
     values = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
@@ -235,7 +235,7 @@ def make_array_view(
     return values
 
 
-def reduce_untyped(pickler: UnitContext, storage: torch.UntypedStorage) -> Any:
+def reduce_untyped(pickler: UnitContext, storage: torch.UntypedStorage) -> object:
     """Reduce a storage that a variable holds itself."""
     return storage_itself, (
         storage_node(pickler, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)),
@@ -243,7 +243,7 @@ def reduce_untyped(pickler: UnitContext, storage: torch.UntypedStorage) -> Any:
 
 
 @loader("torch:storage_itself")
-def storage_itself(storage: object) -> Any:
+def storage_itself(storage: object) -> object:
     """Return a storage (called by payloads)."""
     return storage
 

@@ -25,7 +25,7 @@ _NO_STATE = (None, None, None, None)
 _set_versions = torch._C._autograd._unsafe_set_version_counter
 
 
-def reduce_tensor(pickler: UnitContext, tensor: torch.Tensor) -> Any:
+def reduce_tensor(pickler: UnitContext, tensor: torch.Tensor) -> object:
     """Reduce a tensor, past the modes of the notebook's and the watch over what is off the GPU."""
     pickler.module_needed("torch")
     with torch._C.DisableTorchFunction():
@@ -34,7 +34,7 @@ def reduce_tensor(pickler: UnitContext, tensor: torch.Tensor) -> Any:
         return _reduce(pickler, tensor)
 
 
-def _reduce(pickler: UnitContext, tensor: torch.Tensor) -> Any:
+def _reduce(pickler: UnitContext, tensor: torch.Tensor) -> object:
     cls = type(tensor)
     if not is_plain(tensor):
         return reduce_unusual(pickler, tensor, (*_state_of(tensor), _version_of(tensor)), fill_tensor)
@@ -74,7 +74,7 @@ def _version_of(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else int(tensor._version)
 
 
-def _retained(tensor: torch.Tensor) -> Any:
+def _retained(tensor: torch.Tensor) -> object:
     """Return the gradient that a result was told to retain."""
     return tensor.grad if tensor.retains_grad else None
 
@@ -171,7 +171,7 @@ def fill_tensor(tensor: torch.Tensor, state: tuple[Any, ...]) -> None:
             _set_versions((tensor,), (version,))
 
 
-def _reduce_uninitialized(pickler: UnitContext, tensor: torch.Tensor) -> Any:
+def _reduce_uninitialized(pickler: UnitContext, tensor: torch.Tensor) -> object:
     """Reduce a parameter or buffer of a lazy module that has no shape yet."""
     storages.needs(pickler, str(tensor.device))
     kind = (tensor.requires_grad, str(tensor.device), tensor.dtype)
@@ -181,7 +181,7 @@ def _reduce_uninitialized(pickler: UnitContext, tensor: torch.Tensor) -> Any:
 
 
 @loader("torch:make_uninitialized")
-def make_uninitialized(cls: type[Any], requires_grad: bool, device: str, dtype: object) -> Any:
+def make_uninitialized(cls: type[Any], requires_grad: bool, device: str, dtype: object) -> object:
     """Return a parameter or buffer without a shape (called by payloads)."""
     return cls(requires_grad=requires_grad, device=device, dtype=dtype)
 

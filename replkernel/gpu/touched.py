@@ -54,7 +54,7 @@ class Watching(TorchFunctionMode):
         self.asks = self.rests = False
         """Whether `needed` is being called, and whether there is nothing left to watch over."""
 
-    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if self.rests or self.asks:

@@ -83,7 +83,7 @@ class DirectChannel:
             self._ahead = self._receive()
         return self._ahead
 
-    def send_multipart(self, frames: list[Any], **options: object) -> Any:
+    def send_multipart(self, frames: list[Any], **options: object) -> object:
         """Send a reply."""
         sent = self._socket.send_multipart(frames, **options)
         self._look_again()
@@ -136,10 +136,10 @@ class MainShellStream:
         for number in (int(stream.getsockopt(zmq.FD)), direct.fileno()):
             self._both.register(number, select.EPOLLIN)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
-    def getsockopt(self, option: int) -> Any:
+    def getsockopt(self, option: int) -> object:
         """Return an option of the stream; its descriptor is readable with news of either."""
         return self._both.fileno() if option == zmq.FD else self._stream.getsockopt(option)
 

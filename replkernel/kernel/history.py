@@ -82,7 +82,7 @@ class ReplicatedHistory(HistoryManager):
             finalizer.atexit = False
 
     @default("db")
-    def _open_database(self) -> Any:
+    def _open_database(self) -> object:
         with self._session_lock:
             self._connect()
             return self._trait_values["db"]

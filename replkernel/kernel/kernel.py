@@ -221,7 +221,7 @@ class ReplicatedKernel(PagesKernel):
         *,
         cell_meta: object = None,
         cell_id: object = None,
-    ) -> Any:
+    ) -> object:
         """Run the cell as stock does, unless its state could not be brought here."""
         execution = self._current()
         if execution is not None and execution.trouble is not None:
@@ -308,7 +308,7 @@ class ReplicatedKernel(PagesKernel):
 
     def finish_metadata(
         self, parent: Mapping[str, Any], metadata: Any, reply_content: Mapping[str, Any]
-    ) -> Any:
+    ) -> object:
         """Add what replkernel says about the execution to the reply's metadata."""
         metadata = super().finish_metadata(parent, metadata, reply_content)
         replica = self.replica

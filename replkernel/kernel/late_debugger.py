@@ -35,7 +35,7 @@ class _StandIn(ModuleType):
 
     _is_debugpy_available = True
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # Who looks for a function among all modules, as pickle does, asks for names that it does not have.
         if name.startswith("__") or name not in _names():
             raise AttributeError(name)
@@ -145,7 +145,7 @@ class LateDebugger:
         await self._used.wait()
         await self._debugger().handle_stopped_event()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._debugger(), name)

@@ -86,7 +86,7 @@ class OutputThread(iostream.IOPubThread):
         self._pipe_in = ZMQStream(pipe, self.io_loop)
         self._pipe_in.on_recv(self._handle_pipe_msg)
 
-    def _setup_pipe_out(self) -> Any:
+    def _setup_pipe_out(self) -> object:
         """Return a context and a socket of a forked child's own, with which it prints."""
         context = zmq.Context()
         pipe = context.socket(zmq.PUSH)
@@ -210,10 +210,10 @@ class KeptWay:
     def __init__(self, way: Any, thread: OutputThread) -> None:
         self._way, self._thread = way, thread
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._way, name)
 
-    def send_multipart(self, frames: list[Any], **options: Any) -> Any:
+    def send_multipart(self, frames: list[Any], **options: Any) -> object:
         """Send a reply."""
         self._thread.keep_reply(frames)
         return self._way.send_multipart(frames, **options)

@@ -99,7 +99,7 @@ class PagesKernel(AuditingKernel):
 
     def _handle_page(
         self, handle: Callable[..., Any], stream: object, ident: list[bytes], parent: Mapping[str, Any]
-    ) -> Any:
+    ) -> object:
         tell_pages()
         try:
             return handle(stream, ident, parent)

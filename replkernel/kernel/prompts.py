@@ -318,7 +318,7 @@ class PromptsPart:
         history.input_names = {}
         return max(received.first, 0)
 
-    def _source_before(self, cells: int) -> Any:
+    def _source_before(self, cells: int) -> object:
         """Return the source that stands last among the log's first cells: a large block may come late."""
         cell = next(self._history.cells.since(cells - 1), None) if cells else None
         return None if cell is None else source_of(cell)

@@ -106,7 +106,7 @@ class QuestionsKernel(ShortWaysKernel):
             self.replica.complete_state()
         await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
 
-    async def do_debug_request(self, msg: Mapping[str, Any]) -> Any:
+    async def do_debug_request(self, msg: Mapping[str, Any]) -> object:
         """Answer the debugger as stock does; who looks at variables finds them, and does so from now on."""
         if self.replica is not None and msg.get("command") in _LOOKS:
             self.replica.restorer.in_order = False

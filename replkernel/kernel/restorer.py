@@ -265,7 +265,7 @@ class Restorer:
             if namespace.get(_NET) == self._late:
                 del namespace[_NET]
 
-    def _late(self, name: str) -> Any:
+    def _late(self, name: str) -> object:
         """Return an attribute of the notebook's module whose value waits."""
         if self._state.awaits(name) and os.getpid() == self._pid:
             reached = self._state.reach([name])

@@ -119,7 +119,7 @@ class ShortWaysKernel(IPythonKernel):
         super().post_handler_hook()
         self._held.close()
 
-    def _way_back(self, stream: object, parent: Mapping[str, Any]) -> Any:
+    def _way_back(self, stream: object, parent: Mapping[str, Any]) -> object:
         """Return where the current message is answered: `stream`, or the way on which it came directly."""
         way = self.direct if self._came_directly and on_main_shell(parent) else stream
         thread = self.iopub_thread

@@ -173,7 +173,7 @@ class ReadySerializer(Serializer):  # type: ignore[misc]
     Ours are written within one tick; PySyncObj would spin for a heartbeat period until it has noticed.
     """
 
-    def getTransmissionData(self, peer: object) -> Any:  # noqa: N802 - PySyncObj's name
+    def getTransmissionData(self, peer: object) -> object:  # noqa: N802 - PySyncObj's name
         """Return the next chunk of the snapshot for `peer`."""
         state: int = self.__dict__["_Serializer__pid"]
         self._Serializer__pid = 0

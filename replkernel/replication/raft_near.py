@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _UNCHANGEABLE = frozenset((bytes, str, int, float, bool, NoneType))
 
 
-def copied(value: Any) -> Any:
+def copied(value: Any) -> object:
     """Return `value` with its containers copied; what cannot be changed is shared, such as an entry."""
     kind = type(value)
     if kind in _UNCHANGEABLE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,6 @@ from replkernel.state.process.seldom_readers import collecting
 from replkernel.state.python import finalizers
 from replkernel.state.python.kinds import kind_of, module_of, type_name
 from replkernel.state.python.modules import importable
-from replkernel.state.restore.leaving import LeftBehind
 from replkernel.state.world import World
 
 ATOM_BYTES_MAX = 1024
@@ -154,6 +153,70 @@ class Provenance:
     def left(self, unseen: Iterable[str], cell: int) -> None:
         """Note what the capture after `cell` leaves to an audit."""
         self.late = {root: self.late.get(root, cell) for root in unseen}
+
+
+class LeftBehind:
+    """The variables of one namespace that were left behind; `names` are all of them, bound anew or not."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self.names: set[str] = set()
+        self.disordered = False
+        """Whether the namespace has lost its order by what was left out."""
+        self._before: list[str] = []
+        self.classes: list[type] = []
+        """The classes that only waiting components refer to: they are held weakly everywhere else."""
+
+    def leave(self, names: Iterable[str]) -> list[str]:
+        """Leave these names behind and no others; return those whose present values are to go."""
+        before, self.names = self.names, set(names)
+        self.disordered = self.disordered or bool(self.names)
+        self._before = list(self._namespace)
+        return [name for name in self.names if name in self._namespace and name not in before]
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget all but `names`: the others are here, or belong to something else."""
+        self.names.intersection_update(names)
+
+    def settle(self, received: tuple[str, ...] | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Note that nothing is left behind; return the order in which the namespace is to be put."""
+        self.names.clear()
+        disordered, self.disordered = self.disordered, False
+        return known if received is None and disordered else received
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Note that these names have their values."""
+        self.names.difference_update(names)
+
+    def bound_anew(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that were left behind and that the user has bound since."""
+        return [name for name in names if name in self.names and name in self._namespace]
+
+    def awaits(self, name: str) -> bool:
+        """Tell whether a name is bound to nothing because its value waits."""
+        return name in self.names and name not in self._namespace
+
+    def _inserted_again(self, names: Sequence[str]) -> set[str]:
+        """Return the names that were deleted and bound again since `leave`: they have moved to the end."""
+        places = {name: place for place, name in enumerate(self._before)}
+        last = -1
+        again: set[str] = set()
+        for name in names:
+            place = places.get(name, last)
+            if place < last:
+                again.add(name)
+            last = max(last, place)
+        return again
+
+    def order(self, names: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+        """Return the order that `names` have with those left behind, which had a place in `wanted`."""
+        if not self.names and not self.disordered:
+            return tuple(names)
+        bound = set(names)
+        placed = (bound - self._inserted_again(names)) | (self.names - bound)
+        known = [name for name in wanted if name in placed]
+        listed = set(known)
+        return (*known, *(name for name in names if name not in listed))
 
 
 class ReplicaState:

@@ -36,7 +36,7 @@ class Culling:
         """Have the kernel manager's culler ask us."""
         self._manager.cull_kernel_if_idle = self.cull_kernel_if_idle
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         """Be the kernel manager in everything else."""
         return getattr(self._manager, name)
 

@@ -133,7 +133,7 @@ def _read(cell: Any) -> SharedCell:
     return SharedCell(str(cell.get("id", "")), str(cell.get("source", "")), runs, with_whole_numbers(wanted))
 
 
-def with_whole_numbers(value: object) -> Any:
+def with_whole_numbers(value: object) -> object:
     """Return what JSON had: in shared documents 2 is 2.0."""
     if isinstance(value, dict):
         return {name: with_whole_numbers(each) for name, each in value.items()}

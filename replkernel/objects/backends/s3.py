@@ -80,7 +80,7 @@ def open_backend(url: str, env: Mapping[str, str]) -> S3Backend:
     return S3Backend(parts.netloc, prefix_of(url, parts.path), _file_system(env), _exposed(env))
 
 
-def _file_system(env: Mapping[str, str]) -> Any:
+def _file_system(env: Mapping[str, str]) -> object:
     import botocore.exceptions  # type: ignore[import-untyped]
     import s3fs
 

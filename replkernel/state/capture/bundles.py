@@ -18,7 +18,7 @@ from xxhash import xxh3_128_digest
 from replkernel.state.capture.dump import FAST, Dump
 from replkernel.state.capture.pickling import PROTOCOL
 from replkernel.state.capture.rechecks import may_have
-from replkernel.state.capture.survey_order import Known
+from replkernel.state.capture.survey_order import Bundle, Known
 from replkernel.state.python.kinds import kind_of
 from replkernel.state.seeds import SEED_TOKENS, Seeds
 
@@ -41,17 +41,6 @@ _NO_SEEDS = b"\x80\x05" + (pickle.NONE + pickle.MEMOIZE + pickle.POP) * len(SEED
 """What goes in front of a stream so that it can be read without seeds: a member that has one is unfit."""
 
 Memo = dict[int, tuple[int, Any]]
-
-
-class Bundle:
-    """The members of one, and the fingerprint of their common stream; `whole` as long as it held."""
-
-    __slots__ = ("fingerprint", "names", "whole")
-
-    def __init__(self, names: tuple[str, ...], fingerprint: bytes) -> None:
-        self.names = names
-        self.fingerprint = fingerprint
-        self.whole = True
 
 
 class Seen(NamedTuple):

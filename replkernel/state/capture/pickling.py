@@ -19,6 +19,7 @@ import msgspec
 
 from replkernel.state.capture import reducer_table, registered
 from replkernel.state.capture.budget import OPEN_GATE, Gate
+from replkernel.state.capture.contexts import UnitNotes
 from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, digest_of_stream, hash_buffers
 from replkernel.state.capture.losses import LossBook
 from replkernel.state.capture.memo_table import MemoTable, readable
@@ -27,7 +28,6 @@ from replkernel.state.capture.rechecks import Addresses, StandIns, find, without
 from replkernel.state.capture.reducer_table import reduction, unasked
 from replkernel.state.capture.refusals import in_words
 from replkernel.state.capture.registered import ASKED_MAX
-from replkernel.state.capture.unit_notes import UnitNotes
 from replkernel.state.format.nans import NAN, needs_numpy, with_own_nans
 from replkernel.state.format.roots import LostRoot, whole
 from replkernel.state.format.shared_values import Value, memo_with

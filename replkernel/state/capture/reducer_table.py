@@ -20,7 +20,8 @@ from replkernel.state.capture import library_instances, refusals, registered, se
 from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.capture.registered import load_by_class, load_child, load_registered  # noqa: F401 - checkpoints of older releases name them here
 from replkernel.state.format import roots, stand_ins
-from replkernel.state.libraries import index, random_generators
+from replkernel.state.libraries import index
+from replkernel.state.process import library_generators
 from replkernel.state.python import (
     classes,
     codes,
@@ -94,7 +95,7 @@ _PARTS = (
     functions,
     hidden_parts,
     generators,
-    random_generators,
+    library_generators,
     locks,
     log_handlers,
     loggers,
@@ -120,8 +121,6 @@ _PARTS = (
 _OF_PYTHON = {
     "csv": "replkernel.state.python.csv",
     "decimal": "replkernel.state.python.decimal",
-    "asyncio.mixins": "replkernel.state.python.asyncio.locks",
-    "asyncio.events": "replkernel.state.python.asyncio.handles",
     "unittest.mock": "replkernel.state.python.mock",
     "multiprocessing.context": "replkernel.state.python.multiprocessing.contexts",
     "multiprocessing.shared_memory": "replkernel.state.python.multiprocessing.shared_memory",
@@ -313,7 +312,7 @@ def natural(pickler: UnitContext, value: object) -> Any:
 PROTOCOL = 5
 
 
-def reduction(value: Any) -> Any:
+def reduction(value: object) -> Any:
     """Return the reduction of an object as pickle asks for it; NotImplemented for what it finds by name."""
     # By type: a proxy, as of wrapt, calls itself an instance of what it stands for.
     kind = type(value)

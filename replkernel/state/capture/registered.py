@@ -74,7 +74,7 @@ def _own(cls: type) -> Reducer:
     whose = f"{qualname_of(cls)}.{hooks.DUMP_METHOD}"
     mend = "Mend it, and make the object again with the class as it is then."
 
-    def reduce_own(pickler: UnitContext, value: Any) -> Any:
+    def reduce_own(pickler: UnitContext, value: object) -> Any:
         dump: Any = getattr(cls, hooks.DUMP_METHOD)
         return load_by_class, (cls, _dumped(pickler, dump, value, whose, mend))
 

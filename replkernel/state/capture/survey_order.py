@@ -21,7 +21,6 @@ from replkernel.state.python.modules import importable
 from replkernel.state.tombstone import Loss
 
 if TYPE_CHECKING:
-    from replkernel.state.capture.bundles import Bundle
     from replkernel.state.format.shared_values import Value
 
 HEAVY_S = 0.02
@@ -43,6 +42,17 @@ TOGETHER_BYTES = 512 << 20
 _LOOKED_AT = 32
 ATOMS = frozenset({int, float, bool, complex, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+
+
+class Bundle:
+    """The members of one bundle, and the fingerprint of their common stream; `whole` as long as it held."""
+
+    __slots__ = ("fingerprint", "names", "whole")
+
+    def __init__(self, names: tuple[str, ...], fingerprint: bytes) -> None:
+        self.names = names
+        self.fingerprint = fingerprint
+        self.whole = True
 
 
 class Known(msgspec.Struct):

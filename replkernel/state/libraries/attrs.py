@@ -6,7 +6,7 @@ attrs pickles it as None. Sets and dictionaries that hold the instance know it b
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replkernel.loaders import loader
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _Kept = importlib.import_module("attr._make")._CacheHashWrapper
 
 
-def reduce_hash(context: ReducerContext, kept: int) -> Any:
+def reduce_hash(context: ReducerContext, kept: int) -> object:
     """Reduce a remembered hash to its number."""
     return make_hash, (int.__int__(kept),)
 
 
 @loader("attrs:make_hash")
-def make_hash(number: int) -> Any:
+def make_hash(number: int) -> object:
     """Return a remembered hash (called by payloads)."""
     return _Kept(number)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_document(context: ReducerContext, document: object) -> Any:
+def reduce_document(context: ReducerContext, document: object) -> object:
     """Reduce a document to its attributes; a builder that cannot be copied to its class."""
     if any(vars(base).get("__slots__") for base in type(document).__mro__[:-1]):
         raise CannotTravel("Its class keeps attributes in slots.")
@@ -31,7 +31,7 @@ def reduce_document(context: ReducerContext, document: object) -> Any:
 
 
 @loader("bs4:make_document")
-def make_document(cls: type[BeautifulSoup]) -> Any:
+def make_document(cls: type[BeautifulSoup]) -> object:
     """Return a document without a tree (called by payloads)."""
     return object.__new__(cls)
 

@@ -22,7 +22,7 @@ _DICT = type.__dict__["__dict__"]
 _KNOWN = "_instances"
 
 
-def reduce_expression(context: ReducerContext, expression: SingletonExpr) -> Any:
+def reduce_expression(context: ReducerContext, expression: SingletonExpr) -> object:
     """Reduce an expression to its operands and name, and what it has computed as dask itself copies it."""
     context.module_needed("dask")
     cls = type(expression)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_connection(context: ReducerContext, connection: duckdb.DuckDBPyConnection) -> Any:
+def reduce_connection(context: ReducerContext, connection: duckdb.DuckDBPyConnection) -> object:
     """Reduce a closed connection."""
     try:
         connection.query_progress()  # A question that needs no transaction, and waits for no thread.
@@ -27,7 +27,7 @@ def reduce_connection(context: ReducerContext, connection: duckdb.DuckDBPyConnec
 
 
 @loader("duckdb:closed_connection")
-def closed_connection() -> Any:
+def closed_connection() -> object:
     """Return a connection that is closed (called by payloads)."""
     connection = duckdb.connect(":memory:")
     connection.close()

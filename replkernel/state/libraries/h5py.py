@@ -6,7 +6,7 @@ writing to the file after it has closed its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import h5py
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KINDS = frozenset({h5py.File, h5py.Group, h5py.Dataset})
 
 
-def reduce_handle(context: ReducerContext, handle: object) -> Any:
+def reduce_handle(context: ReducerContext, handle: object) -> object:
     """Reduce a file, a group or a dataset that is closed."""
     context.module_needed("h5py")
     kind = type(handle)
@@ -32,7 +32,7 @@ def reduce_handle(context: ReducerContext, handle: object) -> Any:
 
 
 @loader("h5py:make_closed")
-def make_closed(kind: object) -> Any:
+def make_closed(kind: object) -> object:
     """Return a file that is closed, or what was in one (called by payloads)."""
     file = h5py.File("closed", "w", driver="core", backing_store=False)
     handles = {h5py.File: file, h5py.Group: file["/"]}

@@ -130,7 +130,7 @@ def tell_pages() -> None:
             log.exception("A widget could not tell what it holds")
 
 
-def _owner(held: object) -> Any:
+def _owner(held: object) -> object:
     """Return whom a comm gives its messages."""
     return getattr(getattr(held, "_msg_callback", None), "__self__", None)
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_template(context: ReducerContext, template: object) -> Any:
+def reduce_template(context: ReducerContext, template: object) -> object:
     """Reduce a template to its attributes, its compiled functions among them."""
     context.module_needed("jinja2")
     return make_template, (type(template),), dict(vars(template)), None, None, fill_template
 
 
 @loader("jinja2:make_template")
-def make_template(cls: type[environment.Template]) -> Any:
+def make_template(cls: type[environment.Template]) -> object:
     """Return a template without its attributes (called by payloads)."""
     return object.__new__(cls)
 

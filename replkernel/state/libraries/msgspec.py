@@ -92,7 +92,7 @@ def _call_after(instance: Any) -> None:
     type(instance).__post_init__(instance)
 
 
-def reduce_struct(context: ReducerContext, value: object) -> Any:
+def reduce_struct(context: ReducerContext, value: object) -> object:
     """Reduce an instance of a notebook's struct to what its fields hold."""
     cls = type(value)
     if not instances.is_notebooks(cls) or instances.says_how_it_pickles(cls):
@@ -105,7 +105,7 @@ def reduce_struct(context: ReducerContext, value: object) -> Any:
 
 
 @loader("msgspec:make_struct")
-def make_struct(cls: object) -> Any:
+def make_struct(cls: object) -> object:
     """Return an instance whose fields are not set yet (called by payloads)."""
     return _allocate(cls, 0)
 
@@ -118,13 +118,13 @@ _CODERS: dict[type, tuple[str, ...]] = {
 }
 
 
-def reduce_coder(context: ReducerContext, coder: object) -> Any:
+def reduce_coder(context: ReducerContext, coder: object) -> object:
     """Reduce an encoder or decoder to what it was made with."""
     return make_coder, (type(coder), {name: getattr(coder, name) for name in _CODERS[type(coder)]})
 
 
 @loader("msgspec:make_coder")
-def make_coder(cls: Any, options: dict[str, Any]) -> Any:
+def make_coder(cls: Any, options: dict[str, Any]) -> object:
     """Return an encoder or decoder (called by payloads)."""
     return cls(**options)
 

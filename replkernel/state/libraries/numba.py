@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, Dispatcher)
 
 
-def reduce_dispatcher(context: ReducerContext, dispatcher: Dispatcher) -> Any:
+def reduce_dispatcher(context: ReducerContext, dispatcher: Dispatcher) -> object:
     """Reduce a compiled function of the notebook to its function, its options and its signatures."""
     function = dispatcher.py_func
     if getattr(function, "__globals__", None) is not context.namespace:
@@ -46,7 +46,7 @@ def _uses_data(function: types.FunctionType) -> bool:
 
 
 @loader("numba:make_dispatcher")
-def make_dispatcher(function: object, options: dict[str, Any]) -> Any:
+def make_dispatcher(function: object, options: dict[str, Any]) -> object:
     """Return a function that numba will compile (called by payloads)."""
     import numba
 

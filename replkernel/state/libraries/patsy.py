@@ -29,7 +29,7 @@ def is_kept_from_pickle(cls: type[Any]) -> bool:
     )
 
 
-def reduce_plainly(context: ReducerContext, value: object) -> Any:
+def reduce_plainly(context: ReducerContext, value: object) -> object:
     """Reduce an object of patsy's to its attributes."""
     context.module_needed("patsy")
     try:

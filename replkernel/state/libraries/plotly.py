@@ -6,7 +6,7 @@ Law: imported only when plotly's figures are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from _plotly_utils.basevalidators import BaseValidator
 from plotly.basedatatypes import BaseFigure, BasePlotlyType
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WIDGETS = "plotly.basewidget"
 
 
-def reduce_part(context: ReducerContext, part: object) -> Any:
+def reduce_part(context: ReducerContext, part: object) -> object:
     """Reduce a figure, a trace or a part of one to its attributes."""
     cls = type(part)
     if any(base.__module__ == _WIDGETS for base in cls.__mro__):
@@ -30,7 +30,7 @@ def reduce_part(context: ReducerContext, part: object) -> Any:
     return instances.make_plain, (cls,), vars(part), None, None, instances.fill_plain
 
 
-def reduce_validator(context: ReducerContext, validator: object) -> Any:
+def reduce_validator(context: ReducerContext, validator: object) -> object:
     """Reduce what checks a property: where it is found if all figures share it, and what all share of it."""
     context.module_needed("plotly")
     place = next((place for place, held in ValidatorCache._cache.items() if held is validator), None)
@@ -42,7 +42,7 @@ def reduce_validator(context: ReducerContext, validator: object) -> Any:
 
 
 @loader("plotly:take_validator")
-def take_validator(parent: str, name: str) -> Any:
+def take_validator(parent: str, name: str) -> object:
     """Return what checks a property in all figures (called by payloads)."""
     return ValidatorCache.get_validator(parent, name)
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _rpds = importlib.import_module("rpds")
 
 
-def reduce_map(context: ReducerContext, held: Mapping[Any, Any]) -> Any:
+def reduce_map(context: ReducerContext, held: Mapping[Any, Any]) -> object:
     """Reduce a map to its items."""
     context.module_needed("rpds")
     return _rpds.HashTrieMap, (_in_order(list(held.items()), lambda item: item[0]),)
 
 
-def reduce_set(context: ReducerContext, held: Iterable[Any]) -> Any:
+def reduce_set(context: ReducerContext, held: Iterable[Any]) -> object:
     """Reduce a set to its members."""
     context.module_needed("rpds")
     return _rpds.HashTrieSet, (_in_order(list(held), lambda member: member),)

@@ -46,7 +46,7 @@ class SeabornPart(OptionsPart):
         """Return matplotlib's own defaults."""
         return {name: value for name, value in default_settings().items() if name not in LEFT_ALONE}
 
-    def to_plain(self, name: str, value: object) -> Any:
+    def to_plain(self, name: str, value: object) -> object:
         """Return the value as matplotlib's own settings are told."""
         return plain_setting(value)
 

@@ -27,7 +27,7 @@ _INSTANCE_CLASS = "_instance_cls"
 _OPEN = "_dbapi_connection"
 
 
-def reduce_dispatch(context: ReducerContext, dispatch: object) -> Any:
+def reduce_dispatch(context: ReducerContext, dispatch: object) -> object:
     """Reduce what an object of SQLAlchemy tells its events to, with the functions that listen."""
     listeners = _listeners(dispatch)
     if not listeners:
@@ -49,7 +49,7 @@ def _listeners(dispatch: Any) -> Listeners:
 
 
 @loader("sqlalchemy:make_dispatch")
-def make_dispatch(cls: Any) -> Any:
+def make_dispatch(cls: Any) -> object:
     """Return what instances of a class tell their events to, without listeners (called by payloads)."""
     return _base._UnpickleDispatch()(cls)
 
@@ -71,14 +71,14 @@ def _is(module: str, name: str) -> Callable[[type], bool]:
     return test
 
 
-def reduce_connection(context: ReducerContext, connection: Connection) -> Any:
+def reduce_connection(context: ReducerContext, connection: Connection) -> object:
     """Refuse an open connection, alone."""
     if vars(connection).get(_OPEN) is not None:
         raise CannotTravel("An open connection of SQLAlchemy belongs to its process; close it after use.")
     return NotImplemented
 
 
-def refuse_result(context: ReducerContext, result: object) -> Any:
+def refuse_result(context: ReducerContext, result: object) -> object:
     """Refuse what reads from a cursor, alone."""
     raise CannotTravel("A result of SQLAlchemy belongs to its process: keep its rows (`.all()`).")
 

@@ -5,7 +5,7 @@ Law: imported only when statsmodels is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from statsmodels.base.data import ModelData
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_model_data(context: ReducerContext, data: object) -> Any:
+def reduce_model_data(context: ReducerContext, data: object) -> object:
     """Reduce the data of a model to its attributes."""
     context.module_needed("statsmodels")
     return instances.make_plain, (type(data),), dict(vars(data)), None, None, instances.fill_plain

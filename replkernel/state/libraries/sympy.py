@@ -35,7 +35,7 @@ def is_expression(cls: type[Any]) -> bool:
     )
 
 
-def reduce_expression(pickler: UnitContext, expression: Basic) -> Any:
+def reduce_expression(pickler: UnitContext, expression: Basic) -> object:
     """Reduce an expression to its class and its parts."""
     cls = type(expression)
     reduced = sentinels.plan_for_library(cls)(pickler, expression)
@@ -55,7 +55,7 @@ def is_symbol(cls: type[Any]) -> bool:
     )
 
 
-def reduce_symbol(pickler: UnitContext, symbol: object) -> Any:
+def reduce_symbol(pickler: UnitContext, symbol: object) -> object:
     """Reduce a symbol to its class, its name and its assumptions."""
     reduced = sentinels.plan_for_library(type(symbol))(pickler, symbol)
     if reduced[0] is not copyreg.__newobj_ex__ or any(reduced[2:]):  # type: ignore[attr-defined]
@@ -65,13 +65,13 @@ def reduce_symbol(pickler: UnitContext, symbol: object) -> Any:
 
 
 @loader("sympy:make_symbol")
-def make_symbol(cls: type[Any], names: tuple[Any, ...], assumptions: tuple[tuple[str, Any], ...]) -> Any:
+def make_symbol(cls: type[Any], names: tuple[Any, ...], assumptions: tuple[tuple[str, Any], ...]) -> object:
     """Return a symbol (called by payloads)."""
     return cls.__new__(cls, *names, **dict(assumptions))
 
 
 @loader("sympy:make_expression")
-def make_expression(cls: type[Any], parts: tuple[Any, ...]) -> Any:
+def make_expression(cls: type[Any], parts: tuple[Any, ...]) -> object:
     """Return an expression of these parts, which nobody works out (called by payloads)."""
     made = _made(cls, parts)
     if made is not None:
@@ -83,7 +83,7 @@ def make_expression(cls: type[Any], parts: tuple[Any, ...]) -> Any:
     return cls._from_args(list(parts)) if hasattr(cls, "_from_args") else _Basic.__new__(cls, *parts)
 
 
-def _made(cls: type[Any], parts: tuple[Any, ...]) -> Any:
+def _made(cls: type[Any], parts: tuple[Any, ...]) -> object:
     """Return what sympy makes of the parts; None where that is something else than what they are parts of."""
     try:
         made = cls.__new__(cls, *parts)

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: UnitContext, wrapper: object) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: object) -> object:
     """Reduce a wrapper to its class and attributes, past what it answers in the stream's name."""
     return bare_wrapper, (type(wrapper),), vars(wrapper), None, None, set_attributes
 
 
-def reduce_bar(pickler: UnitContext, bar: tqdm) -> Any:
+def reduce_bar(pickler: UnitContext, bar: tqdm) -> object:
     """Reduce a bar to its class, whether it is among the open ones, and its attributes."""
     return bare_bar, (type(bar), bar in getattr(type(bar), "_instances", ())), dict(vars(bar))
 
 
 @loader("tqdm:bare_bar")
-def bare_bar(cls: Any, is_open: bool) -> Any:
+def bare_bar(cls: Any, is_open: bool) -> object:
     """Make a bar without attributes, which counts as open only if it is (called by payloads)."""
     bar = cls.__new__(cls)
     if not is_open:
@@ -39,7 +39,7 @@ def bare_bar(cls: Any, is_open: bool) -> Any:
 
 
 @loader("tqdm:bare_wrapper")
-def bare_wrapper(cls: type[Any]) -> Any:
+def bare_wrapper(cls: type[Any]) -> object:
     """Make a wrapper around nothing yet (called by payloads)."""
     return object.__new__(cls)
 

@@ -37,7 +37,7 @@ _own_attributes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c
 )
 
 
-def reduce_proxy(pickler: UnitContext, proxy: object) -> Any:
+def reduce_proxy(pickler: UnitContext, proxy: object) -> object:
     """Reduce a proxy: by name where it is its module's own, else to its parts."""
     kind = type(proxy)
     if not _is_understood(kind):
@@ -53,7 +53,7 @@ def reduce_proxy(pickler: UnitContext, proxy: object) -> Any:
 
 
 @loader("wrapt:make_proxy")
-def make_proxy(kind: Any) -> Any:
+def make_proxy(kind: Any) -> object:
     """Return a proxy of a type around nothing yet (called by payloads)."""
     return kind.__new__(kind)
 

@@ -73,7 +73,7 @@ def _wrapped(value: Any, kind: type) -> list[Any]:
     return [] if attributes is None else [*attributes.values()][:_HELD_MAX]
 
 
-def is_foreign(value: Any, module: str) -> bool:
+def is_foreign(value: object, module: str) -> bool:
     """Tell whether a function or class was made by another package than that of `module`."""
     if is_a(value, types.FunctionType):
         home = value.__globals__.get("__name__")
@@ -120,12 +120,12 @@ def look_at(value: Any) -> Look:
     return found
 
 
-def _seen(value: Any) -> tuple[int, Any]:
+def _seen(value: object) -> tuple[int, Any]:
     kept = kind_of(value) in _HELD or is_a(value, type) or _is_compiled_function(value)
     return id(value), value if kept else UNKNOWN
 
 
-def _is_compiled_function(value: Any) -> bool:
+def _is_compiled_function(value: object) -> bool:
     """Tell whether a value is a library's function in another language than Python, as numpy's are."""
     kind = kind_of(value)
     if kind is Odd or module_of(kind) in _HOLD_ANYTHING:

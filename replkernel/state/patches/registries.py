@@ -8,6 +8,7 @@ Law: looking costs a few microseconds while nothing is there, and imports nothin
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import sqlite3
@@ -226,7 +227,7 @@ def _torch_loading() -> Iterator[tuple[Place, Any]]:
         yield Place(ATTRIBUTE, _TORCH_LOADING, "", _SAFE), first
 
 
-def _module_behind(allowed: Any) -> str:
+def _module_behind(allowed: object) -> str:
     """Return the module of what may be made, which may stand in a pair with its name."""
     return str(getattr(allowed[0] if type(allowed) is tuple else allowed, "__module__", ""))
 
@@ -287,13 +288,13 @@ def _widgets() -> Iterator[tuple[Place, Any]]:
     """Find the widgets that call something when a page moves them: ipywidgets itself keeps them alive."""
     if not vars(sys.modules.get(_WIDGETS, object)).get(_ALIVE):
         return
-    from replkernel.state.libraries import ipywidgets  # It imports the library that it speaks of.
-
-    for key in ipywidgets.called_back():
+    reducers = importlib.import_module(_WIDGET_REDUCERS)  # By name, as reducers are: it imports the library.
+    for key in reducers.called_back():
         yield Place(ITEM, _WIDGETS, _ALIVE, key), Absent
 
 
 _WIDGETS, _ALIVE = "ipywidgets.widgets.widget", "_instances"
+_WIDGET_REDUCERS = "replkernel.state.libraries.ipywidgets"
 
 
 _OF_LIBRARIES: dict[str, Callable[[], Iterator[tuple[Place, Any]]]] = {

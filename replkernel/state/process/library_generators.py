@@ -6,13 +6,17 @@ import random
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replkernel.records import ComponentId
+from replkernel.state.capture import sentinels
 from replkernel.state.libraries.index import libraries
 from replkernel.state.library import Generator, Setting
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
+
+if TYPE_CHECKING:
+    from replkernel.state.capture.contexts import UnitContext
 
 
 def generators() -> Iterator[tuple[tuple[str, str], random.Random]]:
@@ -108,3 +112,20 @@ def _counters() -> Iterator[tuple[str, Any, str]]:
         held = vars(found).get(counter.owner) if counter.owner else found
         if held is not None and counter.name in vars(held):
             yield told, held, counter.name
+
+
+_natural = sentinels.plan_for_library(random.Random)
+
+
+def reduce_generator(pickler: UnitContext, generator: random.Random) -> Any:
+    """Reduce a generator of Python's."""
+    for (module, name), held in generators():
+        if held is generator:
+            pickler.touched = True
+            pickler.modules.add(module)
+            pickler.unlinked.add(id(generator))
+            return sentinels.attribute, (module, name)
+    return _natural(pickler, generator)
+
+
+EXACT: dict[type, Any] = {random.Random: reduce_generator}

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from replkernel.records import ComponentId
 from replkernel.state.patches.book import UNKNOWN, Book
 from replkernel.state.patches.imported_sources import texts
-from replkernel.state.patches.own_modules import enter_places, is_own, own_modules
+from replkernel.state.patches.module_places import enter_places
+from replkernel.state.patches.own_modules import is_own, own_modules
 from replkernel.state.patches.places import place_of_module
 from replkernel.state.patches.strays import is_stray, registered, taken_out
 from replkernel.state.patches.strays import look as look_for_strays

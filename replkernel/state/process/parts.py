@@ -21,22 +21,20 @@ from replkernel.state.libraries.ipython.magics import MagicsPart
 from replkernel.state.libraries.matplotlib.figure_formats import FigureFormatsPart
 from replkernel.state.libraries.numpy.global_generator import reseed_numpy
 from replkernel.state.libraries.torch import WarnedOncePart
-from replkernel.state.names import Names
+from replkernel.state.names import Names, OddNamesPart
 from replkernel.state.patches.book import book
 from replkernel.state.process import pins
 from replkernel.state.process.decimal_context import DecimalPart
 from replkernel.state.process.environment import EnvironPart, SysPathPart, WorkingDirectoryPart
-from replkernel.state.process.interpreter import InterpreterPart, LocalePart
+from replkernel.state.process.interpreter import InterpreterPart, LocalePart, SignalsPart
 from replkernel.state.process.library_generators import CountersPart
 from replkernel.state.process.library_patches import PatchesPart
 from replkernel.state.process.modules import ModulesPart, OwnModulesPart
-from replkernel.state.process.odd_names import OddNamesPart
 from replkernel.state.process.own_streams import OwnStreamsPart
 from replkernel.state.process.part import Part
 from replkernel.state.process.random import RandomPart
 from replkernel.state.process.same_values import SameValuesPart
 from replkernel.state.process.seldom_settings import SeldomPart
-from replkernel.state.process.signals import SignalsPart
 from replkernel.state.process.warnings import WarningsPart, WarningsShownPart
 from replkernel.state.python.asyncio import callbacks as loop_callbacks
 from replkernel.state.python.logging.config import LoggingPart

@@ -39,7 +39,7 @@ def put_cached(wrapper: object, cached: Cached) -> None:
         _refill(wrapper, function, contents, min(hits, HITS_MAX), min(misses, HITS_MAX))
 
 
-def wrapped_by(wrapper: Any) -> Any:
+def wrapped_by(wrapper: Any) -> object:
     """Return the function that the wrapper calls, which `__wrapped__` may no longer be."""
     attributes = vars(wrapper)
     declared = attributes.get("__wrapped__")
@@ -106,7 +106,7 @@ def _bounded_pairs(held: list[Any], size: int) -> list[tuple[Any, Any]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _keyword_mark() -> Any:
+def _keyword_mark() -> object:
     @functools.cache
     def probe(**_options: object) -> None:
         """Do nothing."""

@@ -80,12 +80,12 @@ def _home_of_compiled(cls: type) -> str | None:
 
 
 @loader("classes:imported_class")
-def imported_class(module: str, name: str) -> Any:
+def imported_class(module: str, name: str) -> object:
     """Return a class of a module that is imported for it (called by payloads)."""
     return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
-def reduce_class(pickler: UnitContext, cls: type) -> Any:
+def reduce_class(pickler: UnitContext, cls: type) -> object:
     """Reduce a class, wherever it is referred to."""
     if book and (root := book.token_of(cls)) is not None:
         pickler.touched = True
@@ -165,7 +165,7 @@ def must_stay(pickler: UnitContext, cls: type) -> bool:
     return reason_to_stay(cls) is not None
 
 
-def refuse_instance(pickler: UnitContext, value: object) -> Any:
+def refuse_instance(pickler: UnitContext, value: object) -> object:
     """Refuse an instance of a class that cannot be made again."""
     raise CannotTravel(reason_to_stay(type(value)) or "")
 
@@ -182,7 +182,7 @@ def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
     return *skeleton, slots
 
 
-def reduce_body(pickler: UnitContext, body: ClassBody) -> Any:
+def reduce_body(pickler: UnitContext, body: ClassBody) -> object:
     """Reduce a class's definition."""
     cls = body.cls
     attributes = {
@@ -209,7 +209,7 @@ def _is_slot(cls: type, key: str, value: Any) -> bool:
 
 
 @loader("classes:types_attribute")
-def types_attribute(name: str) -> Any:
+def types_attribute(name: str) -> object:
     """Return a type that only the module `types` names (called by payloads)."""
     return getattr(types, name)
 

@@ -42,7 +42,7 @@ def _marshalled(code: types.CodeType) -> bytes:
     return data
 
 
-def reduce_code(context: object, code: types.CodeType) -> Any:
+def reduce_code(context: object, code: types.CodeType) -> object:
     """Reduce a code object to its marshalled bytes."""
     return call_of_code(code)
 
@@ -53,7 +53,7 @@ def call_of_code(code: types.CodeType) -> tuple[Callable[..., Any], tuple[bytes,
 
 
 @loader("functions:load_code")
-def load_code(data: bytes, magic: int) -> Any:
+def load_code(data: bytes, magic: int) -> object:
     """Return the code object (called by payloads)."""
     if magic != MAGIC:
         raise ImportError("a function was compiled by another Python version; run the same one on every host")

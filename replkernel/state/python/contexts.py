@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_variable(pickler: UnitContext, variable: contextvars.ContextVar[Any]) -> Any:
+def reduce_variable(pickler: UnitContext, variable: contextvars.ContextVar[Any]) -> object:
     """Reduce a context variable with its default and its value in the context of cells."""
     context = contextvars.copy_context()
     default: tuple[Any, ...] = ()
@@ -36,7 +36,7 @@ def reduce_variable(pickler: UnitContext, variable: contextvars.ContextVar[Any])
 
 
 @loader("contextvars:make_variable")
-def make_variable(name: str, default: tuple[Any, ...]) -> Any:
+def make_variable(name: str, default: tuple[Any, ...]) -> object:
     """Return a context variable (called by payloads)."""
     return contextvars.ContextVar(name, default=default[0]) if default else contextvars.ContextVar(name)
 
@@ -132,7 +132,7 @@ def _exchange(token: object, place: int, *value: Any) -> None:
         _decrease(ctypes.c_void_p(before))
 
 
-def reduce_local(pickler: UnitContext, local: object) -> Any:
+def reduce_local(pickler: UnitContext, local: object) -> object:
     """Reduce thread-local data to what the main thread has in it."""
     if pickler.deep:
         raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")
@@ -153,7 +153,9 @@ def _made_with(local: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 @loader("contextvars:make_local")
-def make_local(cls: type[Any], arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] = _NONE) -> Any:
+def make_local(
+    cls: type[Any], arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] = _NONE
+) -> object:
     """Return empty thread-local data (called by payloads)."""
     return cls.__new__(cls, *arguments, **keywords)
 

@@ -37,7 +37,7 @@ _hidden: set[contextvars.ContextVar[Any]] = set()
 _libraries: tuple[int, frozenset[contextvars.ContextVar[Any]]] = (0, frozenset())
 
 
-def reduce_context(pickler: UnitContext, context: contextvars.Context) -> Any:
+def reduce_context(pickler: UnitContext, context: contextvars.Context) -> object:
     """Reduce a copied context, its variables by name: their own order is that of their addresses."""
     owners = dict(_owners(pickler.world.seeds))
     hidden = _others_of_the_kernel(context, owners)

@@ -62,7 +62,7 @@ def _parts(value: object, of_type: object) -> list[Any]:
     return [part for part in gc.get_referents(value) if type(part) is not _DIALECT and part is not of_type]
 
 
-def reduce_reader(context: ReducerContext, reader: Any) -> Any:
+def reduce_reader(context: ReducerContext, reader: Any) -> object:
     """Reduce a reader; what it has returned is not its any more."""
     source = _parts(reader, _READER)
     if not source or not _readable():
@@ -84,7 +84,7 @@ def make_reader(source: object, settings: dict[str, Any], line: int) -> Any:
     return reader
 
 
-def reduce_writer(context: ReducerContext, writer: Any) -> Any:
+def reduce_writer(context: ReducerContext, writer: Any) -> object:
     """Reduce a writer: it knows of its file how to write to it."""
     writes = [part for part in _parts(writer, _WRITER) if callable(part) and not is_a(part, type)]
     if len(writes) != 1:
@@ -93,7 +93,7 @@ def reduce_writer(context: ReducerContext, writer: Any) -> Any:
 
 
 @loader("csv:make_writer")
-def make_writer(write: object, settings: dict[str, Any]) -> Any:
+def make_writer(write: object, settings: dict[str, Any]) -> object:
     """Return a writer (called by payloads)."""
     return csv.writer(types.SimpleNamespace(write=write), **settings)
 

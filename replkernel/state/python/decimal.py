@@ -6,7 +6,7 @@ Law: imported only when decimal is; what the context in force is set to travels 
 from __future__ import annotations
 
 import decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replkernel.state.capture.sentinels import plan_for_library
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_context(pickler: UnitContext, context: decimal.Context) -> Any:
+def reduce_context(pickler: UnitContext, context: decimal.Context) -> object:
     """Reduce a context: by reference where cells compute in it."""
     if context is decimal.getcontext():
         pickler.unlinked.add(id(context))

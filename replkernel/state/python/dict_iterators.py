@@ -205,7 +205,7 @@ def stale_set_iterator(owner: set[Any]) -> Any:
 
 
 @loader("iterators:set_iterator")
-def set_iterator(owner: set[Any], left: list[Any]) -> Any:
+def set_iterator(owner: set[Any], left: list[Any]) -> object:
     """Return an iterator of a set, which is brought to its place at the end (called by payloads)."""
     iterator = set.__iter__(owner)
     current().settle.append(functools.partial(_settle, iterator, owner, left))
@@ -224,7 +224,7 @@ def _settle(iterator: object, owner: set[Any], left: list[Any]) -> None:
     _word(iterator, _SET_LENGTH).value = len(left)
 
 
-def reduce_deque_iterator(context: ReducerContext, iterator: Iterator[Any]) -> Any:
+def reduce_deque_iterator(context: ReducerContext, iterator: Iterator[Any]) -> object:
     """Reduce an iterator of a deque; one whose deque has changed raises as before."""
     owner = _container(iterator, deque)
     if owner is None or not readable():

@@ -23,7 +23,7 @@ _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
 
-def reduce_enum_member(pickler: UnitContext, member: enum.Enum) -> Any:
+def reduce_enum_member(pickler: UnitContext, member: enum.Enum) -> object:
     """Reduce an Enum's member: by value, except inside the definition of its own class."""
     cls = type(member)
     if pickler.world.classes.id_of(cls) not in pickler.own_classes:
@@ -61,7 +61,7 @@ _TOLD_BY_ITS_TYPE = frozenset(
 @loader("enum:make_member")
 def make_member(
     cls: object, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
-) -> Any:
+) -> object:
     """Return the member that a class which is changed in place has already, or a bare one (by payloads).
 
     A flag without any of its names, as the empty one, is known by its value.

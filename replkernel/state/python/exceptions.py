@@ -44,7 +44,7 @@ _FIELDS = {
 """What may be set of Python's own exceptions beside their arguments: of a group, nothing."""
 
 
-def reduce_exception(pickler: UnitContext, error: BaseException) -> Any:
+def reduce_exception(pickler: UnitContext, error: BaseException) -> object:
     """Reduce an exception; past its class's own ``__reduce__`` where the notebook wrote that.
 
     As for other instances, the class has its way only where the rest cannot be copied.
@@ -75,7 +75,7 @@ def reduce_exception(pickler: UnitContext, error: BaseException) -> Any:
     return _reduced(error, reduced)
 
 
-def _reduced(error: BaseException, reduced: tuple[Any, ...]) -> Any:
+def _reduced(error: BaseException, reduced: tuple[Any, ...]) -> object:
     state = (dict(reduced[2]) or None) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
     return make, reduced[:2], (state, *_story(error), _slots_of(error)), None, None, fill
 
@@ -176,7 +176,7 @@ def _built_in(cls: type) -> type:
 
 
 @loader("exceptions:make_by_reduce")
-def make_by_reduce(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def make_by_reduce(function: Callable[..., Any], args: tuple[Any, ...]) -> object:
     """Return an exception as its class reduces it, or without `__init__` (called by payloads)."""
     try:
         return function(*args)
@@ -217,7 +217,7 @@ def fill_by_reduce(error: object, extra: tuple[Any, ...]) -> None:
 
 
 @loader("exceptions:traceback")
-def _traceback(lines: tuple[Line, ...]) -> Any:
+def _traceback(lines: tuple[Line, ...]) -> object:
     following: Any = None
     for file, name, line, end, first, last, call, ended in reversed(lines):
         place = _Place(line, end, first, last, ended)
@@ -304,7 +304,7 @@ class _Stop(Exception):
     """Raised to get a frame."""
 
 
-def reduce_traceback(pickler: UnitContext, traceback: types.TracebackType) -> Any:
+def reduce_traceback(pickler: UnitContext, traceback: types.TracebackType) -> object:
     """Reduce a traceback to its lines."""
     return _traceback, (_lines_of(traceback),)
 

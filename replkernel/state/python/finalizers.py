@@ -121,7 +121,7 @@ def _registry() -> dict[Any, Any]:
     return weakref.finalize._registry  # type: ignore[attr-defined, no-any-return]
 
 
-def _target(call: object) -> Any:
+def _target(call: object) -> object:
     """Return the object of a finalizer whose call the notebook made."""
     entry = _registry().get(call)
     return None if entry is None or is_librarys(entry) else entry.weakref()

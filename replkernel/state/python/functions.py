@@ -5,6 +5,8 @@ Two closures over one cell keep sharing it: the cell is a node of its own.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
 import sys
 import types
@@ -15,12 +17,14 @@ from replkernel.state.analysis.mentions import LOOKS_AT_NAMES
 from replkernel.state.capture.sentinels import method_of_module
 from replkernel.state.patches.book import book, original
 from replkernel.state.patches.strays import is_loaded_by_notebook, is_stray
-from replkernel.state.python import method_entries
 from replkernel.state.python.kinds import is_a, kind_of, module_of
+from replkernel.state.python.methods import mangled
 from replkernel.state.python.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
+from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+
 
 OWN_PACKAGE = __package__
 """Callables of payloads are here, and those of libraries are loaders; they are asked about most often."""
@@ -115,7 +119,7 @@ def wrapped_function(module: str, qualname: str) -> Any:
     return find_global(module, qualname).__func__
 
 
-def reduce_function(pickler: UnitContext, function: types.FunctionType) -> Any:
+def reduce_function(pickler: UnitContext, function: types.FunctionType) -> object:
     """Reduce a function: by name when a library's import finds it, else by value."""
     if function.__globals__.get("__package__") == OWN_PACKAGE or is_loader(function):
         return NotImplemented
@@ -133,7 +137,7 @@ def reduce_function(pickler: UnitContext, function: types.FunctionType) -> Any:
         _globals_for(pickler, function),
         function.__name__,
         function.__closure__,
-        *method_entries.entry_of(pickler, function),
+        *entry_of(pickler, function),
     )
     state = (
         function.__defaults__,
@@ -147,7 +151,7 @@ def reduce_function(pickler: UnitContext, function: types.FunctionType) -> Any:
     return make_function, args, state, None, None, fill_function
 
 
-def _globals_for(pickler: UnitContext, function: types.FunctionType) -> Any:
+def _globals_for(pickler: UnitContext, function: types.FunctionType) -> object:
     """Return a function's globals; of the copy of all variables that attrs makes, what the method uses."""
     code, scope = function.__code__, function.__globals__
     if scope is pickler.namespace or not code.co_filename.startswith(ATTRS_FILE):
@@ -160,7 +164,7 @@ def _globals_for(pickler: UnitContext, function: types.FunctionType) -> Any:
     return kept
 
 
-def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> Any:
+def _globals_of(pickler: UnitContext, scope: dict[str, Any]) -> object:
     if scope is pickler.namespace:
         return scope
     name = scope.get("__name__")
@@ -184,11 +188,11 @@ def make_function(
     scope: dict[str, Any],
     name: str,
     closure: tuple[types.CellType, ...] | None,
-    entry: method_entries.Entry | None = None,
+    entry: Entry | None = None,
 ) -> types.FunctionType:
     """Return a function with its cells and no more: that of a class that is here (called by payloads)."""
-    known = None if entry is None else method_entries.present(entry, scope)
-    if known is not None and method_entries.renew(known, code, name, closure):
+    known = None if entry is None else present(entry, scope)
+    if known is not None and renew(known, code, name, closure):
         return known
     return types.FunctionType(code, scope, name, None, closure)
 
@@ -206,7 +210,7 @@ def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     function.__dict__ = attributes
 
 
-def reduce_cell(pickler: UnitContext, cell: types.CellType) -> Any:
+def reduce_cell(pickler: UnitContext, cell: types.CellType) -> object:
     """Reduce a closure's cell; what it holds is its state, so that it may lead back to its function."""
     try:
         contents = cell.cell_contents
@@ -227,7 +231,7 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
     cell.cell_contents = state[0]
 
 
-def reduce_builtin(pickler: UnitContext, function: types.BuiltinFunctionType) -> Any:
+def reduce_builtin(pickler: UnitContext, function: types.BuiltinFunctionType) -> object:
     """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
 
     One that a module has for a function of its own travels by that name.
@@ -252,3 +256,102 @@ EXACT = {
     types.CellType: reduce_cell,
     types.BuiltinFunctionType: reduce_builtin,
 }
+
+
+# Functions of a notebook's classes stay the objects that they are when their class arrives once more.
+#
+# Bound methods elsewhere refer to them by class and name, and are not told again when something else of the
+# class changes: they would no longer be equal to the class's own, nor found by their hash.
+# Law: whoever else holds such a function is in the same component, and rebuilt with it.
+
+Entry = tuple[str, tuple[str, ...]]
+"""The name under which classes have a function, which is its own, and the ids of these classes."""
+
+_DICT = type.__dict__["__dict__"]
+_CLOSURE_AT = 72
+_WORD_BYTES = 8
+
+
+def entry_of(pickler: UnitContext, function: types.FunctionType) -> tuple[Entry, ...]:
+    """Return where a class of this unit has a function, as an argument of `make_function`."""
+    if not pickler.own_classes:
+        return ()
+    entries = pickler.notes.entries
+    if entries is None:
+        entries = pickler.notes.entries = _entries(pickler)
+    found = entries.get(id(function))
+    return () if found is None else (found,)
+
+
+def _entries(pickler: UnitContext) -> dict[int, Entry]:
+    """Return where the classes of a unit have functions; texts are those that the unit has already."""
+    found: dict[int, Entry] = {}
+    for id_ in sorted(pickler.own_classes):
+        cls = pickler.world.classes.find(id_)
+        if cls is None:
+            continue
+        class_id = pickler.world.class_id(cls)
+        for name, value in _DICT.__get__(cls).items():
+            function = _function(value)
+            if function is None or name not in (own := function.__name__, mangled(function, own)):
+                continue
+            _, class_ids = found.get(id(function), (own, ()))
+            found[id(function)] = own if name == own else name, (*class_ids, class_id)
+    return found
+
+
+def _function(value: Any) -> types.FunctionType | None:
+    if kind_of(value) in (classmethod, staticmethod):
+        value = value.__func__
+    return value if type(value) is types.FunctionType else None
+
+
+def present(entry: Entry, scope: dict[str, Any]) -> types.FunctionType | None:
+    """Return the function that a class of this process has there, if it is one of the same globals."""
+    name, class_ids = entry
+    for class_id in class_ids:
+        cls = loading.current().classes.find(class_id)
+        function = None if cls is None else _function(_DICT.__get__(cls).get(name))
+        if function is not None and function.__globals__ is scope:
+            return function
+    return None
+
+
+def renew(function: types.FunctionType, code: types.CodeType, name: str, closure: object) -> bool:
+    """Give a function that is here its code and cells; False when that cannot be done."""
+    if function.__closure__ is not closure:
+        if not _readable():
+            return False
+        _exchange(function, closure)
+    function.__code__ = code
+    function.__name__ = name
+    return True
+
+
+def _word(function: object) -> Any:
+    return ctypes.c_size_t.from_address(id(function) + _CLOSURE_AT)
+
+
+@functools.cache
+def _readable() -> bool:
+    """Tell whether functions lie in memory as is known here."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _WORD_BYTES:
+        return False
+
+    def sample() -> Any:
+        return _word
+
+    def inner() -> Any:
+        return sample
+
+    return bool(_word(inner).value == id(inner.__closure__) and not _word(_word).value)
+
+
+def _exchange(function: types.FunctionType, closure: object) -> None:
+    """Have a function refer to other cells, or to none."""
+    before = _word(function).value
+    if closure is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(closure))
+    _word(function).value = 0 if closure is None else id(closure)
+    if before:
+        ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(before))

@@ -41,7 +41,7 @@ class AsItIs:
         return self.source
 
 
-def reduce_generator(context: ReducerContext, generator: types.GeneratorType[Any, Any, Any]) -> Any:
+def reduce_generator(context: ReducerContext, generator: types.GeneratorType[Any, Any, Any]) -> object:
     """Reduce a generator that is over, or one that has not begun: to the call that made it."""
     names = generator.__name__, generator.__qualname__
     if generator.gi_frame is None:
@@ -90,7 +90,7 @@ def make_generator(
     by_name: dict[str, Any],
     name: str,
     qualname: str,
-) -> Any:
+) -> object:
     """Return a generator or coroutine that has not begun (called by payloads)."""
     generator = function(*positional, **by_name)
     generator.__name__, generator.__qualname__ = name, qualname
@@ -127,7 +127,7 @@ _OF_CONTAINERS: dict[str, Any] = {
 _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items()}
 
 
-def reduce_sequence_iterator(context: ReducerContext, iterator: Iterator[Any]) -> Any:
+def reduce_sequence_iterator(context: ReducerContext, iterator: Iterator[Any]) -> object:
     """Reduce an iterator of a sequence; one of a list may be in it, and is brought to its place last."""
     made = iterator.__reduce__()
     kind = type(iterator)
@@ -162,7 +162,7 @@ def spent(iterator: object) -> Any:
 
 
 @loader("iterators:spent_iterator")
-def spent_iterator(kind: str) -> Any:
+def spent_iterator(kind: str) -> object:
     """Return an iterator that is over (called by payloads)."""
     iterator = (_SAMPLES.get(kind) or _OF_CONTAINERS[kind])()
     for _ in iterator:
@@ -170,7 +170,7 @@ def spent_iterator(kind: str) -> Any:
     return iterator
 
 
-def reduce_slice(context: ReducerContext, iterator: Iterator[Any]) -> Any:
+def reduce_slice(context: ReducerContext, iterator: Iterator[Any]) -> object:
     """Reduce an islice; one that is over has let go of its source."""
     made = iterator.__reduce__()
     return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
@@ -195,7 +195,7 @@ def _readable() -> bool:
     return list(_words(iterator)) == [2, id(sample)]
 
 
-def reduce_reversed(context: ReducerContext, iterator: Iterator[Any]) -> Any:
+def reduce_reversed(context: ReducerContext, iterator: Iterator[Any]) -> object:
     """Reduce what goes backwards over a sequence of the notebook's, however long that is by now."""
     made = iterator.__reduce__()
     if len(made) == 2:
@@ -232,7 +232,7 @@ def _tells_its_place() -> bool:
     return list(_words(iterator)) == [1, id(sample)]
 
 
-def reduce_memory_iterator(context: ReducerContext, iterator: object) -> Any:
+def reduce_memory_iterator(context: ReducerContext, iterator: object) -> object:
     """Reduce an iterator of a memoryview."""
     view = next((held for held in gc.get_referents(iterator) if type(held) is memoryview), None)
     if view is None:
@@ -263,7 +263,7 @@ def spent_generator(name: str, qualname: str) -> Any:
     return generator
 
 
-def reduce_coroutine(context: ReducerContext, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
+def reduce_coroutine(context: ReducerContext, coroutine: types.CoroutineType[Any, Any, Any]) -> object:
     """Reduce a coroutine that is over, or has not begun."""
     names = coroutine.__name__, coroutine.__qualname__
     if coroutine.cr_frame is None:
@@ -278,7 +278,7 @@ def reduce_coroutine(context: ReducerContext, coroutine: types.CoroutineType[Any
 
 def reduce_asynchronous_generator(
     context: ReducerContext, generator: types.AsyncGeneratorType[Any, Any]
-) -> Any:
+) -> object:
     """Reduce an asynchronous generator that is over, or has not begun."""
     names = generator.__name__, generator.__qualname__
     if generator.ag_frame is None:
@@ -309,7 +309,7 @@ async def _nothing_awaited() -> None:
 
 
 @loader("iterators:spent_coroutine")
-def spent_coroutine(name: str, qualname: str, file: str, line: int) -> Any:
+def spent_coroutine(name: str, qualname: str, file: str, line: int) -> object:
     """Return a coroutine that is over, and where it says it was defined (called by payloads)."""
     code = _nothing_awaited.__code__.replace(co_filename=file, co_firstlineno=line)
     coroutine = types.FunctionType(code, {})()

@@ -37,7 +37,7 @@ def _parts(value: object) -> list[Any]:
     return [part for part in gc.get_referents(value) if part is not type(value)]
 
 
-def reduce_pairwise(context: ReducerContext, pairs: object) -> Any:
+def reduce_pairwise(context: ReducerContext, pairs: object) -> object:
     """Reduce a pairwise iterator: what it reads from, and the item that it has read already."""
     source, *read = _parts(pairs) or [iter(())]
     return make_pairwise, _unwrapped(source, tuple(read))
@@ -79,20 +79,20 @@ def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     return itertools.pairwise(itertools.chain(read, itself) if read else itself)
 
 
-def reduce_key(context: ReducerContext, key: object) -> Any:
+def reduce_key(context: ReducerContext, key: object) -> object:
     """Reduce what `cmp_to_key` returned, or one of the keys that it makes."""
     compare, *value = _parts(key)
     return make_key, (compare, tuple(value))
 
 
 @loader("iterators:make_key")
-def make_key(compare: Callable[..., Any], value: tuple[Any, ...]) -> Any:
+def make_key(compare: Callable[..., Any], value: tuple[Any, ...]) -> object:
     """Return a key, or what makes keys (called by payloads)."""
     made = functools.cmp_to_key(compare)
     return made(*value) if value else made
 
 
-def reduce_groupby(context: ReducerContext, groups: object) -> Any:
+def reduce_groupby(context: ReducerContext, groups: object) -> object:
     """Reduce a groupby: where its item was taken by the group at work, with the key of that group."""
     parts = _parts(groups)
     if len(parts) != _WITHOUT_ITEM:
@@ -109,7 +109,7 @@ def make_groupby(source: Any, key: Any, current: object) -> Any:
     return made
 
 
-def reduce_scanner(context: ReducerContext, scanner: object) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: object) -> object:
     """Reduce the scanner of a JSONDecoder."""
     try:
         return make_scanner, tuple(getattr(scanner, name) for name in _SCANNED_BY)
@@ -118,34 +118,34 @@ def reduce_scanner(context: ReducerContext, scanner: object) -> Any:
 
 
 @loader("iterators:make_scanner")
-def make_scanner(*settings: Any) -> Any:
+def make_scanner(*settings: Any) -> object:
     """Return a scanner (called by payloads)."""
     made: Any = type(_SCANNER)
     return made(types.SimpleNamespace(**dict(zip(_SCANNED_BY, settings, strict=True))))
 
 
-def reduce_unpacking(context: ReducerContext, unpacking: Any) -> Any:
+def reduce_unpacking(context: ReducerContext, unpacking: Any) -> object:
     """Reduce what goes through packed values: how they are packed, what has them, and how many are left."""
     packing, *source = _parts(unpacking) or (struct.Struct("b"), b"")
     return make_unpacking, (packing, *source, unpacking.__length_hint__())
 
 
 @loader("iterators:make_unpacking")
-def make_unpacking(packing: Any, source: object, left: int) -> Any:
+def make_unpacking(packing: Any, source: object, left: int) -> object:
     """Return what goes through packed values, with so many left (called by payloads)."""
     unpacking: Any = packing.iter_unpack(source)
     collections.deque(itertools.islice(unpacking, unpacking.__length_hint__() - left), maxlen=0)
     return unpacking
 
 
-def reduce_memory_buffer(context: ReducerContext, buffer: object) -> Any:
+def reduce_memory_buffer(context: ReducerContext, buffer: object) -> object:
     """Reduce what the memoryviews of a BytesIO look at to the BytesIO."""
     (file,) = _parts(buffer)
     return memory_buffer, (file,)
 
 
 @loader("iterators:memory_buffer")
-def memory_buffer(file: io.BytesIO) -> Any:
+def memory_buffer(file: io.BytesIO) -> object:
     """Return what a memoryview of a BytesIO looks at (called by payloads)."""
     return file.getbuffer().obj
 

@@ -162,7 +162,7 @@ def attributes_of(instance: object) -> dict[str, Any]:
 
 
 def _plain(cls: type, dict_of: Any) -> Reducer:
-    def reduce_plain(pickler: UnitContext, value: object) -> Any:
+    def reduce_plain(pickler: UnitContext, value: object) -> object:
         reduction = make_plain, (cls,), dict_of(value), None, None, fill_plain
         return with_calls(value, reduction) if REGISTRY and getweakrefcount(value) else reduction
 
@@ -186,7 +186,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
         return None
     dict_of = getter.__get__
 
-    def reduce_shared(pickler: UnitContext, value: object) -> Any:
+    def reduce_shared(pickler: UnitContext, value: object) -> object:
         held = dict_of(value)
         if id(held) in pickler.root_dicts:
             return make_plain, (cls,), held, None, None, fill_plain
@@ -196,7 +196,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
 
 
 @loader("instances:make_plain")
-def make_plain(cls: type[Any]) -> Any:
+def make_plain(cls: type[Any]) -> object:
     """Return an instance without attributes (called by payloads)."""
     return object.__new__(cls)
 
@@ -229,7 +229,7 @@ def fill_and_call(instance: object, given: tuple[Any, ...]) -> None:
 def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> Reducer:
     value_of, contents_of = VALUES.get(base), _CONTENTS.get(base)
 
-    def reduce_full(pickler: UnitContext, value: object) -> Any:
+    def reduce_full(pickler: UnitContext, value: object) -> object:
         arguments = () if value_of is None else value_of(value)
         if base is deque:
             arguments = (_MAXLEN.__get__(value),)

@@ -42,7 +42,7 @@ _SOURCES: dict[Any, slice] = {
 _OWN_REDUCERS: dict[Any, Any] = {itertools.groupby: reduce_groupby, itertools.islice: reduce_slice}
 
 
-def reduce_adapter(pickler: UnitContext, iterator: object) -> Any:
+def reduce_adapter(pickler: UnitContext, iterator: object) -> object:
     """Reduce an iterator of others; where one of these has its own ``__iter__``, to what does not call it."""
     kind = type(iterator)
     own = _OWN_REDUCERS.get(kind)
@@ -65,7 +65,7 @@ def _answers(cls: type) -> bool:
 
 
 @loader("iterators:make_over")
-def make_over(kind: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def make_over(kind: Callable[..., Any], arguments: tuple[Any, ...]) -> object:
     """Return an iterator over others, none of which is asked for anything (called by payloads)."""
     over = list(arguments)
     over[_SOURCES[kind]] = [AsItIs(source) for source in over[_SOURCES[kind]]]

@@ -87,12 +87,12 @@ class ClassKey:
         return type(other) is ClassKey and other.cls is self.cls
 
 
-def as_key(value: Any) -> Any:
+def as_key(value: Any) -> object:
     """Return what stands for a value as a key: a `ClassKey` for a class whose metaclass would be asked."""
     return ClassKey(value) if issubclass(type(value), type) and key_of(value) is Odd else value
 
 
-def of_key(key: object) -> Any:
+def of_key(key: object) -> object:
     """Return the value that `as_key` was given."""
     return key.cls if type(key) is ClassKey else key
 

@@ -59,7 +59,7 @@ def _says_how(mro: tuple[type, ...]) -> type:
     return next(base for base in mro if any(name in _DICT.__get__(base) for name in _HOOKS))
 
 
-def reduce_with_attributes(pickler: UnitContext, value: Any) -> Any:
+def reduce_with_attributes(pickler: UnitContext, value: Any) -> object:
     """Reduce an instance as its type does, with the attributes that this leaves out."""
     told = _by_new(value, value.__reduce_ex__(PROTOCOL))
     reduced = pickler.checked(value, told) if pickler.careful else told
@@ -77,7 +77,7 @@ def reduce_with_attributes(pickler: UnitContext, value: Any) -> Any:
     return (*reduced[:_STATE], (state, left_out), *(*reduced[_STATE + 1 :], None, None)[:2], fill)
 
 
-def _by_new(value: object, told: object) -> Any:
+def _by_new(value: object, told: object) -> object:
     """Return what a type tells of an instance, made past the methods of the notebook's class."""
     if not isinstance(told, tuple) or told[0] is not type(value):
         return told
@@ -144,14 +144,14 @@ def _fill_rest(instance: object, rest: Rest) -> None:
     instances.fill_slots(instance, slots)
 
 
-def reduce_random(pickler: UnitContext, source: random.Random) -> Any:
+def reduce_random(pickler: UnitContext, source: random.Random) -> object:
     """Reduce a source of random numbers of the notebook's class, whose ``__init__`` may want anything."""
     rest = dict(instances.attributes_of(source)), _in_slots(source)
     return make_random, (type(source),), (_RANDOM.getstate(source), rest), None, None, fill_random
 
 
 @loader("reduced_extras:make_random")
-def make_random(cls: object) -> Any:
+def make_random(cls: object) -> object:
     """Return a source of random numbers (called by payloads)."""
     return _RANDOM.__new__(cls)
 

@@ -22,13 +22,13 @@ _IN_A_RING = 3, 13
 _COUNT = re.compile(r"owner=(\d+) count=(\d+)")
 
 
-def reduce_lock(context: ReducerContext, lock: Any) -> Any:
+def reduce_lock(context: ReducerContext, lock: Any) -> object:
     """Reduce a plain lock."""
     return make_lock, (lock.locked(),)
 
 
 @loader("locks:make_lock")
-def make_lock(held: bool) -> Any:
+def make_lock(held: bool) -> object:
     """Return a plain lock (called by payloads)."""
     lock = threading.Lock()
     if held:
@@ -36,7 +36,7 @@ def make_lock(held: bool) -> Any:
     return lock
 
 
-def reduce_rlock(context: ReducerContext, lock: object) -> Any:
+def reduce_rlock(context: ReducerContext, lock: object) -> object:
     """Reduce a re-entrant lock: how often the main thread holds it."""
     found = _COUNT.search(repr(lock))
     owner, count = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -46,7 +46,7 @@ def reduce_rlock(context: ReducerContext, lock: object) -> Any:
 
 
 @loader("locks:make_rlock")
-def make_rlock(count: int) -> Any:
+def make_rlock(count: int) -> object:
     """Return a re-entrant lock (called by payloads)."""
     lock = threading.RLock()
     for _ in range(count):
@@ -54,7 +54,7 @@ def make_rlock(count: int) -> Any:
     return lock
 
 
-def reduce_simple_queue(context: ReducerContext, simple: queue.SimpleQueue[Any]) -> Any:
+def reduce_simple_queue(context: ReducerContext, simple: queue.SimpleQueue[Any]) -> object:
     """Reduce a SimpleQueue: what is in it is at the end of a list that the garbage collector sees."""
     count = simple.qsize()
     if not count:

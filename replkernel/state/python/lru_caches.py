@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_wrapper(pickler: UnitContext, wrapper: functools._lru_cache_wrapper[Any]) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: functools._lru_cache_wrapper[Any]) -> object:
     """Reduce a cached function."""
     name = getattr(wrapper, "__qualname__", "")
     module = getattr(wrapper, "__module__", None)
@@ -34,7 +34,7 @@ def reduce_wrapper(pickler: UnitContext, wrapper: functools._lru_cache_wrapper[A
 
 
 @loader("functions:make_wrapper")
-def make_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
+def make_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool) -> object:
     """Return an empty cached function (called by payloads)."""
     return functools.lru_cache(maxsize=maxsize, typed=typed)(function)
 

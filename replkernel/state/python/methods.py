@@ -29,7 +29,7 @@ def _entry(owner: type, name: str) -> Any:
     return None
 
 
-def reduce_method(pickler: UnitContext, method: types.MethodType) -> Any:
+def reduce_method(pickler: UnitContext, method: types.MethodType) -> object:
     """Reduce a bound method: by the name under which its class has the function, else with the function."""
     function: Any = method.__func__
     owner: object = method.__self__
@@ -63,7 +63,7 @@ def _elsewhere(pickler: UnitContext, cls: type) -> bool:
 
 
 @loader("methods:bind")
-def bind(owner: object, cls: type, name: str) -> Any:
+def bind(owner: object, cls: type, name: str) -> object:
     """Return a class's function bound to an instance (called by payloads)."""
     return types.MethodType(_entry(cls, name), owner)
 
@@ -80,13 +80,13 @@ def bind_class(owner: type, name: str) -> Any:
     return types.MethodType(_entry(owner, name).__func__, owner)
 
 
-def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> Any:
+def reduce_wrapper(pickler: UnitContext, wrapper: Any) -> object:
     """Reduce a classmethod or staticmethod."""
     return make_wrapper, (type(wrapper), wrapper.__func__), dict(wrapper.__dict__), None, None, fill_wrapper
 
 
 @loader("methods:make_wrapper")
-def make_wrapper(cls: type[Any], function: object) -> Any:
+def make_wrapper(cls: type[Any], function: object) -> object:
     """Return a classmethod or staticmethod (called by payloads)."""
     return type.__call__(cls, function)  # A metaclass may have its own way of calling a class.
 
@@ -99,7 +99,7 @@ def fill_wrapper(wrapper: Any, state: dict[str, Any]) -> None:
     attributes.update(state)
 
 
-def reduce_property(pickler: UnitContext, wrapper: property) -> Any:
+def reduce_property(pickler: UnitContext, wrapper: property) -> object:
     """Reduce a property; a subclass's attributes are its state."""
     state = dict(vars(wrapper)) if type(wrapper) is not property else None
     kind: Any = property
@@ -126,7 +126,7 @@ def _name_in_errors(wrapper: property, parts: tuple[Any, ...]) -> str | None:
     return None
 
 
-def reduce_super(pickler: UnitContext, bound: super) -> Any:
+def reduce_super(pickler: UnitContext, bound: super) -> object:
     """Reduce what ``super()`` returned; its own attributes are asked past the classes' that it stands for."""
     owner = _DICT.__get__(super)
     cls, instance = (owner[name].__get__(bound) for name in ("__thisclass__", "__self__"))
@@ -136,7 +136,7 @@ def reduce_super(pickler: UnitContext, bound: super) -> Any:
 @loader("methods:make_property")
 def make_property(
     cls: Any, fget: Any, fset: object, fdel: object, doc: str | None, name: str | None = None
-) -> Any:
+) -> object:
     """Return a property (called by payloads)."""
     kind: type[Any] = property
     made = cls.__new__(cls)
@@ -148,7 +148,7 @@ def make_property(
     return made
 
 
-def reduce_descriptor(pickler: UnitContext, descriptor: Any) -> Any:
+def reduce_descriptor(pickler: UnitContext, descriptor: Any) -> object:
     """Reduce a C descriptor of a class by its name there."""
     owner, name = descriptor.__objclass__, descriptor.__name__
     if _DICT.__get__(owner).get(name) is not descriptor:

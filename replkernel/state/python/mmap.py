@@ -22,7 +22,7 @@ _ANONYMOUS = ("", "/dev/zero (deleted)", "[heap]")
 _MAPS = Path("/proc/self/maps")
 
 
-def reduce_mmap(context: ReducerContext, mapping: mmap.mmap) -> Any:
+def reduce_mmap(context: ReducerContext, mapping: mmap.mmap) -> object:
     """Reduce a mapping; what is in a private mapping of a file is not known to the file, so it is stuck."""
     if mapping.closed:
         return make_closed, ()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Call: object = unittest.mock._Call
 
 
-def reduce_mock(context: ReducerContext, mock: object) -> Any:
+def reduce_mock(context: ReducerContext, mock: object) -> object:
     """Reduce a mock: its class, then all that its dictionary has."""
     context.touched = True
     context.module_needed("unittest.mock")
@@ -26,12 +26,12 @@ def reduce_mock(context: ReducerContext, mock: object) -> Any:
 
 
 @loader("mock:make_mock")
-def make_mock(cls: type[Any]) -> Any:
+def make_mock(cls: type[Any]) -> object:
     """Return a mock of that very class, with nothing in it (called by payloads)."""
     return object.__new__(cls)
 
 
-def reduce_call(context: ReducerContext, call: Any) -> Any:
+def reduce_call(context: ReducerContext, call: Any) -> object:
     """Reduce a call that a mock remembers: a tuple that answers for every name."""
     context.module_needed("unittest.mock")
     items = tuple(tuple.__iter__(call))
@@ -39,7 +39,7 @@ def reduce_call(context: ReducerContext, call: Any) -> Any:
 
 
 @loader("mock:make_call")
-def make_call(cls: type[Any], items: tuple[Any, ...]) -> Any:
+def make_call(cls: type[Any], items: tuple[Any, ...]) -> object:
     """Return a call of a name with arguments (called by payloads)."""
     return tuple.__new__(cls, items)
 

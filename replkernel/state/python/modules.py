@@ -71,7 +71,7 @@ _MODULE_MARKS = {"__name__", "__loader__", "__spec__"}
 """What the dictionary of a module has, also after autoreload has emptied it."""
 
 
-def stand_in_for(scope: dict[str, Any]) -> Any:
+def stand_in_for(scope: dict[str, Any]) -> object:
     """Return what stands for a dictionary that a variable holds, if it is a module's; else itself."""
     name = scope.get("__name__")
     module = sys.modules.get(name) if type(name) is str else None
@@ -84,7 +84,7 @@ def _nobody() -> None:
     """Stand in for a module that was not searched for yet."""
 
 
-def reduce_made_dict(pickler: UnitContext, of: MadeModuleDict) -> Any:
+def reduce_made_dict(pickler: UnitContext, of: MadeModuleDict) -> object:
     """Reduce such a dictionary."""
     return made_module_dict, (of.module,)
 
@@ -114,7 +114,7 @@ def importable(module: types.ModuleType) -> str | None:
     return name if made_by_import or name == "__main__" else None
 
 
-def reduce_module(pickler: UnitContext, module: types.ModuleType) -> Any:
+def reduce_module(pickler: UnitContext, module: types.ModuleType) -> object:
     """Reduce a module."""
     attributes: dict[str, Any] = _DICT.__get__(module)
     if attributes is pickler.namespace:
@@ -136,14 +136,14 @@ def reduce_module(pickler: UnitContext, module: types.ModuleType) -> Any:
     return (*made, state, None, None, fill_module)
 
 
-def reduce_module_dict(pickler: UnitContext, of: ModuleDict) -> Any:
+def reduce_module_dict(pickler: UnitContext, of: ModuleDict) -> object:
     """Reduce a module's dictionary."""
     pickler.module_needed(of.name)
     return module_dict, (of.name,)
 
 
 @loader("modules:main_module")
-def main_module() -> Any:
+def main_module() -> object:
     """Return the notebook's module (called by payloads)."""
     return loading.current().seeds.main_module()
 
@@ -170,7 +170,7 @@ def module_dict(name: str) -> dict[str, Any]:
 
 
 @loader("modules:registered_module")
-def registered_module(root: str) -> Any:
+def registered_module(root: str) -> object:
     """Return the module that the notebook made and put where imports find it (called by payloads)."""
     return book.held(root)
 

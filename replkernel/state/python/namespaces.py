@@ -25,7 +25,7 @@ _set_dict = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object, 
 )
 
 
-def reduce_namespace(context: ReducerContext, space: types.SimpleNamespace) -> Any:
+def reduce_namespace(context: ReducerContext, space: types.SimpleNamespace) -> object:
     """Reduce a namespace to its dictionary, and what is in slots of the notebook's classes."""
     cls = type(space)
     state = _DICT_OF.__get__(space), instances.held_in(space, instances.slots_of(cls)) or None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_own_ref(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
+def reduce_own_ref(context: ReducerContext, reference: weakref.ref[Any]) -> object:
     """Reduce a weak reference of a kind of its own: it is made past what its class says."""
     kind = type(reference)
     if derives(kind, weakref.WeakMethod):
@@ -32,7 +32,7 @@ def reduce_own_ref(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
 @loader("own_weakrefs:own_ref")
 def own_ref(
     kind: type[weakref.ref[Any]], target: tuple[Any, ...], callback: object, kept_hash: int | None = None
-) -> Any:
+) -> object:
     """Return a weak reference of a kind of its own, dead without a target (called by payloads)."""
     gone = Gone(kept_hash)
     reference = weakref.ref.__new__(kind, *(target or (gone,)), *(() if callback is None else (callback,)))

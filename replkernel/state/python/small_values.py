@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_struct(pickler: UnitContext, layout: struct.Struct) -> Any:
+def reduce_struct(pickler: UnitContext, layout: struct.Struct) -> object:
     """Reduce a Struct to its format."""
     return struct.Struct, (layout.format,)
 
 
-def reduce_newtype(pickler: UnitContext, kind: Any) -> Any:
+def reduce_newtype(pickler: UnitContext, kind: Any) -> object:
     """Reduce a NewType."""
     if (
         find_global(kind.__module__, kind.__qualname__) is kind
@@ -32,7 +32,7 @@ def reduce_newtype(pickler: UnitContext, kind: Any) -> Any:
 
 
 @loader("small_values:make_newtype")
-def make_newtype(name: str, base: object, module: str) -> Any:
+def make_newtype(name: str, base: object, module: str) -> object:
     """Return a NewType (called by payloads)."""
     new_type = typing.NewType
     made = new_type(name, base)
@@ -40,7 +40,7 @@ def make_newtype(name: str, base: object, module: str) -> Any:
     return made
 
 
-def reduce_system_random(pickler: UnitContext, source: random.SystemRandom) -> Any:
+def reduce_system_random(pickler: UnitContext, source: random.SystemRandom) -> object:
     """Reduce a source of the system's random numbers, which has no state."""
     return random.SystemRandom, ()
 
@@ -48,13 +48,13 @@ def reduce_system_random(pickler: UnitContext, source: random.SystemRandom) -> A
 _WEEK_DATE: type = type(datetime.date(2000, 1, 3).isocalendar())
 
 
-def reduce_week_date(pickler: UnitContext, value: Any) -> Any:
+def reduce_week_date(pickler: UnitContext, value: Any) -> object:
     """Reduce a date by its week: it tells that it is a tuple."""
     return make_week_date, tuple(value)
 
 
 @loader("small_values:make_week_date")
-def make_week_date(year: int, week: int, day: int) -> Any:
+def make_week_date(year: int, week: int, day: int) -> object:
     """Return a date by its week (called by payloads)."""
     return datetime.date.fromisocalendar(year, week, day).isocalendar()
 

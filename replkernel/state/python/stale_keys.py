@@ -172,7 +172,7 @@ def _can_change(cls: type) -> bool:
     return method is not None and _hash_changes(method)
 
 
-def _hash_method(cls: type) -> Any:
+def _hash_method(cls: type) -> object:
     return next(
         (held for base in _MRO.__get__(cls)[:-1] if (held := _DICT.__get__(base).get("__hash__"))), None
     )

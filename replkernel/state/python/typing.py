@@ -38,7 +38,7 @@ def take_notes(kind: object, notes: dict[str, Any]) -> None:
         setattr(kind, name, value)
 
 
-def reduce_typevar(pickler: UnitContext, variable: typing.TypeVar) -> Any:
+def reduce_typevar(pickler: UnitContext, variable: typing.TypeVar) -> object:
     """Reduce a TypeVar."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -50,7 +50,7 @@ def reduce_typevar(pickler: UnitContext, variable: typing.TypeVar) -> Any:
 @loader("typing:make_typevar")
 def make_typevar(
     name: str, constraints: Iterable[Any], bound: object, covariant: bool, contravariant: bool, module: str
-) -> Any:
+) -> object:
     """Return a TypeVar (called by payloads)."""
     new = typing.TypeVar
     made = new(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)
@@ -58,7 +58,7 @@ def make_typevar(
     return made
 
 
-def reduce_paramspec(pickler: UnitContext, variable: typing.ParamSpec) -> Any:
+def reduce_paramspec(pickler: UnitContext, variable: typing.ParamSpec) -> object:
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
@@ -66,14 +66,14 @@ def reduce_paramspec(pickler: UnitContext, variable: typing.ParamSpec) -> Any:
 
 
 @loader("typing:make_paramspec")
-def make_paramspec(cls: type[Any], name: str, module: str) -> Any:
+def make_paramspec(cls: type[Any], name: str, module: str) -> object:
     """Return a ParamSpec or a TypeVarTuple (called by payloads)."""
     made = cls(name)
     made.__module__ = module
     return made
 
 
-def reduce_alias(pickler: UnitContext, alias: Any) -> Any:
+def reduce_alias(pickler: UnitContext, alias: Any) -> object:
     """Reduce what a generic class of the notebook gives for types."""
     _, arguments = alias.__reduce__()
     origin = arguments[0]
@@ -85,7 +85,7 @@ def reduce_alias(pickler: UnitContext, alias: Any) -> Any:
 
 
 @loader("typing:make_alias")
-def make_alias(origin: object, types: object) -> Any:
+def make_alias(origin: object, types: object) -> object:
     """Return what `typing` gives for a class and types (called by payloads)."""
     return vars(typing.Generic)["__class_getitem__"].__func__(origin, types)
 

@@ -29,14 +29,14 @@ _ORDERED_VIEWS = {
 }
 
 
-def _owner(view: object) -> Any:
+def _owner(view: object) -> object:
     owners = [held for held in gc.get_referents(view) if not is_a(held, type)]
     if len(owners) != 1:
         raise CannotTravel("The mapping behind this view is not known.")
     return owners[0]
 
 
-def reduce_dict_view(context: ReducerContext, view: Any) -> Any:
+def reduce_dict_view(context: ReducerContext, view: Any) -> object:
     """Reduce keys(), values() or items() of a dict; of a class's dictionary by the class."""
     kind = _DICT_VIEWS.get(type(view)) or _ORDERED_VIEWS[type(view)]
     owner = _owner(view)
@@ -45,19 +45,19 @@ def reduce_dict_view(context: ReducerContext, view: Any) -> Any:
 
 
 @loader("views:class_view")
-def class_view(cls: type, kind: str) -> Any:
+def class_view(cls: type, kind: str) -> object:
     """Return a view of a class's dictionary (called by payloads)."""
     return getattr(_CLASS_DICT.__get__(cls), kind)()
 
 
 @loader("views:dict_view")
-def dict_view(owner: object, kind: str) -> Any:
+def dict_view(owner: object, kind: str) -> object:
     """Return a view of a dict (called by payloads)."""
     base: object = OrderedDict if is_a(owner, OrderedDict) else dict
     return getattr(base, kind)(owner)
 
 
-def reduce_proxy(context: ReducerContext, proxy: object) -> Any:
+def reduce_proxy(context: ReducerContext, proxy: object) -> object:
     """Reduce a mappingproxy: of a class's dictionary by the class, else of its mapping."""
     owner = _owner(proxy)
     cls = _class_with(owner)
@@ -90,7 +90,7 @@ _classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
 
 
 @loader("views:class_dict")
-def class_dict(cls: type) -> Any:
+def class_dict(cls: type) -> object:
     """Return the dictionary of a class (called by payloads)."""
     found: object = _CLASS_DICT.__get__(cls)
     return found
@@ -140,7 +140,7 @@ def address_of_first(view: memoryview) -> int:
     return int(address)
 
 
-def reduce_memoryview(context: ReducerContext, view: memoryview) -> Any:
+def reduce_memoryview(context: ReducerContext, view: memoryview) -> object:
     """Reduce a memoryview to its object, its place there and its step."""
     try:
         owner = view.obj
@@ -157,7 +157,7 @@ def reduce_memoryview(context: ReducerContext, view: memoryview) -> Any:
     return make_memoryview, (owner, offset, view.nbytes, view.format, view.readonly)
 
 
-def _reduce_grid(view: memoryview, owner: Buffer) -> Any:
+def _reduce_grid(view: memoryview, owner: Buffer) -> object:
     """Reduce a memoryview of no or several dimensions, or of what skips some items itself.
 
     It is as its object shows itself, or some rows of that, or a shape put over its bytes.

@@ -10,7 +10,6 @@ import ctypes
 import gc
 import types
 import weakref
-from typing import Any
 
 from replkernel.state.python.kinds import kind_of
 
@@ -37,7 +36,7 @@ def any_met() -> bool:
     return bool(_met)
 
 
-def callback_of(reference: object) -> Any:
+def callback_of(reference: object) -> object:
     """Return what the maker of a weak reference wants to be called, or None."""
     kind = kind_of(reference)
     if kind in _PROXIES:
@@ -48,7 +47,7 @@ def callback_of(reference: object) -> Any:
     return callback
 
 
-def _inner_callback(own: object) -> Any:
+def _inner_callback(own: object) -> object:
     """Return the user's callback out of the function that a WeakMethod wraps it in."""
     if type(own) is not types.FunctionType or own.__closure__ is None:
         return None

@@ -36,7 +36,7 @@ class Gone:
         """Be the method that a dead WeakMethod had."""
 
 
-def reduce_ref(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
+def reduce_ref(context: ReducerContext, reference: weakref.ref[Any]) -> object:
     """Reduce a weak reference."""
     target = weakref.ref.__call__(reference)
     if target is None:
@@ -45,7 +45,7 @@ def reduce_ref(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
 
 
 @loader("weakrefs:watching")
-def watching(kind: type[Any], target: object, callback: object, newer: int = 0) -> Any:
+def watching(kind: type[Any], target: object, callback: object, newer: int = 0) -> object:
     """Return a reference that calls when its object dies (called by payloads).
 
     Who came last is told first: so the last `newer` calls of `weakref.finalize` are to have come after it.
@@ -66,7 +66,7 @@ def hash_of_dead(reference: object) -> tuple[()] | tuple[int]:
 
 
 @loader("weakrefs:dead_ref")
-def dead_ref(kept_hash: int | None = None) -> Any:
+def dead_ref(kept_hash: int | None = None) -> object:
     """Return a dead reference, with the hash of what it referred to (called by payloads)."""
     gone = Gone(kept_hash)
     reference = weakref.ref(gone)
@@ -76,7 +76,7 @@ def dead_ref(kept_hash: int | None = None) -> Any:
 
 
 @loader("weakrefs:dead_weak_method")
-def dead_weak_method(kept_hash: int | None = None) -> Any:
+def dead_weak_method(kept_hash: int | None = None) -> object:
     """Return a dead WeakMethod, with the hash of what it referred to (called by payloads)."""
     gone = Gone(kept_hash)
     reference = weakref.WeakMethod(gone.method)
@@ -85,7 +85,7 @@ def dead_weak_method(kept_hash: int | None = None) -> Any:
     return reference
 
 
-def reduce_weak_method(context: ReducerContext, reference: weakref.ref[Any]) -> Any:
+def reduce_weak_method(context: ReducerContext, reference: weakref.ref[Any]) -> object:
     """Reduce a WeakMethod."""
     method = reference()
     if method is None:
@@ -96,7 +96,7 @@ def reduce_weak_method(context: ReducerContext, reference: weakref.ref[Any]) -> 
     return weakref.WeakMethod, (method,)
 
 
-def _to_watched(reference: object, kind: object, target: object) -> Any:
+def _to_watched(reference: object, kind: object, target: object) -> object:
     callback = watchers.callback_of(reference)
     if callback is None:
         return kind, (target,)
@@ -117,7 +117,7 @@ def _finalizers_after(reference: object, target: object) -> int:
     return sum(map(_is_finalizers, newest_first[:at]))
 
 
-def reduce_proxy(context: ReducerContext, proxy: Any) -> Any:
+def reduce_proxy(context: ReducerContext, proxy: Any) -> object:
     """Reduce a weak proxy; its object is asked for through the proxy's own reference."""
     try:
         target = proxy.__repr__.__self__
@@ -127,24 +127,24 @@ def reduce_proxy(context: ReducerContext, proxy: Any) -> Any:
 
 
 @loader("weakrefs:dead_proxy")
-def dead_proxy() -> Any:
+def dead_proxy() -> object:
     """Return a dead proxy (called by payloads)."""
     return weakref.proxy(Gone())
 
 
-def reduce_weak_dict(context: ReducerContext, mapping: weakref.WeakValueDictionary[Any, Any]) -> Any:
+def reduce_weak_dict(context: ReducerContext, mapping: weakref.WeakValueDictionary[Any, Any]) -> object:
     """Reduce a weak-valued or weak-keyed dictionary to its living items."""
     items = list(mapping.items())
     return make_weak, (type(mapping),), items, None, None, fill_weak_dict
 
 
-def reduce_weak_set(context: ReducerContext, members: weakref.WeakSet[Any]) -> Any:
+def reduce_weak_set(context: ReducerContext, members: weakref.WeakSet[Any]) -> object:
     """Reduce a weak set to its living members."""
     return make_weak, (type(members),), list(members), None, None, fill_weak_set
 
 
 @loader("weakrefs:make_weak")
-def make_weak(cls: Any) -> Any:
+def make_weak(cls: Any) -> object:
     """Return an empty weak container, or a finalizer that is over (called by payloads)."""
     return cls.__new__(cls) if cls is weakref.finalize else cls()
 
@@ -163,7 +163,7 @@ def fill_weak_set(members: weakref.WeakSet[Any], items: list[Any]) -> None:
         members.add(item)
 
 
-def reduce_finalize(context: ReducerContext, finalizer: weakref.finalize[..., Any]) -> Any:
+def reduce_finalize(context: ReducerContext, finalizer: weakref.finalize[..., Any]) -> object:
     """Reduce a `weakref.finalize`: a living one with its call, a dead one as dead."""
     call = finalizer.peek()
     state = None if call is None else (finalizer.atexit, *call)

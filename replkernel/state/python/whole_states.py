@@ -83,7 +83,7 @@ def plan(cls: type) -> Reducer | None:
 
 
 def _unasked(past_its_methods: Reducer) -> Reducer:
-    def reduce_unasked(pickler: UnitContext, value: Any) -> Any:
+    def reduce_unasked(pickler: UnitContext, value: Any) -> object:
         whole = past_its_methods(pickler, value)
         own_way = isinstance(whole, tuple) and _rebuilt.is_as_noted(value, lambda: _held(whole[_STATE]))
         if not own_way and can_be_copied(pickler, whole[_STATE]):
@@ -94,7 +94,7 @@ def _unasked(past_its_methods: Reducer) -> Reducer:
     return reduce_unasked
 
 
-def _noted(told: object) -> Any:
+def _noted(told: object) -> object:
     """Return a reduction that notes what it made of an instance."""
     if not isinstance(told, tuple):
         return told

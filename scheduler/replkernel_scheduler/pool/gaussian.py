@@ -142,7 +142,7 @@ class GaussianProcess:
         factor = linalg.cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
         return factor, linalg.cho_solve((factor, True), targets, check_finite=False)
 
-    def _kernel(self, left: ndarray[Any, Any], right: ndarray[Any, Any]) -> Any:
+    def _kernel(self, left: ndarray[Any, Any], right: ndarray[Any, Any]) -> object:
         """Return how near to each other samples are, both over their length scales."""
         numpy = self._numpy
         far = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :]

@@ -225,7 +225,9 @@ def draw_use(axes: Axes, pictures: Pictures) -> Any:
     return axes
 
 
-def draw_against(axes: Any, lines: Mapping[str, Sequence[tuple[str, Interval]]], key: str, what: str) -> Any:
+def draw_against(
+    axes: Any, lines: Mapping[str, Sequence[tuple[str, Interval]]], key: str, what: str
+) -> object:
     """Draw means against swept values, with their intervals; numbers stand where they belong."""
     values = list(dict.fromkeys(value for points in lines.values() for value, _ in points))
     numbers = [_number(value) for value in values]

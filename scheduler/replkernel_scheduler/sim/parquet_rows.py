@@ -39,12 +39,12 @@ def _arrow() -> tuple[Any, Any]:
     return arrow, parquet
 
 
-def _schema(arrow: ModuleType, types: Mapping[str, type]) -> Any:
+def _schema(arrow: ModuleType, types: Mapping[str, type]) -> object:
     made = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
     return arrow.schema([(name, made[kind]) for name, kind in types.items()])
 
 
-def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, type]) -> Any:
+def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, type]) -> object:
     """Return columns as an Arrow table; raise SimulationError where pyarrow is not installed."""
     arrow, _ = _arrow()
     return arrow.table([list(column) for column in columns.values()], schema=_schema(arrow, types))

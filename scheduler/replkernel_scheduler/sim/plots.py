@@ -46,7 +46,7 @@ class Plots:
         """Draw these runs, by their titles."""
         self._runs = runs
 
-    def cdf(self, measure: str = "wait", axes: object = None) -> Any:
+    def cdf(self, measure: str = "wait", axes: object = None) -> object:
         """Draw the share of cells and of jobs that took no longer.
 
         `wait`, `completion`; of jobs also `slowdown`, `bounded slowdown` and `fairness`.
@@ -84,7 +84,7 @@ class Plots:
 class SweepPlots(Plots):
     """Of several runs: also a figure against what was swept."""
 
-    def against(self, key: str, figure: str, axes: object = None) -> Any:
+    def against(self, key: str, figure: str, axes: object = None) -> object:
         """Draw a figure against the values of a swept key, a line for each policy and other setting.
 
         Runs that only their seeds tell apart are one point: their mean, in its 95 % interval.

@@ -72,7 +72,7 @@ class RowTable(Mapping[str, Sequence[Value]]):
         """Return a `pyarrow.Table`; raise SimulationError where pyarrow is not installed."""
         return arrow_table(self._columns, self.types)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> object:
         """Return a `pandas.DataFrame`; raise SimulationError where pandas is not installed."""
         try:
             import pandas

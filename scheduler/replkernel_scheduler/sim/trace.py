@@ -184,11 +184,11 @@ class TracePlots:
         """Draw this trace, which is read for each plot."""
         self._trace = trace
 
-    def load(self, axes: object = None) -> Any:
+    def load(self, axes: object = None) -> object:
         """Draw how many sessions are open over time, and how many cells or jobs run."""
         return drawing.draw_load(drawing.new_axes(axes), self._trace.picture())
 
-    def times(self, axes: object = None) -> Any:
+    def times(self, axes: object = None) -> object:
         """Draw the distributions of run times, of times from one to the next, and of think times."""
         return drawing.draw_times(drawing.new_axes(axes), self._trace.picture())
 

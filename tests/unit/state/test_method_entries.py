@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replkernel.state.python.method_entries import _readable
+from replkernel.state.python.functions import _readable
 from tests.support.notebook import moved, pair
 
 KEPT = (

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from replkernel.state.patches.book import Book
-from replkernel.state.patches.own_modules import enter_places
+from replkernel.state.patches.module_places import enter_places
 from replkernel.state.patches.places import place_of, put
 
 SOURCE = """

@@ -15,8 +15,7 @@ from replkernel.errors import StateLostError
 from replkernel.state.capture import reducer_table
 from replkernel.state.hooks import registered
 from replkernel.state.libraries import index
-from replkernel.state.library import Library
-from replkernel.state.python.asyncio.handles import waits
+from replkernel.state.python.asyncio.finished import waits
 from tests.support.notebook import Notebook, pair
 
 CALLBACK = "import ctypes\nCB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)\n"
@@ -247,8 +246,7 @@ def test_objects_of_a_release_that_is_built_otherwise_are_refused(monkeypatch: p
     library.__version__ = "9.1"  # type: ignore[attr-defined]
     exec("class Table: pass", vars(library))
     monkeypatch.setitem(sys.modules, "rebuilt_library", library)
-    record = Library(name="rebuilt", reducers={"rebuilt_library": "replkernel.state.libraries.no_such_part"})
-    monkeypatch.setattr(index, "_installed", (record,))
+    monkeypatch.setitem(index.reducers, "rebuilt_library", "replkernel.state.libraries.no_such_part")
     monkeypatch.setattr(reducer_table, "_ready", set(reducer_table._ready))
     monkeypatch.setattr(reducer_table, "_unfit", {})
     one, _ = pair()

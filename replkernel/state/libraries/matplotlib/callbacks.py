@@ -28,7 +28,7 @@ DEPTH_MAX = 4
 """Wrappers around wrappers are opened so far."""
 
 
-def reduce_registry(context: ReducerContext, registry: Any) -> Any:
+def reduce_registry(context: ReducerContext, registry: Any) -> object:
     """Reduce a registry as it reduces itself, with its counter put back and the notebook's callbacks kept."""
     attributes = vars(registry)
     counter = attributes.get("_cid_gen")

@@ -64,7 +64,7 @@ class FigureFormatsPart(Part[Formats]):
             yield name, formatter.type_printers, held if is_figure_format(figure, held) else None
 
 
-def _figure() -> Any:
+def _figure() -> object:
     return vars(sys.modules.get(LIBRARY, object)).get("Figure")
 
 

@@ -30,7 +30,7 @@ _ORIGINAL_DPI = "_original_dpi"
 _TO_PYLAB = "_restore_to_pylab"
 
 
-def reduce_figure(context: ReducerContext, figure: Any) -> Any:
+def reduce_figure(context: ReducerContext, figure: Any) -> object:
     """Reduce a figure to its state and the class of its canvas."""
     state = figure.__getstate__()
     state.pop(_TO_PYLAB, None)
@@ -73,7 +73,7 @@ def _take(figure: Any, attributes: dict[str, Any]) -> None:
         scale.clear().scale(figure._dpi)
 
 
-def reduce_axes(context: ReducerContext, axes: _AxesBase) -> Any:
+def reduce_axes(context: ReducerContext, axes: _AxesBase) -> object:
     """Reduce axes as they reduce themselves, and whether they are to be drawn again."""
     reduced = axes.__reduce_ex__(PROTOCOL)
     if type(reduced) is not tuple or len(reduced) < 3 or any(reduced[3:]):
@@ -89,7 +89,7 @@ def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
     vars(axes)["_stale"] = stale
 
 
-def reduce_stack(context: ReducerContext, stack: object) -> Any:
+def reduce_stack(context: ReducerContext, stack: object) -> object:
     """Reduce which axes are current: matplotlib's own way gives a number to the next that these have."""
     return copyreg.__newobj__, (type(stack),), vars(stack), None, None, fill_stack  # type: ignore[attr-defined]
 
@@ -100,7 +100,7 @@ def fill_stack(stack: object, attributes: dict[str, Any]) -> None:
     vars(stack).update(attributes)
 
 
-def _import(module: str) -> Any:
+def _import(module: str) -> object:
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -55,7 +55,7 @@ def _open(number: int | str, figure: Figure) -> None:
     vars(figure)["_stale"] = stale
 
 
-def _plain_canvas() -> Any:
+def _plain_canvas() -> object:
     """Return the class of the canvas of a figure that has no backend."""
     return importlib.import_module("matplotlib.backend_bases").FigureCanvasBase
 

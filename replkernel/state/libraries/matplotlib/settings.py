@@ -83,7 +83,7 @@ class MatplotlibPart(OptionsPart):
         reference = self.reference()
         return super().pack({**{name: reference[name] for name in LEFT_ALONE if name in reference}, **seen})
 
-    def to_plain(self, name: str, value: object) -> Any:
+    def to_plain(self, name: str, value: object) -> object:
         """Return the value, a property cycle as what it is put together from."""
         return plain_setting(value)
 
@@ -107,7 +107,7 @@ def default_settings() -> dict[str, Any]:
     return {name: value for name, value in defaults if type(value) is not list}
 
 
-def plain_setting(value: Any) -> Any:
+def plain_setting(value: Any) -> object:
     """Return a setting in a form that travels: plain values would come back without tuples."""
     kind = type(value)
     if kind.__name__ == "Cycler":
@@ -192,7 +192,7 @@ def _steps(cycle: Any) -> Iterator[Any]:
             yield [key, plain_setting([entry[key] for entry in cycle._left])]
 
 
-def _cycle(steps: list[Any]) -> Any:
+def _cycle(steps: list[Any]) -> object:
     made: list[Any] = []
     for step in steps:
         if type(step) is list:
@@ -236,7 +236,7 @@ class ColourNamesPart(OptionsPart):
         """Return the colours that matplotlib gives its names."""
         return _own_colours()
 
-    def to_plain(self, name: str, value: object) -> Any:
+    def to_plain(self, name: str, value: object) -> object:
         """Return a colour as matplotlib's settings are told."""
         return plain_setting(value)
 

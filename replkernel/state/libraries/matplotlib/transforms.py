@@ -21,7 +21,7 @@ _Node: Any = TransformNode
 _PARENTS = "_parents"
 
 
-def reduce_transform(context: ReducerContext, node: Any) -> Any:
+def reduce_transform(context: ReducerContext, node: Any) -> object:
     """Reduce a transform to its attributes and the parents that are alive, in their order."""
     cls = type(node)
     if cls.__getstate__ is not _Node.__getstate__ or cls.__setstate__ is not _Node.__setstate__:

@@ -6,7 +6,7 @@ Law: imported only when mpmath is; what a notebook sets in one is a place of the
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replkernel.state.capture.sentinels import attribute
 
@@ -17,7 +17,7 @@ mpmath: object = importlib.import_module("mpmath")
 NAMES = ("mp", "fp", "iv")
 
 
-def reduce_context(context: ReducerContext, own: object) -> Any:
+def reduce_context(context: ReducerContext, own: object) -> object:
     """Reduce a context to its name; one that the notebook made, as it is."""
     for name in NAMES:
         if getattr(mpmath, name) is own:

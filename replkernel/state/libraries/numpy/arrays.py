@@ -85,7 +85,7 @@ def owner_of(values: Any) -> Any:
         return base if lends and not isinstance(owner, np.memmap) else owner
 
 
-def _lender(view: memoryview) -> Any:
+def _lender(view: memoryview) -> object:
     """Return what an array over a memoryview travels with: the view, the object behind it, or None."""
     behind = view.obj
     if kind_of(behind) in (bytes, bytearray, array, mmap.mmap):
@@ -222,7 +222,7 @@ def _reduce_permuted(pickler: UnitContext, values: Array, axes: tuple[int, ...])
     return (make_permuted, made, *_state(values))
 
 
-def _reduce_foreign(pickler: UnitContext, values: Array) -> Any:
+def _reduce_foreign(pickler: UnitContext, values: Array) -> object:
     """Reduce an array whose owner is unknown: to a place in an array that is known, or to a copy."""
     if not values.size:
         return _reduce_alone(pickler, values)
@@ -254,7 +254,7 @@ def _reduce_alone(pickler: UnitContext, values: Array) -> Any:
     return (make_array, made, *_state(values))
 
 
-def reduce_memory(pickler: UnitContext, memory: Memory) -> Any:
+def reduce_memory(pickler: UnitContext, memory: Memory) -> object:
     """Reduce such memory to an array of bytes."""
     return make_array, (memory.data, _BYTES, (memory.size,), "C", True, None)
 
@@ -335,7 +335,7 @@ def make_over_buffer(
 # -- subclasses -------------------------------------------------------------------------------------
 
 
-def reduce_subclass(pickler: UnitContext, values: Array) -> Any:
+def reduce_subclass(pickler: UnitContext, values: Array) -> object:
     """Reduce an instance of a subclass: as an array unless the subclass pickles in its own way."""
     cls = type(values)
     if isinstance(values, np.memmap):

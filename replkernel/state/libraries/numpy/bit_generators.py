@@ -24,7 +24,7 @@ _own_generator = _library.get_bit_generator
 _MRO = type.__dict__["__mro__"]
 
 
-def reduce_bit_generator(pickler: UnitContext, generator: object) -> Any:
+def reduce_bit_generator(pickler: UnitContext, generator: object) -> object:
     """Reduce a bit generator: by reference where numpy's own functions draw from it."""
     if generator is _own_generator():
         pickler.unlinked.add(id(generator))
@@ -56,7 +56,7 @@ def _reduce_child(source: object, arguments: tuple[Any, ...]) -> Any:
 
 
 @loader("numpy-random:make_child")
-def make_child(cls: object, base: Any, arguments: tuple[Any, ...]) -> Any:
+def make_child(cls: object, base: Any, arguments: tuple[Any, ...]) -> object:
     """Return a source of random numbers as numpy makes it, past the class's own way (called by payloads)."""
     made = base.__new__(cls)
     base.__init__(made, *arguments)

@@ -28,7 +28,7 @@ def held() -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _kept(formatter: Any) -> Any:
+def _kept(formatter: Any) -> object:
     """Return the formatters, unless all are a text's own ``format``: these are plain."""
     from replkernel.state.libraries.pandas.options import plain_format
 

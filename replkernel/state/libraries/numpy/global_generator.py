@@ -54,7 +54,7 @@ def reseed_numpy() -> None:
         numpy_random.seed()
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: Any) -> object:
     """Return a bit generator's state with arrays as bytes and integers of any size as text."""
     if isinstance(value, dict):
         return {key: _to_plain(item) for key, item in value.items()}
@@ -67,7 +67,7 @@ def _to_plain(value: Any) -> Any:
     return ["integer", str(int(value))]
 
 
-def _from_plain(value: Any) -> Any:
+def _from_plain(value: Any) -> object:
     if isinstance(value, dict):
         return {key: _from_plain(item) for key, item in value.items()}
     if value[0] == "array":

@@ -83,7 +83,7 @@ def _elements(values: object, order: Any) -> Any:
 
 
 @loader("numpy:make_objects")
-def make_objects(shape: tuple[int, ...], order: object, dtype: object, cls: object) -> Any:
+def make_objects(shape: tuple[int, ...], order: object, dtype: object, cls: object) -> object:
     """Return an array without elements (called by payloads)."""
     return new_array(cls, shape, dtype, order=order)
 

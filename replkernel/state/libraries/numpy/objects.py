@@ -26,7 +26,7 @@ STEPS_MAX = 10_000_000
 """A flat iterator that is further on than this is not moved there again."""
 
 
-def reduce_row(pickler: UnitContext, row: Any) -> Any:
+def reduce_row(pickler: UnitContext, row: Any) -> object:
     """Reduce an element of a structured array, which looks at the array's memory."""
     base = row.base
     if base is None or row.dtype.names is None or not isinstance(base, np.ndarray):
@@ -50,12 +50,12 @@ def _row_address(row: object) -> int:
 
 
 @loader("numpy:take_row")
-def take_row(base: Any, index: object) -> Any:
+def take_row(base: Any, index: object) -> object:
     """Return an element of a structured array (called by payloads)."""
     return base[index]
 
 
-def reduce_flat(pickler: UnitContext, flat: np.flatiter[Any]) -> Any:
+def reduce_flat(pickler: UnitContext, flat: np.flatiter[Any]) -> object:
     """Reduce a flat iterator to its array and its place."""
     if flat.index > STEPS_MAX:
         raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
@@ -63,7 +63,7 @@ def reduce_flat(pickler: UnitContext, flat: np.flatiter[Any]) -> Any:
 
 
 @loader("numpy:take_flat")
-def take_flat(base: np.ndarray[Any, Any], index: int) -> Any:
+def take_flat(base: np.ndarray[Any, Any], index: int) -> object:
     """Return a flat iterator at its place (called by payloads)."""
     flat = base.flat
     for _ in range(index):
@@ -71,7 +71,7 @@ def take_flat(base: np.ndarray[Any, Any], index: int) -> Any:
     return flat
 
 
-def reduce_broadcast(pickler: UnitContext, together: np.broadcast) -> Any:
+def reduce_broadcast(pickler: UnitContext, together: np.broadcast) -> object:
     """Reduce arrays that are gone through together to these arrays, and the place."""
     if together.index > STEPS_MAX:
         raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
@@ -79,14 +79,14 @@ def reduce_broadcast(pickler: UnitContext, together: np.broadcast) -> Any:
 
 
 @loader("numpy:take_broadcast")
-def take_broadcast(arrays: tuple[Any, ...], index: int) -> Any:
+def take_broadcast(arrays: tuple[Any, ...], index: int) -> object:
     """Return arrays that are gone through together, at their place (called by payloads)."""
     together = np.broadcast(*arrays)
     collections.deque(itertools.islice(together, index), maxlen=0)
     return together
 
 
-def reduce_ufunc(pickler: UnitContext, function: np.ufunc) -> Any:
+def reduce_ufunc(pickler: UnitContext, function: np.ufunc) -> object:
     """Reduce a ufunc that `frompyfunc` made to the function behind it."""
     name = function.__name__
     if not name.endswith(" (vectorized)"):
@@ -98,23 +98,23 @@ def reduce_ufunc(pickler: UnitContext, function: np.ufunc) -> Any:
 
 
 @loader("numpy:make_ufunc")
-def make_ufunc(function: Callable[..., Any], nin: int, nout: int, identity: object) -> Any:
+def make_ufunc(function: Callable[..., Any], nin: int, nout: int, identity: object) -> object:
     """Return a ufunc (called by payloads)."""
     return np.frompyfunc(function, nin, nout, identity=identity)
 
 
-def reduce_limits(pickler: UnitContext, limits: np.finfo[Any] | np.iinfo[Any]) -> Any:
+def reduce_limits(pickler: UnitContext, limits: np.finfo[Any] | np.iinfo[Any]) -> object:
     """Reduce the limits of a type of numbers, which numpy keeps one object for."""
     pickler.unlinked.add(id(limits))
     return type(limits), (limits.dtype,)
 
 
-def reduce_calendar(pickler: UnitContext, calendar: np.busdaycalendar) -> Any:
+def reduce_calendar(pickler: UnitContext, calendar: np.busdaycalendar) -> object:
     """Reduce a calendar of working days."""
     return np.busdaycalendar, (calendar.weekmask.tolist(), calendar.holidays.tolist())
 
 
-def reduce_archive(pickler: UnitContext, archive: np.lib.npyio.NpzFile) -> Any:
+def reduce_archive(pickler: UnitContext, archive: np.lib.npyio.NpzFile) -> object:
     """Reduce what `numpy.load` returned for a file of several arrays, open or closed."""
     state = dict(vars(archive))
     has_fields = type(state.pop("f", None)) is _Fields
@@ -122,7 +122,7 @@ def reduce_archive(pickler: UnitContext, archive: np.lib.npyio.NpzFile) -> Any:
 
 
 @loader("numpy:make_archive")
-def make_archive(cls: Any, has_fields: bool) -> Any:
+def make_archive(cls: Any, has_fields: bool) -> object:
     """Return an archive without its file; its `f` knows it by a weak reference (called by payloads)."""
     archive = cls.__new__(cls)
     vars(archive)["f"] = _Fields(archive) if has_fields else None
@@ -135,7 +135,7 @@ def fill_archive(archive: np.lib.npyio.NpzFile, state: dict[str, Any]) -> None:
     vars(archive).update(state)
 
 
-def reduce_fields(pickler: UnitContext, fields: object) -> Any:
+def reduce_fields(pickler: UnitContext, fields: object) -> object:
     """Reduce the `f` of an archive, which answers for the archive in everything."""
     try:
         archive = object.__getattribute__(fields, "_obj").__repr__.__self__

@@ -35,7 +35,7 @@ class NumpyOptionsPart(OptionsPart):
         options[BUFFER] = numpy.getbufsize()
         return options
 
-    def to_plain(self, name: str, value: Any) -> Any:
+    def to_plain(self, name: str, value: Any) -> object:
         """Return the value; of formatters that are a text's own ``format``, the texts."""
         return {key: plain_format(one) for key, one in value.items()} if type(value) is dict else value
 

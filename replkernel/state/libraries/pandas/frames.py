@@ -32,7 +32,7 @@ LAST_OFFSET_BYTES = 8
 """Arrow leaves the offset behind the last text out when it counts an array's bytes."""
 
 
-def reduce_block(pickler: UnitContext, block: block_module.Block) -> Any:
+def reduce_block(pickler: UnitContext, block: block_module.Block) -> object:
     """Reduce a block to its values, its place, and what counts who shares the values."""
     pickler.module_needed("pandas")
     place = block.mgr_locs.indexer
@@ -43,24 +43,24 @@ def reduce_block(pickler: UnitContext, block: block_module.Block) -> Any:
 
 
 @loader("pandas:make_block")
-def make_block(values: object, place: object, ndim: int, refs: object) -> Any:
+def make_block(values: object, place: object, ndim: int, refs: object) -> object:
     """Return a block (called by payloads)."""
     return block_module.new_block(values, internals.BlockPlacement(place), ndim=ndim, refs=refs)
 
 
-def reduce_refs(pickler: UnitContext, refs: object) -> Any:
+def reduce_refs(pickler: UnitContext, refs: object) -> object:
     """Reduce a count of sharers: a new one, which the rebuilt blocks enter themselves."""
     return internals.BlockValuesRefs, ()
 
 
-def reduce_manager(pickler: UnitContext, manager: managers.BaseBlockManager) -> Any:
+def reduce_manager(pickler: UnitContext, manager: managers.BaseBlockManager) -> object:
     """Reduce a frame's manager; the names of its class's own attributes are no link between frames."""
     pickler.unlinked.update((id(pd.DataFrame._metadata), id(pd.Series._metadata)))
     return make_manager, (type(manager), tuple(manager.blocks), list(manager.axes))
 
 
 @loader("pandas:make_manager")
-def make_manager(cls: type[Any], blocks: tuple[Any, ...], axes: list[Any]) -> Any:
+def make_manager(cls: type[Any], blocks: tuple[Any, ...], axes: list[Any]) -> object:
     """Return a manager (called by payloads)."""
     if issubclass(cls, managers.SingleBlockManager):
         return cls(blocks[0], axes[0], verify_integrity=False)
@@ -172,7 +172,7 @@ def is_pandas_array(cls: type) -> bool:
     return module_of(cls).startswith("pandas.") and issubclass(cls, pd.api.extensions.ExtensionArray)
 
 
-def reduce_extension(pickler: UnitContext, values: arrow.ArrowExtensionArray) -> Any:
+def reduce_extension(pickler: UnitContext, values: arrow.ArrowExtensionArray) -> object:
     """Reduce such an array without what it has computed, which comes and goes when it is looked at."""
     pickler.module_needed("pandas")
     chunk = _only_chunk(values)
@@ -185,7 +185,7 @@ def reduce_extension(pickler: UnitContext, values: arrow.ArrowExtensionArray) ->
     return reduced
 
 
-def _only_chunk(values: arrow.ArrowExtensionArray) -> Any:
+def _only_chunk(values: arrow.ArrowExtensionArray) -> object:
     """Return the one chunk that a text array consists of, if it is all of its memory.
 
     pandas' own way joins the chunks, which reads and writes every offset even when there is one.
@@ -201,7 +201,7 @@ def _only_chunk(values: arrow.ArrowExtensionArray) -> Any:
     return chunk
 
 
-def _without_cache(state: Any) -> Any:
+def _without_cache(state: Any) -> object:
     """Return the state without what was computed: an entry of a dictionary, or a dictionary at the end."""
     if type(state) is dict:
         return {name: value for name, value in state.items() if name != "_cache"}
@@ -215,7 +215,7 @@ _NOT_TOLD = frozenset({"_cache", "_cacher", "_is_copy"})
 """What pandas has computed, or notes of who a frame was taken from."""
 
 
-def reduce_frame(pickler: UnitContext, frame: NDFrame) -> Any:
+def reduce_frame(pickler: UnitContext, frame: NDFrame) -> object:
     """Reduce a frame or series with the attributes that the notebook gave it, of which pandas tells none."""
     pickler.module_needed("pandas")
     cls: Any = type(frame)

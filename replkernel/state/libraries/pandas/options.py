@@ -17,7 +17,7 @@ FORMAT = "\0format"
 _METHOD = types.BuiltinMethodType
 
 
-def plain_format(value: object) -> Any:
+def plain_format(value: object) -> object:
     """Return a value; of a text's own ``format``, as formatters often are, the text."""
     method = value
     if type(method) is _METHOD and method.__name__ == "format" and type(method.__self__) is str:
@@ -25,7 +25,7 @@ def plain_format(value: object) -> Any:
     return value
 
 
-def made_format(told: Any) -> Any:
+def made_format(told: Any) -> object:
     """Return what `plain_format` told."""
     return told[FORMAT].format if type(told) is dict and FORMAT in told else told
 
@@ -53,7 +53,7 @@ class PandasOptionsPart(OptionsPart):
         registered = sys.modules["pandas._config.config"]._registered_options
         return {name: option.defval for name, option in registered.items()}
 
-    def to_plain(self, name: str, value: object) -> Any:
+    def to_plain(self, name: str, value: object) -> object:
         """Return the value, or the text of a formatter."""
         return plain_format(value)
 

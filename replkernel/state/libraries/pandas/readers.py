@@ -29,7 +29,7 @@ PIECE_ROWS = 50_000
 """So many rows that were read are in memory at a time."""
 
 
-def reduce_reader(pickler: UnitContext, reader: TextFileReader) -> Any:
+def reduce_reader(pickler: UnitContext, reader: TextFileReader) -> object:
     """Reduce a reader to its file, its options and its place."""
     pickler.module_needed("pandas")
     held = vars(reader)
@@ -59,7 +59,9 @@ def _calls(options: dict[str, Any]) -> bool:
 
 
 @loader("pandas-readers:open_reader")
-def open_reader(path: str, options: dict[str, Any], row: int, over: tuple[bool, bool], replica: str) -> Any:
+def open_reader(
+    path: str, options: dict[str, Any], row: int, over: tuple[bool, bool], replica: str
+) -> object:
     """Return a reader that has read as many rows (called by payloads)."""
     try:
         reader = TextFileReader(path, engine="c", **options)

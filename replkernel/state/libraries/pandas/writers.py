@@ -5,7 +5,7 @@ Law: each reducer is taken only when its library is; what is open to a file of A
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pandas.io.excel import ExcelWriter
 from pandas.io.pytables import HDFStore
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_workbook(context: ReducerContext, writer: object) -> Any:
+def reduce_workbook(context: ReducerContext, writer: object) -> object:
     """Reduce what writes a workbook to its attributes: the book, and the file that it will be saved to."""
     context.module_needed("pandas")
     return instances.make_plain, (type(writer),), dict(vars(writer)), None, None, instances.fill_plain
 
 
-def reduce_store(context: ReducerContext, store: object) -> Any:
+def reduce_store(context: ReducerContext, store: object) -> object:
     """Reduce a store of HDF5 that is closed."""
     if vars(store)["_handle"] is not None:
         raise CannotTravel("A file of HDF5 is open in this process, which keeps a lock on it.")

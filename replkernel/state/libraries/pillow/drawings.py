@@ -18,7 +18,7 @@ _OF_PICTURE = ("im", "draw", "_image", "palette")
 _Drawing: object = ImageDraw.ImageDraw
 
 
-def reduce_drawing(context: ReducerContext, drawing: object) -> Any:
+def reduce_drawing(context: ReducerContext, drawing: object) -> object:
     """Reduce a drawing to its picture and its settings."""
     attributes = vars(drawing)
     image = attributes.get("_image")
@@ -29,7 +29,7 @@ def reduce_drawing(context: ReducerContext, drawing: object) -> Any:
 
 
 @loader("pillow-draw:make_drawing")
-def make_drawing(cls: type[Any], image: object) -> Any:
+def make_drawing(cls: type[Any], image: object) -> object:
     """Return a drawing on a picture (called by payloads)."""
     return cls(image)
 

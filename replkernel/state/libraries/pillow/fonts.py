@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_font(context: ReducerContext, font: object) -> Any:
+def reduce_font(context: ReducerContext, font: object) -> object:
     """Reduce a font from memory to what was read, and how it is drawn; leave others to Pillow."""
     held = vars(font)
     data = held.get("font_bytes")
@@ -28,7 +28,7 @@ def reduce_font(context: ReducerContext, font: object) -> Any:
 
 
 @loader("pillow-font:make_font")
-def make_font(cls: type[Any], data: bytes, *ways: object) -> Any:
+def make_font(cls: type[Any], data: bytes, *ways: object) -> object:
     """Return a font (called by payloads)."""
     return cls(io.BytesIO(data), *ways)
 

@@ -30,7 +30,7 @@ _COUNTS = ("n_frames", "_n_frames")
 _PictureFile: object = ImageFile.ImageFile
 
 
-def reduce_picture_file(context: ReducerContext, picture: Any) -> Any:
+def reduce_picture_file(context: ReducerContext, picture: Any) -> object:
     """Reduce a picture as Pillow does, by the frame that is shown, with what it knows of its file."""
     context.module_needed(type(picture).__module__)
     if _frames(picture) > 1:

@@ -23,7 +23,7 @@ _KNOWN = ctypes.c_ssize_t.from_address(id(_access) + _AT).value == id(_sample.im
 """Whether an access has the picture's memory where it is known to be."""
 
 
-def reduce_access(context: ReducerContext, access: object) -> Any:
+def reduce_access(context: ReducerContext, access: object) -> object:
     """Reduce an access to its picture."""
     memory = ctypes.c_ssize_t.from_address(id(access) + _AT).value if _KNOWN else 0
     for value in list(context.namespace.values()):
@@ -34,7 +34,7 @@ def reduce_access(context: ReducerContext, access: object) -> Any:
 
 
 @loader("pillow:take_access")
-def take_access(picture: Image.Image) -> Any:
+def take_access(picture: Image.Image) -> object:
     """Return an access to a picture's pixels (called by payloads)."""
     return picture.load()
 

@@ -33,7 +33,7 @@ PROTOCOL = 5
 _STATE = 2
 
 
-def reduce_plan(pickler: UnitContext, plan: object) -> Any:
+def reduce_plan(pickler: UnitContext, plan: object) -> object:
     """Reduce an expression or a lazy frame; the functions in it beside what polars says of it."""
     pickler.module_needed("polars")
     with named():
@@ -68,7 +68,7 @@ def _holds_function(part: object) -> bool:
     return False
 
 
-def reduce_series(pickler: UnitContext, series: polars.Series) -> Any:
+def reduce_series(pickler: UnitContext, series: polars.Series) -> object:
     """Reduce a series; one of Python objects to these."""
     if series.dtype != polars.Object:
         return sentinels.plan_for_library(type(series))(pickler, series)
@@ -77,7 +77,7 @@ def reduce_series(pickler: UnitContext, series: polars.Series) -> Any:
 
 
 @loader("polars:make_series")
-def make_series(cls: type[polars.Series], name: str) -> Any:
+def make_series(cls: type[polars.Series], name: str) -> object:
     """Return a series without anything in it (called by payloads)."""
     series = cls.__new__(cls)
     series._s = polars.Series(name, [], dtype=polars.Object)._s
@@ -90,7 +90,7 @@ def fill_series(series: polars.Series, objects: list[Any]) -> None:
     series._s = polars.Series(series.name, objects, dtype=polars.Object)._s
 
 
-def reduce_frame(pickler: UnitContext, frame: polars.DataFrame) -> Any:
+def reduce_frame(pickler: UnitContext, frame: polars.DataFrame) -> object:
     """Reduce a frame; one with columns of Python objects to its columns."""
     if polars.Object not in frame.dtypes:
         return sentinels.plan_for_library(type(frame))(pickler, frame)
@@ -99,7 +99,7 @@ def reduce_frame(pickler: UnitContext, frame: polars.DataFrame) -> Any:
 
 
 @loader("polars:make_frame")
-def make_frame(cls: type[polars.DataFrame]) -> Any:
+def make_frame(cls: type[polars.DataFrame]) -> object:
     """Return a frame without columns (called by payloads)."""
     frame = cls.__new__(cls)
     frame._df = polars.DataFrame()._df
@@ -187,7 +187,7 @@ def names_in(told: bytes) -> list[str]:
     return list(dict.fromkeys(found.decode() for found in _NAMES.findall(told)))
 
 
-def held(name: str) -> Any:
+def held(name: str) -> object:
     """Return a function by its name (called by polars)."""
     function = _held.get(name)
     if function is None and name in _told:

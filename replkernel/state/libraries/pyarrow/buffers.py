@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
 
-def reduce_buffer(pickler: UnitContext, buffer: pyarrow.Buffer) -> Any:
+def reduce_buffer(pickler: UnitContext, buffer: pyarrow.Buffer) -> object:
     """Reduce a buffer to a place in what owns its memory, else to its bytes."""
     pickler.module_needed("pyarrow")
     if not buffer.is_cpu or not buffer.size:
@@ -48,7 +48,7 @@ def over_array(owner: object, offset: int, size: int) -> Any:
 
 
 @loader("pyarrow:over_bytes")
-def over_bytes(owner: pyarrow.Buffer, offset: int, size: int) -> Any:
+def over_bytes(owner: pyarrow.Buffer, offset: int, size: int) -> object:
     """Return a buffer in the memory of a bytearray or an `array.array` (called by payloads)."""
     return pyarrow.py_buffer(memoryview(owner).cast("B")[offset : offset + size])
 
@@ -60,7 +60,7 @@ def itself(buffer: object) -> Any:
 
 
 @loader("pyarrow:make_buffer")
-def make_buffer(data: bytes | int, mutable: bool) -> Any:
+def make_buffer(data: bytes | int, mutable: bool) -> object:
     """Return a buffer of bytes (called by payloads)."""
     source = loading.take_buffer(data)
     if mutable and memoryview(source).readonly:

@@ -5,7 +5,7 @@ Law: imported only when Arrow's functions are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow
 from pyarrow import compute
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_options(context: ReducerContext, options: compute.FunctionOptions) -> Any:
+def reduce_options(context: ReducerContext, options: compute.FunctionOptions) -> object:
     """Reduce the options of a function."""
     context.module_needed("pyarrow.compute")
     return make_options, (options.serialize().to_pybytes(),)
 
 
 @loader("pyarrow-compute:make_options")
-def make_options(told: bytes) -> Any:
+def make_options(told: bytes) -> object:
     """Return the options of a function (called by payloads)."""
     return compute.FunctionOptions.deserialize(pyarrow.py_buffer(told))
 

@@ -50,7 +50,7 @@ def filtered(make: Callable[..., Any], arguments: tuple[Any, ...], chosen: objec
 
 
 @loader("pyarrow-dataset:in_memory")
-def in_memory(batches: list[Any], schema: object) -> Any:
+def in_memory(batches: list[Any], schema: object) -> object:
     """Return a data set in memory (called by payloads)."""
     return dataset.InMemoryDataset(pyarrow.Table.from_batches(batches, schema))
 

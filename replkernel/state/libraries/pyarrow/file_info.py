@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_file_info(context: ReducerContext, info: fs.FileInfo) -> Any:
+def reduce_file_info(context: ReducerContext, info: fs.FileInfo) -> object:
     """Reduce what a file system says of a file."""
     context.module_needed("pyarrow.fs")
     return make_file_info, (info.path, info.type, info.mtime_ns, info.size)
 
 
 @loader("pyarrow-fs:make_file_info")
-def make_file_info(path: str, kind: object, mtime_ns: int | None, size: int | None) -> Any:
+def make_file_info(path: str, kind: object, mtime_ns: int | None, size: int | None) -> object:
     """Return what a file system says of a file (called by payloads)."""
     return fs.FileInfo(path, kind, mtime_ns=mtime_ns, size=size)
 

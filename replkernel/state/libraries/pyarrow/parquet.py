@@ -20,7 +20,7 @@ _OPEN = frozenset({"writer", "file_handle", "where"})
 """What of a writer is the process's own, or is its file."""
 
 
-def reduce_writer(context: ReducerContext, writer: object) -> Any:
+def reduce_writer(context: ReducerContext, writer: object) -> object:
     """Reduce a closed writer of Parquet."""
     held = vars(writer)
     if held.get("is_open", True):
@@ -31,7 +31,7 @@ def reduce_writer(context: ReducerContext, writer: object) -> Any:
 
 
 @loader("pyarrow-parquet:closed_writer")
-def closed_writer(cls: type[Any], schema: object) -> Any:
+def closed_writer(cls: type[Any], schema: object) -> object:
     """Return a writer that is closed (called by payloads)."""
     writer = cls(pyarrow.BufferOutputStream(), schema)
     writer.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_file(context: ReducerContext, file: pyarrow.NativeFile) -> Any:
+def reduce_file(context: ReducerContext, file: pyarrow.NativeFile) -> object:
     """Reduce a closed file."""
     if not file.closed:
         raise CannotTravel("A file that Arrow has opened is open in this process only.")
@@ -26,14 +26,14 @@ def reduce_file(context: ReducerContext, file: pyarrow.NativeFile) -> Any:
 
 
 @loader("pyarrow:closed_file")
-def closed_file(cls: type[Any]) -> Any:
+def closed_file(cls: type[Any]) -> object:
     """Return a file that is closed (called by payloads)."""
     file = cls() if cls is pyarrow.MemoryMappedFile else cls(os.devnull, "rb")
     file.close()
     return file
 
 
-def reduce_output(context: ReducerContext, output: pyarrow.NativeFile) -> Any:
+def reduce_output(context: ReducerContext, output: pyarrow.NativeFile) -> object:
     """Reduce an output in memory that is closed: what was written to it."""
     if not output.closed:
         raise CannotTravel("What is written to an open output of Arrow is told once that is closed.")
@@ -42,7 +42,7 @@ def reduce_output(context: ReducerContext, output: pyarrow.NativeFile) -> Any:
 
 
 @loader("pyarrow:closed_output")
-def closed_output(written: bytes) -> Any:
+def closed_output(written: bytes) -> object:
     """Return an output in memory that is closed (called by payloads)."""
     output = pyarrow.BufferOutputStream()
     output.write(written)
@@ -50,7 +50,7 @@ def closed_output(written: bytes) -> Any:
     return output
 
 
-def reduce_reader(context: ReducerContext, reader: pyarrow.NativeFile) -> Any:
+def reduce_reader(context: ReducerContext, reader: pyarrow.NativeFile) -> object:
     """Reduce a reader of bytes in memory: these bytes, and how far it is."""
     context.module_needed("pyarrow")
     if reader.closed:
@@ -65,7 +65,7 @@ def reduce_reader(context: ReducerContext, reader: pyarrow.NativeFile) -> Any:
 
 
 @loader("pyarrow:open_reader")
-def open_reader(whole: object, place: int) -> Any:
+def open_reader(whole: object, place: int) -> object:
     """Return a reader at its place (called by payloads)."""
     reader = pyarrow.BufferReader(whole)
     reader.seek(place)
@@ -73,7 +73,7 @@ def open_reader(whole: object, place: int) -> Any:
 
 
 @loader("pyarrow:closed_reader")
-def closed_reader() -> Any:
+def closed_reader() -> object:
     """Return a reader that is closed (called by payloads)."""
     reader = pyarrow.BufferReader(b"")
     reader.close()

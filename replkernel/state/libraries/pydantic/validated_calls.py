@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_call(context: ReducerContext, call: library.ValidateCallWrapper) -> Any:
+def reduce_call(context: ReducerContext, call: library.ValidateCallWrapper) -> object:
     """Reduce what validates a function's calls to the function, and how they are validated."""
     context.module_needed("pydantic")
     state = (call.function, dict(call.config_wrapper.config_dict), call.validate_return)
@@ -23,7 +23,7 @@ def reduce_call(context: ReducerContext, call: library.ValidateCallWrapper) -> A
 
 
 @loader("pydantic:make_call")
-def make_call() -> Any:
+def make_call() -> object:
     """Return what will validate a function's calls (called by payloads)."""
     return object.__new__(library.ValidateCallWrapper)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def reduce_rotation(context: ReducerContext, rotation: object) -> Any:
+def reduce_rotation(context: ReducerContext, rotation: object) -> object:
     """Reduce a rotation to its attributes: made from its numbers anew, they would be rounded once more."""
     context.module_needed("scipy")
     attributes = getattr(rotation, "__dict__", None)
@@ -25,7 +25,7 @@ def reduce_rotation(context: ReducerContext, rotation: object) -> Any:
 
 
 @loader("scipy:make_rotation")
-def make_rotation() -> Any:
+def make_rotation() -> object:
     """Return a rotation without numbers (called by payloads)."""
     return object.__new__(Rotation)
 

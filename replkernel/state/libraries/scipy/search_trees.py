@@ -6,7 +6,7 @@ Law: imported only when scipy's trees are.
 from __future__ import annotations
 
 import copyreg
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -18,7 +18,7 @@ NODE_BYTES, ADDRESSES = 72, slice(40, 56)
 """The size of a node, and where its children's addresses are, which loading finds by their numbers."""
 
 
-def reduce_tree(pickler: UnitContext, tree: cKDTree) -> Any:
+def reduce_tree(pickler: UnitContext, tree: cKDTree) -> object:
     """Reduce a tree to what scipy copies of it, with no addresses among its nodes, and its points themselves.
 
     scipy copies these; a tree may look at the array that it was made from.

@@ -105,7 +105,7 @@ def told(found: Iterable[Waiting], clock: float, *, more: bool = False) -> Itera
         yield f"callback {label}", "asyncio.Handle", reason
 
 
-def innermost(callback: object, args: tuple[Any, ...]) -> Any:
+def innermost(callback: object, args: tuple[Any, ...]) -> object:
     """Return what runs in the end when a loop calls `callback`."""
     for _ in range(DEPTH_MAX):
         inside = _one_further(callback, args)

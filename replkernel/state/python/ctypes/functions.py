@@ -55,20 +55,20 @@ def told_type(cls: type) -> tuple[Any, ...]:
 
 
 @loader("ctypes:function_type")
-def function_type(result: type[ctypes._CData] | None, arguments: tuple[Any, ...], flags: int) -> Any:
+def function_type(result: type[ctypes._CData] | None, arguments: tuple[Any, ...], flags: int) -> object:
     """Return the type of pointers to functions of a signature (called by payloads)."""
     errors = {"use_errno": bool(flags & _USE_ERRNO), "use_last_error": bool(flags & _USE_LAST_ERROR)}
     return ctypes.CFUNCTYPE(result, *arguments, **errors)
 
 
-def reduce_function(context: ReducerContext, function: object) -> Any:
+def reduce_function(context: ReducerContext, function: object) -> object:
     """Reduce a pointer to no function; refuse any other."""
     if not function:
         return type(function), ()
     raise CannotTravel(NEEDS_ITS_PROCESS)
 
 
-def _refuse_library(context: ReducerContext, library: ctypes.CDLL) -> Any:
+def _refuse_library(context: ReducerContext, library: ctypes.CDLL) -> object:
     name = vars(library).get("_name")
     call = f"ctypes.{type(library).__name__}({name!r})" if kind_of(library) in _KINDS else "ctypes.CDLL"
     raise CannotTravel(

@@ -91,7 +91,7 @@ def is_pointer_type(cls: type) -> bool:
 
 
 @loader("ctypes:pointer_type")
-def pointer_type(kind: type[ctypes._CData]) -> Any:
+def pointer_type(kind: type[ctypes._CData]) -> object:
     """Return the type of pointers to a type (called by payloads)."""
     return ctypes.POINTER(kind)
 
@@ -103,12 +103,12 @@ def native_type(cls: type) -> type | None:
 
 
 @loader("ctypes:swapped_type")
-def swapped_type(native: object) -> Any:
+def swapped_type(native: object) -> object:
     """Return the type of numbers in the other order of bytes (called by payloads)."""
     return getattr(native, _SWAPPED, None)
 
 
-def reduce_data(context: ReducerContext, data: object) -> Any:
+def reduce_data(context: ReducerContext, data: object) -> object:
     """Reduce what has its own memory to its bytes, and a part of something to the way to it."""
     owner = _DATA._b_base_.__get__(data)
     if owner is None:
@@ -157,7 +157,7 @@ _ADDRESSES = ("P", "z", "Z", "O")
 
 
 @loader("ctypes:make_data")
-def make_data(cls: type[ctypes.Structure], memory: bytes) -> Any:
+def make_data(cls: type[ctypes.Structure], memory: bytes) -> object:
     """Return an object of ctypes with these bytes (called by payloads)."""
     data = cls.__new__(cls)
     _DATA.__setstate__(data, {}, memory)
@@ -184,7 +184,7 @@ def _ways(data: Any, owner: Any) -> Iterator[tuple[Any, Any]]:
                 yield getattr, name
 
 
-def reduce_pointer(context: ReducerContext, pointer: Any) -> Any:
+def reduce_pointer(context: ReducerContext, pointer: Any) -> object:
     """Reduce a pointer to what it points at, where that is an object that it holds."""
     if not pointer:
         return type(pointer), ()

@@ -56,7 +56,7 @@ def told_of(file: object) -> dict[str, Any]:
 
 
 @loader("files:closed_packed")
-def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> Any:
+def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> object:
     """Return a closed file that packed, or the text file over it (called by payloads)."""
     kind = getattr(importlib.import_module(module), PACKED[module])
     packed = kind(fileobj=io.BytesIO(), mode="wb") if module == "gzip" else kind(io.BytesIO(), "wb")
@@ -67,12 +67,12 @@ def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> A
     return file
 
 
-def reduce_closed(context: ReducerContext, file: object) -> Any:
+def reduce_closed(context: ReducerContext, file: object) -> object:
     """Reduce a closed file that packed."""
     return closed_packed, (packed_kind(file), told_of(file), ())
 
 
-def reduce_socket(context: ReducerContext, held: socket.socket) -> Any:
+def reduce_socket(context: ReducerContext, held: socket.socket) -> object:
     """Reduce a closed socket."""
     if held.fileno() != -1:
         raise CannotTravel("A connection belongs to the process that opened it.")
@@ -80,14 +80,14 @@ def reduce_socket(context: ReducerContext, held: socket.socket) -> Any:
 
 
 @loader("files:closed_socket")
-def closed_socket(cls: type[Any], family: int, kind: int, proto: int) -> Any:
+def closed_socket(cls: type[Any], family: int, kind: int, proto: int) -> object:
     """Return a closed socket (called by payloads)."""
     made = cls(family, kind, proto)
     made.close()
     return made
 
 
-def reduce_pool(context: ReducerContext, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
+def reduce_pool(context: ReducerContext, pool: concurrent.futures.ThreadPoolExecutor) -> object:
     """Reduce a pool of threads that was shut down, and whose threads have ended."""
     held = vars(pool)
     if not held["_shutdown"] or any(thread.is_alive() for thread in held["_threads"]):
@@ -97,7 +97,7 @@ def reduce_pool(context: ReducerContext, pool: concurrent.futures.ThreadPoolExec
 
 
 @loader("files:shut_pool")
-def shut_pool(cls: type[concurrent.futures.ThreadPoolExecutor]) -> Any:
+def shut_pool(cls: type[concurrent.futures.ThreadPoolExecutor]) -> object:
     """Return a pool of threads that was shut down (called by payloads)."""
     pool = cls.__new__(cls)
     ThreadPoolExecutor.__init__(pool, 1, "shut")
@@ -111,7 +111,7 @@ def fill_pool(pool: concurrent.futures.ThreadPoolExecutor, state: dict[str, Any]
     vars(pool).update(state)
 
 
-def reduce_temporary_file(context: ReducerContext, held: tempfile._TemporaryFileWrapper[Any]) -> Any:
+def reduce_temporary_file(context: ReducerContext, held: tempfile._TemporaryFileWrapper[Any]) -> object:
     """Reduce a temporary file that was closed: it is gone, or stays where it is."""
     attributes = vars(held)
     if not attributes["file"].closed:
@@ -120,7 +120,7 @@ def reduce_temporary_file(context: ReducerContext, held: tempfile._TemporaryFile
 
 
 @loader("files:closed_temporary_file")
-def closed_temporary_file(file: Any, name: str, delete: bool) -> Any:
+def closed_temporary_file(file: Any, name: str, delete: bool) -> object:
     """Return a temporary file that is closed, and deletes nothing any more (called by payloads)."""
     made: Any = tempfile._TemporaryFileWrapper(file, name, False)
     made._closer.close_called = True
@@ -128,7 +128,7 @@ def closed_temporary_file(file: Any, name: str, delete: bool) -> Any:
     return made
 
 
-def reduce_temporary_directory(context: ReducerContext, held: tempfile.TemporaryDirectory[Any]) -> Any:
+def reduce_temporary_directory(context: ReducerContext, held: tempfile.TemporaryDirectory[Any]) -> object:
     """Reduce a temporary directory that was removed."""
     if vars(held)["_finalizer"].alive:
         raise CannotTravel("A temporary directory is removed with the object that made it.")
@@ -137,7 +137,7 @@ def reduce_temporary_directory(context: ReducerContext, held: tempfile.Temporary
 
 
 @loader("files:removed_directory")
-def removed_directory(cls: Any) -> Any:
+def removed_directory(cls: Any) -> object:
     """Return a temporary directory that was removed (called by payloads)."""
     made = cls.__new__(cls)
     made._finalizer = weakref.finalize(made, _nothing)

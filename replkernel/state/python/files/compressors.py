@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LIBRARIES = {"_bz2": "bz2", "_lzma": "lzma"}
 
 
-def reduce_compressor(context: ReducerContext, compressor: Any) -> Any:
+def reduce_compressor(context: ReducerContext, compressor: Any) -> object:
     """Reduce a compressor of zlib's that was flushed."""
     try:
         compressor.copy()
@@ -28,14 +28,14 @@ def reduce_compressor(context: ReducerContext, compressor: Any) -> Any:
 
 
 @loader("files:flushed")
-def flushed() -> Any:
+def flushed() -> object:
     """Return a compressor of zlib's that was flushed (called by payloads)."""
     compressor = zlib.compressobj()
     compressor.flush()
     return compressor
 
 
-def reduce_decompressor(context: ReducerContext, decompressor: Any) -> Any:
+def reduce_decompressor(context: ReducerContext, decompressor: Any) -> object:
     """Reduce a decompressor that came to the end of its stream, with what was behind that."""
     if not decompressor.eof:
         return NotImplemented
@@ -45,7 +45,7 @@ def reduce_decompressor(context: ReducerContext, decompressor: Any) -> Any:
 
 
 @loader("files:over")
-def over(library: str, behind: bytes, check: tuple[int, ...]) -> Any:
+def over(library: str, behind: bytes, check: tuple[int, ...]) -> object:
     """Return a decompressor that is at the end of a stream (called by payloads)."""
     module = importlib.import_module(library)
     options = {"check": check[0]} if check and check[0] <= module.CHECK_SHA256 else {}

@@ -41,7 +41,7 @@ def _raw(file: object) -> Any:
     return buffer if isinstance(buffer, io.FileIO) else getattr(buffer, "raw", None)
 
 
-def reduce_file(pickler: UnitContext, file: Any) -> Any:
+def reduce_file(pickler: UnitContext, file: Any) -> object:
     """Reduce a file that `open` returned."""
     try:
         raw = _raw(file)
@@ -155,7 +155,7 @@ def reopen(
 
 
 @loader("files:closed_file")
-def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
+def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> object:
     """Return a closed file (called by payloads)."""
     file: Any = _binary(kind, os.devnull, mode)
     raw = file if kind == "FileIO" else file.raw
@@ -167,7 +167,7 @@ def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
     return file
 
 
-def reduce_memory_file(pickler: UnitContext, file: Any) -> Any:
+def reduce_memory_file(pickler: UnitContext, file: Any) -> object:
     """Reduce a StringIO or BytesIO; a closed one, which pickle refuses, to a closed one."""
     if file.closed:
         return closed_memory_file, (type(file),)
@@ -189,7 +189,7 @@ def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
 
 
 @loader("files:closed_memory_file")
-def closed_memory_file(cls: type[Any]) -> Any:
+def closed_memory_file(cls: type[Any]) -> object:
     """Return a closed file in memory (called by payloads)."""
     file = cls()
     file.close()
@@ -222,7 +222,7 @@ def memory_below(file: object) -> io.BytesIO | None:
     return below if type(below) is io.BytesIO else None
 
 
-def reduce_stream(pickler: UnitContext, file: Any, memory: io.BytesIO) -> Any:
+def reduce_stream(pickler: UnitContext, file: Any, memory: io.BytesIO) -> object:
     """Reduce a file over bytes in memory."""
     kind = type(file)
     if kind is not io.TextIOWrapper and _BUFFERED.get(kind.__name__) is not kind:
@@ -261,7 +261,7 @@ def _told_of_text(file: io.TextIOWrapper, memory: io.BytesIO) -> tuple[Any, ...]
 @loader("files:open_text")
 def open_text(
     memory: io.BytesIO, place: int, unwritten: str, ways: tuple[Any, ...], seen: tuple[str, ...]
-) -> Any:
+) -> object:
     """Return a text file over bytes in memory; it has decoded what they have given (called by payloads)."""
     end = memory.tell()
     file: Any = io.TextIOWrapper(memory, *ways)
@@ -286,7 +286,7 @@ def _character_before(memory: io.BytesIO, place: int, encoding: str) -> int:
 
 
 @loader("files:open_buffered")
-def open_buffered(kind: type[Any], memory: io.BytesIO, place: int) -> Any:
+def open_buffered(kind: type[Any], memory: io.BytesIO, place: int) -> object:
     """Return a buffered file over bytes in memory, at its place (called by payloads)."""
     end = memory.tell()
     memory.seek(place)
@@ -303,7 +303,7 @@ def fill_stream(file: object, attributes: dict[str, Any]) -> None:
 
 
 @loader("files:closed_stream")
-def closed_stream(kind: type[Any]) -> Any:
+def closed_stream(kind: type[Any]) -> object:
     """Return a closed file over bytes in memory (called by payloads)."""
     file = kind(io.BytesIO())
     file.close()

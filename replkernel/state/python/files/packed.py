@@ -26,14 +26,14 @@ _READING = 1
 """What gzip, bz2 and lzma note of a file that they read."""
 
 
-def reduce_packed(pickler: UnitContext, file: Any) -> Any:
+def reduce_packed(pickler: UnitContext, file: Any) -> object:
     """Reduce a file that packs: a closed one, or one that is read."""
     if file.closed:
         return reduce_closed(pickler, file)
     return reopen_packed, (*_source(file), _within(file.tell()), (), told_of(file), pickler.world.replica)
 
 
-def reduce_text(pickler: UnitContext, file: io.TextIOWrapper) -> Any:
+def reduce_text(pickler: UnitContext, file: io.TextIOWrapper) -> object:
     """Reduce a text file over one that unpacks."""
     source = _source(file.buffer)
     try:
@@ -71,7 +71,7 @@ def _place_between_lines(file: io.TextIOWrapper) -> int:
 @loader("files:reopen_packed")
 def reopen_packed(
     kind: str, path: str, place: int, text: tuple[Any, ...], told: dict[str, Any], replica: str
-) -> Any:
+) -> object:
     """Open a packed file again, and unpack it up to its place (called by payloads)."""
     try:
         packed = getattr(importlib.import_module(kind), PACKED[kind])(path, "rb")

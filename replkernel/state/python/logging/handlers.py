@@ -22,7 +22,7 @@ _LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
 _MODULES = frozenset({"logging", "logging.handlers", "__main__"})
 
 
-def reduce_handler(context: ReducerContext, handler: logging.Handler) -> Any:
+def reduce_handler(context: ReducerContext, handler: logging.Handler) -> object:
     """Reduce a handler of a logger."""
     kind = type(handler)
     if "__reduce__" in vars(kind) or "__getstate__" in vars(kind):
@@ -39,13 +39,13 @@ def reduce_handler(context: ReducerContext, handler: logging.Handler) -> Any:
 
 
 @loader("loggers:last_resort")
-def last_resort() -> Any:
+def last_resort() -> object:
     """Return what handles messages when nothing else does (called by payloads)."""
     return logging.lastResort
 
 
 @loader("loggers:make_handler")
-def make_handler(kind: type[logging.Handler]) -> Any:
+def make_handler(kind: type[logging.Handler]) -> object:
     """Return an empty handler (called by payloads)."""
     return kind.__new__(kind)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EVERY_LOGGERS = frozenset({*vars(logging.root), "_cache", "manager"})
 
 
-def reduce_logger(pickler: UnitContext, logger: logging.Logger) -> Any:
+def reduce_logger(pickler: UnitContext, logger: logging.Logger) -> object:
     """Reduce a logger to its name, if it is the process's logger of that name."""
     if isinstance(logger, logging.RootLogger):
         return logging.getLogger, ()
@@ -29,7 +29,7 @@ def reduce_logger(pickler: UnitContext, logger: logging.Logger) -> Any:
 
 
 @loader("loggers:named_logger")
-def named_logger(cls: type[Any], name: str) -> Any:
+def named_logger(cls: type[Any], name: str) -> object:
     """Return the process's logger of a name, which is of the notebook's class (called by payloads)."""
     logger = logging.getLogger(name)
     if type(logger) is not cls:
@@ -38,7 +38,7 @@ def named_logger(cls: type[Any], name: str) -> Any:
 
 
 @loader("loggers:make_logger")
-def make_logger(cls: type[Any], name: str) -> Any:
+def make_logger(cls: type[Any], name: str) -> object:
     """Return a logger that no registry holds (called by payloads)."""
     return type.__call__(cls, name)  # A metaclass may have its own way of calling a class.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from replkernel.state.patches.own_modules import is_own
 from replkernel.state.python.kinds import kind_of
 from replkernel.state.tombstone import is_tombstone
 
@@ -65,8 +66,6 @@ def of_libraries() -> Callable[[str], bool]:
 
 
 def _is_library(root: str) -> bool:
-    from replkernel.state.patches.own_modules import is_own
-
     return root in sys.modules and root not in (ROOT, "__main__") and not is_own(root)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _BY_NAME: dict[str, Any] = contexts._concrete_contexts  # type: ignore[attr-defined]
 
 
-def reduce_context(context: ReducerContext, own: BaseContext) -> Any:
+def reduce_context(context: ReducerContext, own: BaseContext) -> object:
     """Reduce multiprocessing's own context to its name; leave another, or one with attributes, to pickle."""
     for name, known in _BY_NAME.items():
         if known is own and not vars(own):
@@ -25,7 +25,7 @@ def reduce_context(context: ReducerContext, own: BaseContext) -> Any:
 
 
 @loader("multiprocessing:context_named")
-def context_named(name: str) -> Any:
+def context_named(name: str) -> object:
     """Return the context of a start method (called by payloads)."""
     return _BY_NAME[name]
 

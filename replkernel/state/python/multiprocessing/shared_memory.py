@@ -7,7 +7,7 @@ the first process to end would remove the block for all.
 from __future__ import annotations
 
 from multiprocessing import shared_memory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replkernel.state.capture.outcomes import CannotTravel
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
 
 
-def refuse_block(context: ReducerContext, block: object) -> Any:
+def refuse_block(context: ReducerContext, block: object) -> object:
     """Refuse a block of shared memory."""
     raise CannotTravel("Shared memory belongs to the host on which it was made, and to the processes there.")
 

@@ -26,7 +26,7 @@ _known: weakref.WeakValueDictionary[tuple[int, str | bytes, int], re.Pattern[Any
 )
 
 
-def reduce_pattern(context: ReducerContext, pattern: re.Pattern[Any]) -> Any:
+def reduce_pattern(context: ReducerContext, pattern: re.Pattern[Any]) -> object:
     """Reduce a pattern to its text and flags; it is this process's one for them from now on."""
     _known.setdefault((id(type(pattern.pattern)), pattern.pattern, pattern.flags), pattern)
     return pattern_of, (pattern.pattern, pattern.flags)
@@ -54,7 +54,7 @@ def _compiled(text: str | bytes, flags: int) -> Any:
         return re.compile(text, flags)
 
 
-def reduce_match(context: ReducerContext, match: re.Match[Any]) -> Any:
+def reduce_match(context: ReducerContext, match: re.Match[Any]) -> object:
     """Reduce a match to its pattern, its string and the call that found it."""
     for how in ("match", "fullmatch", "search"):
         again = getattr(match.re, how)(match.string, match.pos, match.endpos)
@@ -68,14 +68,14 @@ def reduce_match(context: ReducerContext, match: re.Match[Any]) -> Any:
 
 
 @loader("regex:find")
-def find(pattern: re.Pattern[Any], string: object, pos: int, endpos: int, how: str, index: int) -> Any:
+def find(pattern: re.Pattern[Any], string: object, pos: int, endpos: int, how: str, index: int) -> object:
     """Find a match again (called by payloads)."""
     if how == "finditer":
         return next(itertools.islice(pattern.finditer(string, pos, endpos), index, None))
     return getattr(pattern, how)(string, pos, endpos)
 
 
-def reduce_scanner(context: ReducerContext, scanner: object) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: object) -> object:
     """Reduce an `re.Scanner` to its lexicon: the pattern that it compiled of it has no text."""
     return re.Scanner, (scanner.lexicon, scanner.scanner.flags)  # type: ignore[attr-defined]
 

@@ -50,7 +50,7 @@ class Place(NamedTuple):
     must_advance: int
 
 
-def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
+def reduce_scanner(context: ReducerContext, scanner: Any) -> object:
     """Reduce a search to its pattern, its string and its place."""
     layout = _layout()
     if layout is None:
@@ -65,7 +65,9 @@ def reduce_scanner(context: ReducerContext, scanner: Any) -> Any:
 
 
 @loader("regex:searching")
-def searching(pattern: Any, string: object, pos: int, endpos: int, at: int | None, must_advance: int) -> Any:
+def searching(
+    pattern: Any, string: object, pos: int, endpos: int, at: int | None, must_advance: int
+) -> object:
     """Return a search that stands at a place (called by payloads).
 
     Raises ValueError when it never comes there.
@@ -106,7 +108,7 @@ def _bytes(scanner: object) -> bytes:
     return ctypes.string_at(id(scanner), size - size % _WORD)
 
 
-def _object_at(address: int) -> Any:
+def _object_at(address: int) -> object:
     return ctypes.cast(address, ctypes.py_object).value
 
 

@@ -44,7 +44,7 @@ _SHARED_MARKS = ("mode=memory", "cache=shared", "vfs=")
 _BINDS_SLOTS = "Its class keeps attributes in slots, which cannot be read past the class."
 
 
-def reduce_connection(pickler: UnitContext, connection: object) -> Any:
+def reduce_connection(pickler: UnitContext, connection: object) -> object:
     """Reduce a connection."""
     pickler.touched = True
     notes = notes_of(connection)

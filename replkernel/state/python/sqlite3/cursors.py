@@ -93,7 +93,7 @@ def _describe(cursor: object, names: tuple[str, ...] | None, lastrowid: int | No
 # -- cursors ---------------------------------------------------------------------------------------------
 
 
-def reduce_cursor(pickler: UnitContext, cursor: object) -> Any:
+def reduce_cursor(pickler: UnitContext, cursor: object) -> object:
     """Reduce a cursor that has given all its rows."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a cursor is not known.")
@@ -162,7 +162,7 @@ def make_cursor(
     rowcount: int,
     arraysize: int,
     closed: bool,
-) -> Any:
+) -> object:
     """Return a cursor that has given all its rows (called by payloads)."""
     if is_tombstone(connection):
         return connection
@@ -190,7 +190,7 @@ def fill_cursor(cursor: sqlite3.Cursor, state: tuple[Any, ...]) -> None:
     _CURSOR.row_factory.__set__(cursor, row_factory)
 
 
-def reduce_blob(pickler: UnitContext, blob: sqlite3.Blob) -> Any:
+def reduce_blob(pickler: UnitContext, blob: sqlite3.Blob) -> object:
     """Reduce a blob that was read or written piece by piece, and is closed."""
     try:
         len(blob)
@@ -200,7 +200,7 @@ def reduce_blob(pickler: UnitContext, blob: sqlite3.Blob) -> Any:
 
 
 @loader("sqlite:closed_blob")
-def closed_blob() -> Any:
+def closed_blob() -> object:
     """Return a blob that is closed (called by payloads)."""
     connection = sqlite3.connect(":memory:")
     try:
@@ -216,7 +216,7 @@ def closed_blob() -> Any:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def reduce_row(pickler: UnitContext, row: sqlite3.Row) -> Any:
+def reduce_row(pickler: UnitContext, row: sqlite3.Row) -> object:
     """Reduce a row that knows its columns' names."""
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a row is not known.")

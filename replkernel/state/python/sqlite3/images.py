@@ -50,13 +50,13 @@ class Image:
             return memoryview(sqlite.serialize(sqlite_layout.handle(self._connection), self._schema))
 
 
-def reduce_image(context: ReducerContext, image: Image) -> Any:
+def reduce_image(context: ReducerContext, image: Image) -> object:
     """Reduce the contents of a database in memory."""
     return take_image, (context.emit(image, None),)
 
 
 @loader("sqlite:take_image")
-def take_image(data: bytes | int) -> Any:
+def take_image(data: bytes | int) -> object:
     """Return the bytes of a database (called by payloads)."""
     return take_buffer(data)
 

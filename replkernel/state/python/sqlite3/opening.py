@@ -32,7 +32,7 @@ Schema = tuple[str, str, tuple[tuple[str, str], ...], Any]
 
 
 @loader("sqlite:closed_connection")
-def closed_connection(cls: type[sqlite3.Connection], blank: bool) -> Any:
+def closed_connection(cls: type[sqlite3.Connection], blank: bool) -> object:
     """Return a connection that is closed, or was never opened (called by payloads)."""
     connection = cls.__new__(cls)
     if not blank:
@@ -51,7 +51,7 @@ def open_connection(
     limits: tuple[int, ...],
     counts: tuple[Any, ...],
     replica: str,
-) -> Any:
+) -> object:
     """Open a database again; a tombstone when its file is not here (called by payloads)."""
     for _, path, _, _ in schemas:
         if os.path.isabs(path) and not os.path.isfile(path):

@@ -84,12 +84,12 @@ class Connection(BASE):
 _TOTAL_CHANGES = BASE.total_changes.__get__
 
 
-def _noting(name: str, parameters: tuple[str, ...], kind: str) -> Any:
+def _noting(name: str, parameters: tuple[str, ...], kind: str) -> object:
     """Return a method that notes what Python's own of that name was called with."""
     own = getattr(BASE, name)
 
     @functools.wraps(own)
-    def method(self: Any, *args: Any, **named: object) -> Any:
+    def method(self: Any, *args: Any, **named: object) -> object:
         try:
             result = own(self, *args, **named)
         except BaseException as error:
@@ -147,7 +147,7 @@ def quiet(connection: object) -> Iterator[None]:
             getattr(BASE, name)(connection, *args, **named)
 
 
-def connect(*args: Any, **named: Any) -> Any:
+def connect(*args: Any, **named: Any) -> object:
     """Open a connection that is noted, unless the notebook gives a factory of its own."""
     if len(args) <= _FACTORY_AT:
         named.setdefault("factory", Connection)

@@ -29,9 +29,9 @@ from replkernel.state.libraries.torch import TorchOptionsPart
 from replkernel.state.patches import given
 from replkernel.state.patches.registries import changed_places
 from replkernel.state.process.decimal_context import DecimalPart
+from replkernel.state.process.interpreter import SignalsPart
 from replkernel.state.process.library_generators import CountersPart
 from replkernel.state.process.part import Part
-from replkernel.state.process.signals import SignalsPart
 from replkernel.state.process.warnings import WarningsPart
 from replkernel.state.python.logging import places as loggers
 from replkernel.state.python.logging.config import LoggingPart
