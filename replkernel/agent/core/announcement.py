@@ -29,7 +29,7 @@ MISSED_MAX = 3
 """A GPU that could not be read so many times in a row is not offered any more."""
 UNREAD_S = 60.0
 """A driver may take so long to begin; then the host is offered with what the scheduler knows of its GPUs."""
-FAILED_S = 10.0
+FAILED_S = 5.0
 """The same for one that answers, and does not work."""
 ALIKE_BYTES = 256 * MIB
 """What a driver keeps for itself may change by so much: parts of what was offered fit all the same."""
