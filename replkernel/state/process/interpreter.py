@@ -119,3 +119,10 @@ class SignalsPart(Part[list[Any]]):
         self._told = {int(number): int(handler) for number, handler in decode_plain(data)}
         for number, handler in self._told.items():
             signal.signal(number, signal.Handlers(handler))
+
+    def revert(self) -> None:
+        """Have the signals that were told do what they did at birth."""
+        first = dict(zip(_NUMBERS, self._birth, strict=False))
+        plain = {number: int(first[number]) for number in self._told if isinstance(first[number], int)}
+        if plain:
+            self.load(encode_plain(sorted(plain.items())))

@@ -118,10 +118,13 @@ class Part(ABC, Generic[Seen]):
         """Keep what the process had at birth before the first change to it: the history goes back there."""
         if self._data is not None or self._at_birth is not None or self._seen is None:
             return
+        self._data = b""  # A part that has said something says so when there is nothing any more.
         try:
             self._at_birth = self.pack(self._seen)
         except Exception:
             self._at_birth = None
+        finally:
+            self._data = None
 
     def revert(self) -> None:
         """Bring the process back to what it was at birth, where that is known."""

@@ -145,6 +145,9 @@ class WarningsShownPart(Part[Shown]):
         self._shown = decode_plain(data)
         self._version = None
 
+    def revert(self) -> None:
+        """Do nothing: what was shown has been shown."""
+
     def settle(self) -> bool:
         """Make the registries say what was shown, and nothing else."""
         done = super().settle()

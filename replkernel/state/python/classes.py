@@ -316,12 +316,20 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...],
     for key, value in attributes.items():
         if key not in present or present[key] is not value:
             _set_entry(cls, key, value)
+    if derives(type(cls), abc.ABCMeta) and not _virtual(cls) <= set(map(id, virtual)):
+        _abc._reset_registry(cls)
+        _abc._reset_caches(cls)
     for other in virtual:
         abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
     generic_models.enter(cls, attributes)
     for told in answers:
         loading.current().late.append(functools.partial(note, cls, told))
     return cls
+
+
+def _virtual(cls: type) -> set[int]:
+    """Return the ids of the classes that are registered with an abstract one."""
+    return {id(alive) for held in _abc._get_dump(cls)[0] if (alive := held()) is not None}
 
 
 def _set_entry(cls: type, key: str, value: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.notebook import moved
+from tests.support.notebook import moved, pair
 
 HOOKED = (
     "from abc import ABC\nfrom typing import Protocol, runtime_checkable\n"
@@ -48,3 +48,12 @@ def test_a_class_that_is_gone_is_not_kept_by_what_was_answered() -> None:
         "again = 1",
     )
     assert space["gone"] is True
+
+
+def test_a_class_that_is_registered_no_more_is_so_on_every_replica() -> None:
+    executor, standby = pair()
+    source = "import _abc, abc\nclass Base(abc.ABC): pass\nclass Other: pass"
+    standby.take(executor.run(f"{source}\nBase.register(Other)", 1))
+    assert issubclass(standby["Other"], standby["Base"])
+    assert standby.take(executor.run("_abc._reset_registry(Base); Base.n = 1", 2)).failed == ()
+    assert not issubclass(standby["Other"], standby["Base"])

@@ -31,7 +31,6 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         self._functions: list[list[str]] = []
         super().__init__()
         self._birth = self._seen or {kind: {} for kind in KINDS}
-        self._at_birth = encode_plain(({}, [], [], []))
         self._classes = dict(shell.magics_manager.registry)
 
     def look(self) -> dict[str, dict[str, Any]]:

@@ -500,6 +500,18 @@ def test_a_handler_that_puts_records_into_a_queue_travels_with_the_queue() -> No
         next(two["h"].queue)
 
 
+def test_a_signal_that_is_first_ignored_is_not_when_that_is_undone() -> None:
+    here = SignalsPart()
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        assert here.dump()
+        here.revert()
+        assert signal.getsignal(signal.SIGUSR1) == before
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_an_ignored_signal_travels_and_a_python_handler_is_a_place() -> None:
     here, there = SignalsPart(), SignalsPart()
     before = signal.getsignal(signal.SIGUSR1)
