@@ -48,7 +48,7 @@ KEPT = frozenset(
 )
 OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
 NO_MORE_IMPORTS = ("REPLKERNEL_ZYGOTE_IDLE_S", "0")
-"""What zygotes would import once nobody wants anything takes a second, and few tests start processes after it.
+"""What zygotes would import in a quiet moment takes a second, and few tests start processes after it.
 
 Those that play on as users have it take `zygotes_as_shipped`.
 """

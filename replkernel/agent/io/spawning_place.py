@@ -67,7 +67,7 @@ def preload_names(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def zygote_idle_s(env: Mapping[str, str]) -> float:
-    """Return what REPLKERNEL_ZYGOTE_IDLE_S says, or the default where it is no number (routers refuse those)."""
+    """Return what REPLKERNEL_ZYGOTE_IDLE_S says, or the default where that is nothing that routers take."""
     with contextlib.suppress(ValueError):
         if 0 <= (idle_s := float(env.get("REPLKERNEL_ZYGOTE_IDLE_S", "").strip() or ZYGOTE_IDLE_S)) <= DAY_S:
             return idle_s
