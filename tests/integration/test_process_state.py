@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.support.needs import need
+
 PROCESS = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -56,7 +58,6 @@ Run: TypeAlias = Callable[..., Outcome]
 NURSERY = """
 import json, os, random, sys
 import IPython.core.interactiveshell, replkernel.state.process.parts
-from tests.support.needs import need
 
 for line in sys.stdin:
     place, program, environment = json.loads(line)
