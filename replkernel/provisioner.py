@@ -130,6 +130,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "Seconds after which a host's agent that keeps no kernel ends itself.",
     )
     preload = _names("REPLKERNEL_PRELOAD", "Packages that new kernel processes share from the zygote.")
+    zygote_idle_s = _number(
+        2.0,
+        "REPLKERNEL_ZYGOTE_IDLE_S",
+        "Seconds without a start after which a zygote imports what later processes need (0: never).",
+    )
     launcher_grace_s = _number(
         43_200.0,
         "REPLKERNEL_LAUNCHER_GRACE_S",

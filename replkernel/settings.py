@@ -60,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True):
     orphan_grace_s: float = 30.0
     agent_idle_s: float = 300.0
     preload: tuple[str, ...] = ()
+    zygote_idle_s: float = 2.0
     launcher_grace_s: float = 43_200.0
     hibernate_idle_s: float = 0.0
     standby_idle_s: float = 600.0
@@ -183,6 +184,12 @@ SETTING_DOCS = (
         "preload",
         "none",
         "Comma-separated packages that new kernel processes share from the zygote (`numpy,pandas,torch`); absent ones are skipped.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_ZYGOTE_IDLE_S",
+        "zygote_idle_s",
+        "2",
+        "Seconds without a start after which a zygote imports what later kernel processes need, for a second of CPU (0: never).",
     ),
     SettingDoc(
         "REPLKERNEL_LAUNCHER_GRACE_S",
@@ -448,6 +455,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
         agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),
+        zygote_idle_s=_seconds(env, "REPLKERNEL_ZYGOTE_IDLE_S", 2.0),
         launcher_grace_s=_seconds(env, "REPLKERNEL_LAUNCHER_GRACE_S", 43_200.0),
         hibernate_idle_s=_seconds(env, "REPLKERNEL_HIBERNATE_IDLE_S", 0.0),
         standby_idle_s=_seconds(env, "REPLKERNEL_STANDBY_IDLE_S", 600.0),

@@ -47,6 +47,11 @@ KEPT = frozenset(
     }
 )
 OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+NO_MORE_IMPORTS = ("REPLKERNEL_ZYGOTE_IDLE_S", "0")
+"""What zygotes would import in a quiet moment takes a second, and few tests start processes after it.
+
+Those that play on as users have it take `zygotes_as_shipped`.
+"""
 STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
 """Folders whose tests make what they need of these: to make and remove five takes as long as a test there."""
 
@@ -105,6 +110,12 @@ def short_dir() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture
+def zygotes_as_shipped(_own_directories: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have zygotes import what later processes need, in a quiet moment, as they do for users."""
+    monkeypatch.delenv(NO_MORE_IMPORTS[0], raising=False)
+
+
 @pytest.fixture(scope="session")
 def _directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give each test a directory: pytest would read the names of all that it has made to number the next."""
@@ -131,6 +142,8 @@ def _own_directories(
     sockets = tempfile.mkdtemp(prefix="rk-", dir=SHORT)
     monkeypatch.setenv("REPLKERNEL_SOCKET_DIR", sockets)
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    if made:
+        monkeypatch.setenv(*NO_MORE_IMPORTS)
     yield
     if any(base.glob("jupyter_data_dir/replkernel/agents/*")):
         end_agents(os.environ)

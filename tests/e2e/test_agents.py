@@ -7,11 +7,10 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from mcp import Client, StdioServerParameters
 from replkernel_server.mcp.access import TOKEN as TOKEN_NAME
 from replkernel_server.mcp.access import URL
 
@@ -20,6 +19,9 @@ from tests.support.server_life import living
 from tests.support.shared_place import _kernel_in_reach as _kernel_in_reach
 from tests.support.shared_place import _own_directories as _own_directories
 from tests.support.shared_place import place as place
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]
 
@@ -70,6 +72,8 @@ class Agent:
 @asynccontextmanager
 async def agent(url: str, token: str = TOKEN) -> AsyncIterator[Agent]:
     """Connect an agent, by a process that knows nothing of those before it."""
+    from mcp import Client, StdioServerParameters
+
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "replkernel_server.mcp"],

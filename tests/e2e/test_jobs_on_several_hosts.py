@@ -18,9 +18,10 @@ from tests.e2e.test_moves import Agents
 from tests.e2e.test_several_hosts import launchers, leased
 from tests.support import rank_training
 from tests.support.live import eventually, kernel
+from tests.support.needs import need
 from tests.support.scheduler_service import Service, serving
 
-pytest.importorskip("torch")
+need("torch")
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 pytestmark = [
     pytest.mark.timeout(600),

@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.test_moves import Agents
 from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
+from tests.support.needs import need
 from tests.support.scheduler_service import Service, serving
 
 pytestmark = pytest.mark.timeout(240)
@@ -110,7 +111,7 @@ def leased(service: Service) -> int:
 
 
 def test_two_hosts_with_two_processes_each_train_as_one(live: Live, service: Service) -> None:
-    pytest.importorskip("torch")
+    need("torch")
     live.value(SETUP)
     ran = live.run(TRAINING, timeout=120.0)
     assert ran.status == "ok", (ran.error, ran.err)

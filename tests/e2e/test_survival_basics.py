@@ -26,7 +26,7 @@ from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.stock import OURS
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("zygotes_as_shipped")]
 
 SETTLE_S = 0.5
 """Cells that must survive are committed within this time of their reply."""

@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.support.needs import need
+
 PROCESS = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -204,7 +206,7 @@ def test_threads_and_children_of_the_notebook_pin(run: Run) -> None:
 
 
 def test_torchs_generator_and_options_travel(run: Run) -> None:
-    pytest.importorskip("torch")
+    need("torch")
     cell = "import torch; torch.manual_seed(4); torch.set_default_dtype(torch.float64); torch.rand(1)"
     cell += f"; torch.set_num_threads({max(1, (os.cpu_count() or 2) // 2)})"
     look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype()), torch.get_num_threads()"

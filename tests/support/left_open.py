@@ -89,19 +89,22 @@ def install() -> None:
 @contextlib.contextmanager
 def nothing_left_open(temporary: Path) -> Iterator[None]:
     """Fail if something is open at the end that was not at the beginning."""
-    known = set(_open_now(temporary))
+    known, older = set(_open_here(temporary)), _pids()
     yield
     deadline = time.monotonic() + GRACE_S
-    while (left := {what: said for what, said in _open_now(temporary).items() if what not in known}) and (
-        time.monotonic() < deadline
-    ):
+    while (left := _left(temporary, known, older)) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     if left:
         pytest.fail("left open:\n" + "\n".join(sorted(left.values())), pytrace=False)
 
 
-def _open_now(temporary: Path) -> dict[object, str]:
-    return {**_open_sockets(), **_open_files(temporary), **_threads(), **_processes(temporary)}
+def _open_here(temporary: Path) -> dict[object, str]:
+    return {**_open_sockets(), **_open_files(temporary), **_threads()}
+
+
+def _left(temporary: Path, known: set[object], older: frozenset[str]) -> dict[object, str]:
+    here = {what: said for what, said in _open_here(temporary).items() if what not in known}
+    return {**here, **_processes(temporary, older)}
 
 
 def _open_sockets() -> dict[object, str]:
@@ -135,11 +138,18 @@ def _threads() -> dict[object, str]:
     }
 
 
-def _processes(temporary: Path) -> dict[object, str]:
-    """Return children, and whoever else has one of our tests' directories in its environment."""
+def _pids() -> frozenset[str]:
+    return frozenset(filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc") else ()))
+
+
+def _processes(temporary: Path, older: frozenset[str]) -> dict[object, str]:
+    """Return children, and whoever else has one of our tests' directories in its environment.
+
+    Those that were there before are not looked at: to read all environments twice takes 10 ms a module.
+    """
     found: dict[object, str] = {}
     us, mark = os.getpid(), str(temporary).encode()
-    for name in filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+    for name in _pids() - older:
         with contextlib.suppress(OSError, psutil.Error, ValueError, IndexError):
             pid, parent = int(name), _parent(name)
             environment = Path(f"/proc/{name}/environ").read_bytes() if pid != us else b""

@@ -8,6 +8,6 @@ import pytest
 
 
 def need(library: str) -> None:
-    """Skip the module where a library is not installed, without the seconds that it takes to import it."""
+    """Skip a module, or a test, where a library is not installed, without the seconds of its import."""
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed", allow_module_level=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import KEPT, OWN, SHORT
+from tests.conftest import KEPT, NO_MORE_IMPORTS, OWN, SHORT
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.support import left_open
 from tests.support.ending import end_agents
@@ -47,6 +47,7 @@ def place(
             patch.setenv(name, str(base / name.lower()))
         patch.setenv("REPLKERNEL_SOCKET_DIR", sockets)
         patch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        patch.setenv(*NO_MORE_IMPORTS)
         patch.setenv("JUPYTER_PATH", str(kernelspec_dir(base / "jupyter")))
         if PLACE in os.environ:
             spread = request.node.get_closest_marker("one_host") is None

@@ -21,6 +21,10 @@ ZYGOTE_FD = 3
 HASH_SEED = "1729"
 """The hash seed of all replicas: one value, so that sets iterate alike wherever a cell runs."""
 
+ZYGOTE_IDLE_S = 2.0
+"""When nobody has wanted anything of a zygote for so long, it imports the rest."""
+DAY_S = 86_400.0
+
 NVIDIA_DRIVER = "/dev/nvidiactl"
 
 _PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "MALLOC_", "LC_", "MPL", "KMP_")
@@ -60,6 +64,14 @@ def zygote_key(python: str, env: Mapping[str, str], preload: tuple[str, ...]) ->
 def preload_names(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the packages that REPLKERNEL_PRELOAD names (read here as well, before settings are imported)."""
     return tuple(part.strip() for part in env.get("REPLKERNEL_PRELOAD", "").split(",") if part.strip())
+
+
+def zygote_idle_s(env: Mapping[str, str]) -> float:
+    """Return what REPLKERNEL_ZYGOTE_IDLE_S says, or the default where that is nothing that routers take."""
+    with contextlib.suppress(ValueError):
+        if 0 <= (idle_s := float(env.get("REPLKERNEL_ZYGOTE_IDLE_S", "").strip() or ZYGOTE_IDLE_S)) <= DAY_S:
+            return idle_s
+    return ZYGOTE_IDLE_S
 
 
 def interpreter_environment(env: Mapping[str, str]) -> dict[str, str]:

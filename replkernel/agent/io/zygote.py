@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from replkernel.agent.io.spawning_place import ZYGOTE_FD
+from replkernel.agent.io.spawning_place import ZYGOTE_FD, zygote_idle_s
 from replkernel.agent.io.zygote_wire import (
     ForkKernel,
     ForkRefused,
@@ -39,12 +39,9 @@ if TYPE_CHECKING:
 INLINE = "module://matplotlib_inline.backend_inline"
 """The MPLBACKEND that ipykernel sets unless the user has: matplotlib reads it once, when it is imported."""
 
-QUIET_MS = 2000
-"""When nobody has wanted anything for so long after the start, the rest is imported."""
-
 BUSY_AFTER_S = 10.0
 BUSY_QUIET_MS = 100
-"""Where somebody has wanted something all the time for so long, a shorter pause has to do."""
+"""Where somebody has wanted something all the time for so long, a shorter pause than asked for has to do."""
 
 _READ_BYTES = 256 * 1024
 
@@ -129,9 +126,12 @@ def _share_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def quiet_ms(age_s: float) -> int:
-    """Return how long a pause has to be for the rest to be imported, so long after the start."""
-    return QUIET_MS if age_s < BUSY_AFTER_S else BUSY_QUIET_MS
+def quiet_ms(age_s: float, idle_s: float) -> int | None:
+    """Return how long a pause has to be for the rest to be imported, so long after the start; None: never."""
+    if not idle_s:
+        return None
+    asked_ms = round(idle_s * 1000)
+    return asked_ms if age_s < BUSY_AFTER_S else min(asked_ms, BUSY_QUIET_MS)
 
 
 def _note(signum: int, frame: object) -> None:
@@ -153,9 +153,9 @@ class _Spawner:
         poller = select.poll()
         poller.register(self._link, select.POLLIN)
         poller.register(self._wake, select.POLLIN)
-        began, complete = time.monotonic(), False
+        began, idle_s, complete = time.monotonic(), zygote_idle_s(os.environ), False
         while True:
-            ready = poller.poll(None if complete else quiet_ms(time.monotonic() - began))
+            ready = poller.poll(None if complete else quiet_ms(time.monotonic() - began, idle_s))
             if not ready:
                 _preload_more()
                 complete = True

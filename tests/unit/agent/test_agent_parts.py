@@ -10,8 +10,14 @@ import pytest
 from replkernel.agent.core.custody import Custody
 from replkernel.agent.io.death import Exit, explain
 from replkernel.agent.io.folder import problem_with_names
-from replkernel.agent.io.spawning_place import HASH_SEED, interpreter_environment, preload_names, zygote_key
-from replkernel.agent.io.zygote import BUSY_AFTER_S, QUIET_MS, quiet_ms
+from replkernel.agent.io.spawning_place import (
+    HASH_SEED,
+    interpreter_environment,
+    preload_names,
+    zygote_idle_s,
+    zygote_key,
+)
+from replkernel.agent.io.zygote import BUSY_AFTER_S, quiet_ms
 from replkernel.agent.io.zygote_wire import (
     FRAME_BYTES_MAX,
     ForkKernel,
@@ -23,6 +29,7 @@ from replkernel.agent.io.zygote_wire import (
 )
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import KernelId, ReplicaId
+from replkernel.settings import read_settings
 
 GIB = 1 << 30
 
@@ -167,5 +174,15 @@ def test_a_kernel_admits_the_digest_of_its_key_alone() -> None:
 
 
 def test_a_zygote_that_is_never_left_alone_takes_a_short_pause_for_the_rest_of_its_imports() -> None:
-    assert quiet_ms(0.0) == QUIET_MS
-    assert 0 < quiet_ms(BUSY_AFTER_S) < QUIET_MS / 10
+    assert quiet_ms(0.0, 2.0) == 2000
+    assert quiet_ms(BUSY_AFTER_S, 2.0) == 100
+    assert quiet_ms(BUSY_AFTER_S, 0.05) == 50
+
+
+def test_a_zygote_imports_nothing_more_where_its_user_says_so() -> None:
+    assert quiet_ms(0.0, 0.0) is None
+    assert quiet_ms(BUSY_AFTER_S, 0.0) is None
+    said = ("", "0", " 0.5 ", "soon", "-1", "nan", "inf", "1e9")
+    found = [zygote_idle_s({"REPLKERNEL_ZYGOTE_IDLE_S": text}) for text in said]
+    assert found == [2.0, 0.0, 0.5, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert zygote_idle_s({}) == read_settings({}).zygote_idle_s

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mcp import Client
 from replkernel_server.mcp.access import Access
 from replkernel_server.mcp.jupyter import Jupyter, Unreachable
-from replkernel_server.mcp.tools import make_server
 from replkernel_server.mcp.words import Answer
 
 SESSION = {"id": "s", "path": "n", "kernel": {"id": "k", "name": "replkernel", "execution_state": "idle"}}
@@ -42,6 +40,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 async def call(tool: str, **given: Any) -> Any:
     """Return what one tool answers, as an agent's program sees it."""
+    from mcp import Client  # Here: it takes a second, in each process that collects tests.
+    from replkernel_server.mcp.tools import make_server
+
     server = make_server(Access("http://127.0.0.1:1/", "secret", "replkernel", 1))
     async with Client(server) as client:
         return await client.call_tool(tool, given)
