@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path, PosixPath, PurePath
 from typing import Any, cast
 
@@ -29,22 +30,30 @@ def is_own(name: str) -> bool:
     return name in OWN_NAMES or name.startswith(OWN_PREFIXES)
 
 
-ZONE = "TZ="
-"""The zone by which the process reckons stands beside the variables, under a name that none can have."""
+ZONE = OWN_PREFIXES[0] + "TZ="
+"""The zone by which the process reckons stands beside the variables, under a name that none can have and that
+releases which do not know it leave alone."""
+WINTER_S, SUMMER_S = 1_736_899_200, 1_752_537_600
+"""Two moments of 2025 by which zones are told from each other."""
 
 
 class _ZoneInForce:
-    """The TZ of the last `time.tzset`, which what it changed gives away: until then TZ is only a variable."""
+    """The TZ that counts: until `time.tzset`, or `time.mktime`, which calls it in C, TZ is only a variable.
+
+    That it has come into force is seen by what that changes. A zone that reckons as before changes nothing:
+    it counts as soon as it is named.
+    """
 
     def __init__(self) -> None:
         self._shown = self._show()
-        self._value = os.environ.get("TZ")
+        self._value = self._named = os.environ.get("TZ")
 
     def look(self) -> str | None:
         """Return the TZ that is in force; None: that of the host."""
-        shown = self._show()
-        if shown != self._shown:
-            self._shown, self._value = shown, os.environ.get("TZ")
+        shown, named = self._show(), os.environ.get("TZ")
+        if shown != self._shown or (named != self._named and named is not None and _reckons_as(named, shown)):
+            self._value = named
+        self._shown, self._named = shown, named
         return self._value
 
     def put(self, value: str | None) -> None:
@@ -53,11 +62,24 @@ class _ZoneInForce:
         _set_zone(value)
         time.tzset()
         _set_zone(named)
-        self._shown, self._value = self._show(), value
+        self._shown, self._value, self._named = self._show(), value, named
 
     @staticmethod
     def _show() -> tuple[object, ...]:
-        return time.tzname, time.timezone, time.altzone
+        now = [(there.tm_zone, there.tm_gmtoff) for there in map(time.localtime, (WINTER_S, SUMMER_S))]
+        return now, time.tzname, time.timezone, time.altzone
+
+
+def _reckons_as(named: str, shown: tuple[object, ...]) -> bool:
+    """Tell whether a zone is like the one in force; one that no table has is not known to be."""
+    from zoneinfo import ZoneInfo  # Late: most kernels never ask, and it takes them milliseconds.
+
+    try:
+        zone = ZoneInfo(named.removeprefix(":") or "UTC")
+    except (LookupError, ValueError, OSError):  # A rule of its own, as `EST5EDT4`, or no zone at all.
+        return False
+    there = [datetime.fromtimestamp(moment, zone) for moment in (WINTER_S, SUMMER_S)]
+    return shown[0] == [(each.tzname(), (each.utcoffset() or timedelta()).total_seconds()) for each in there]
 
 
 def _set_zone(value: str | None) -> None:
@@ -98,7 +120,7 @@ class EnvironPart(OptionsPart):
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set and remove variables. A TZ that comes without the zone in force, as of old, takes effect."""
         for name, value in changed.items():
-            if name != ZONE and not is_own(name):
+            if not is_own(name):
                 os.environ[name] = os.fsdecode(value)
         for name in removed:
             if not is_own(name):
@@ -113,7 +135,7 @@ class EnvironPart(OptionsPart):
 def _notebooks(raw: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the variables that the notebook owns, by text names."""
     named = {os.fsdecode(name): value for name, value in raw.items()}
-    return {name: value for name, value in named.items() if not is_own(name)}
+    return {name: value for name, value in named.items() if name == ZONE or not is_own(name)}
 
 
 def _raw_environ() -> Mapping[Any, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.state.process.environment import EnvironPart, SysPathPart, WorkingDirectoryPart
+from replkernel.state.process.environment import ZONE, EnvironPart, SysPathPart, WorkingDirectoryPart, is_own
 from replkernel.state.process.interpreter import InterpreterPart, LocalePart
 from replkernel.state.process.plain import decode_plain
 
@@ -104,6 +104,55 @@ def test_a_time_zone_is_in_force_elsewhere_once_it_is_here() -> None:
     there.load(in_force)
     assert (os.environ["TZ"], time.tzname[0]) == ("Asia/Tokyo", "JST")
     assert there.dump() == in_force
+
+
+def test_a_time_zone_comes_into_force_with_mktime_too() -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    here, there = EnvironPart(), EnvironPart()
+    os.environ["TZ"] = "Asia/Tokyo"
+    time.mktime((2025, 1, 1, 0, 0, 0, 0, 0, 0))
+    in_force = here.dump()
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    assert in_force is not None
+    there.load(in_force)
+    assert time.localtime(0).tm_hour == 9
+
+
+def test_a_time_zone_that_looks_like_the_one_before_is_in_force_elsewhere() -> None:
+    os.environ["TZ"] = "Europe/Helsinki"
+    time.tzset()
+    here, there = EnvironPart(), EnvironPart()
+    os.environ["TZ"] = "Europe/Kiev"
+    time.tzset()
+    data = here.dump()
+    assert data is not None
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    there.load(data)
+    assert time.localtime(0).tm_hour == 3, "Helsinki had 2 o'clock then"
+
+
+@pytest.mark.parametrize("zone", ["UTC", ":Etc/UTC", ""])
+def test_a_host_that_reckons_by_utc_says_so_where_a_notebook_chose_it(zone: str) -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    del os.environ["TZ"]
+    here = EnvironPart()
+    os.environ["TZ"] = zone
+    time.tzset()
+    changed, _ = decode_plain(here.dump() or b"")
+    assert changed[ZONE] == zone.encode(), "None is the zone of whichever host"
+
+
+def test_an_earlier_release_takes_all_variables_beside_a_time_zone() -> None:
+    here = EnvironPart()
+    os.environ["TZ"] = "Asia/Tokyo"
+    os.environ["Z_LAST"] = "1"
+    changed, _ = decode_plain(here.dump() or b"")
+    set_by_it = {name: value for name, value in changed.items() if not is_own(name)}
+    assert set_by_it == {"TZ": b"Asia/Tokyo", "Z_LAST": b"1"}
 
 
 def test_the_working_directory_is_followed() -> None:
