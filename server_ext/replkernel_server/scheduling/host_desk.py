@@ -18,7 +18,14 @@ from replkernel_scheduler.types import Gpu, GpuUuid, HostName, Lease, UserName
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.models import model_name
-from replkernel.leasing.wire import BEAT_S, KERNELS_OF_GPU_MAX, GpuUse, HostOffer, OfferedGpu
+from replkernel.leasing.wire import (
+    BEAT_S,
+    GPUS_OF_HOST_MAX,
+    KERNELS_OF_GPU_MAX,
+    GpuUse,
+    HostOffer,
+    OfferedGpu,
+)
 from replkernel_server.scheduling.identity import Identity
 
 LOST_S = 3 * BEAT_S
@@ -33,7 +40,9 @@ AGAIN_S = 10.0
 class WatchedHost:
     """One host; `user` None is nobody yet, after a restart."""
 
-    __slots__ = ("agents", "away_until", "gpus", "heard_at", "offer", "silent_at", "use", "use_at", "user")
+    __slots__ = (
+        "agents", "away_until", "gpus", "heard_at", "offer", "silent_at", "use", "use_at", "user", "users",
+    )  # fmt: skip
 
     def __init__(self, heard_at: float) -> None:
         """Start without agents."""
@@ -45,6 +54,8 @@ class WatchedHost:
         self.gpus: tuple[OfferedGpu, ...] = ()
         """What it has offered last, also before a restart."""
         self.user: str | None = None
+        self.users: set[UserName] = set()
+        """Whose agents have offered just that."""
         self.use: dict[str, GpuUse] = {}
         self.use_at: dict[str, float] = {}
 
@@ -86,14 +97,14 @@ class HostDesk:
             return f"Host {name} was registered by an administrator: name this agent's host otherwise."
         others = host is not None and host.user not in (None, who.user) and not who.admin
         if offer.unread:
-            if others:
+            if others and host is not None and who.user not in host.users:
                 return (
                     f"Host {name} is offered by another user's agent, and the GPUs' driver does not answer "
                     "this one: it is taken once it does."
                 )
-            kept = {gpu.uuid: gpu for gpu in (() if host is None else host.gpus)}
-            kept |= {gpu.uuid: gpu for gpu in offer.gpus}
-            offer = msgspec.structs.replace(offer, gpus=tuple(kept.values()), unread=False)
+            offer = msgspec.structs.replace(
+                offer, gpus=_beside(offer.gpus, () if host is None else host.gpus), unread=False
+            )
         offered = msgspec.structs.replace(offer, guarded=False)
         if others and host is not None and host.offer != offered:
             return (
@@ -107,6 +118,8 @@ class HostDesk:
         self._heard(host, now)
         if host.offer != offered:
             host.offer, host.user, host.use, host.use_at = offered, who.user, {}, {}
+            host.users.clear()
+        host.users.add(who.user)
         host.gpus = offered.gpus
         self._offers[client], self._whose[client] = offer, who.user
         return _up(name, offer)
@@ -245,6 +258,14 @@ class HostDesk:
 def _up(name: HostName, offer: HostOffer) -> HostUp:
     gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
     return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
+
+
+def _beside(read: tuple[OfferedGpu, ...], known: tuple[OfferedGpu, ...]) -> tuple[OfferedGpu, ...]:
+    """Return the GPUs known, in their order, then what else was read; the last known give way if too many."""
+    here = {gpu.uuid: gpu for gpu in read}
+    unread = [gpu.uuid for gpu in known if gpu.uuid not in here]
+    dropped = set(unread[GPUS_OF_HOST_MAX - len(here) :])
+    return tuple(({gpu.uuid: gpu for gpu in known if gpu.uuid not in dropped} | here).values())
 
 
 def _nobodys(use: GpuUse) -> bool:

@@ -23,6 +23,7 @@ from replkernel_server.scheduling.desk_words import (
     TimeCame,
     Told,
 )
+from replkernel_server.scheduling.host_desk import LOST_S
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.leasing import wire
@@ -176,6 +177,30 @@ def test_an_agent_that_cannot_read_its_gpus_is_a_host_without_any_and_nobody_els
     [said] = room.say(bob, unread)
     assert isinstance(said, wire.Refused) and "driver does not answer" in said.why
     assert room.say(bob, offer("a", 2)) == []
+
+
+def test_an_agent_that_has_shown_the_same_gpus_may_come_back_without_reading_them() -> None:
+    room = Room()
+    first, agent = room.agent("a", 2, ALICE), room.agent("a", 2, BOB)
+    room.lease(room.router("k", who=BOB), "r1", 2)
+    room.say(first, wire.HostLeaves())
+    room.do(room.desk.handle(Left(agent), room.now))
+    again = room.join("agent", "a", BOB)
+    assert room.say(again, wire.HostOffer((), 16.0, 64.0, unread=True), wire.HostBeat()) == []
+    room.wait(LOST_S - 1.0)
+    room.say(again, wire.HostBeat())
+    room.wait(LOST_S - 1.0)
+    assert room.hosts() == ["a"] and len(room.core.view().leases) == 1
+
+
+def test_gpus_that_are_kept_since_they_cannot_be_read_become_no_more_than_a_host_may_have() -> None:
+    room = Room()
+    agent = room.agent("a", 2)
+    for turn in range(3):
+        gpus = tuple(wire.OfferedGpu(f"GPU-{turn}-{number}", "H100", 80.0) for number in range(40))
+        room.say(agent, wire.HostOffer(gpus, 16.0, 64.0, unread=True))
+        here = [gpu.uuid for gpu in room.core.view().hosts[0].gpus]
+        assert len(here) <= wire.GPUS_OF_HOST_MAX and {gpu.uuid for gpu in gpus} <= set(here)
 
 
 def test_a_gpu_that_another_host_has_is_refused_and_offered_again_when_that_host_is_gone() -> None:
