@@ -26,6 +26,7 @@ from replkernel.protocol.status import GpuProcess, GpuStatus
 log = logging.getLogger(__name__)
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+UUIDS = ("GPU-", "MIG-")
 PROCESSES_MAX = 256
 READS_SKIPPED = 30
 """A machine without a working driver is asked again after 1, 2, 4 reads and so on, at last after so many."""
@@ -110,6 +111,8 @@ class NvmlGpus:
         self._nvml: Any = None
         self._chosen: set[str] = set()
         """What the numbers stood for when all GPUs were read last: one that is missing moves the others."""
+        self._split: set[int] = set()
+        """The numbers of the GPUs that were split when they were read last."""
         self._skip = self._skipped = 0
         self._why: GpusUnread | None = None
         """Why the driver could not be asked last; None while it works, or is not there at all."""
@@ -131,7 +134,8 @@ class NvmlGpus:
             return self._unread()
         self._skipped, self._why = 0, None
         read = [self._read_device(number) for number in range(min(count, GPUS_OF_HOST_MAX))]
-        full, whole = all(each.gpus for each in read), all(each.whole for each in read)
+        whole = all(each.whole for each in read)
+        full = whole and all(each.gpus for each in read)
         found = self._visible_of([gpu for each in read for gpu in each.gpus], full, whole)
         return Reading(found[:GPUS_OF_HOST_MAX], whole)
 
@@ -153,7 +157,7 @@ class NvmlGpus:
     def _visible_of(self, found: list[GpuStatus], full: bool, whole: bool) -> tuple[GpuStatus, ...]:
         """Return what `CUDA_VISIBLE_DEVICES` leaves; `full`: no GPU is missing."""
         if full or not self._by_number:
-            left = tuple(chosen(self._as_cuda_counts(found), self._visible))
+            left = tuple(chosen(self._as_cuda_counts(found), self._visible, full=full))
             self._chosen = {gpu.uuid for gpu in left}
             return left
         if self._chosen:
@@ -180,7 +184,8 @@ class NvmlGpus:
         nvml, found = self._nvml, list[GpuStatus]()
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
-            parts = list(self._parts(handle))
+            parts = list(self._parts(handle, number))
+            (self._split.add if parts else self._split.discard)(number)
             name = _text(nvml.nvmlDeviceGetName(handle))
             for part in parts or [handle]:
                 memory_bytes, used_bytes = self._memory(part)
@@ -211,18 +216,20 @@ class NvmlGpus:
             memory = nvml.nvmlDeviceGetMemoryInfo(handle)
             return int(memory.total), int(memory.used)
 
-    def _parts(self, handle: Any) -> Iterator[Any]:
-        """Yield the MIG instances of a GPU that is split."""
+    def _parts(self, handle: Any, number: int) -> Iterator[Any]:
+        """Yield the MIG instances of a GPU that is split; raises if one that was cannot be asked."""
         nvml = self._nvml
         try:
             if not nvml.nvmlDeviceGetMigMode(handle)[0]:
                 return
             most = int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
         except Exception:  # Most models cannot be split.
+            if number in self._split:
+                raise
             return
-        for number in range(most):
+        for place in range(most):
             try:
-                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
             except Exception:  # Places between instances are empty.
                 continue
             yield part
@@ -250,8 +257,11 @@ class NvmlGpus:
             log.log(level, "%s", what)
 
 
-def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
-    """Yield what `CUDA_VISIBLE_DEVICES` leaves: by number or UUID, up to the first word that is neither."""
+def chosen(gpus: list[GpuStatus], visible: str | None, *, full: bool = True) -> Iterator[GpuStatus]:
+    """Yield what `CUDA_VISIBLE_DEVICES` leaves: by number or UUID, up to the first word that is neither.
+
+    Not `full`: a UUID that is not there may be of a GPU that is missing, and ends nothing.
+    """
     if visible is None:
         yield from gpus
         return
@@ -261,6 +271,8 @@ def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
             matching = gpus[int(word) :][:1] if len(word) < 9 else []
         else:
             matching = [gpu for gpu in gpus if word and gpu.uuid.startswith(word)][:1]
+        if not matching and not full and word.startswith(UUIDS):
+            continue
         if not matching:
             return
         if matching[0].uuid not in taken:

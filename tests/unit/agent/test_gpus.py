@@ -72,8 +72,8 @@ class Driver:
     def nvmlDeviceGetName(self, handle: Any) -> bytes:
         return b"NVIDIA H100"
 
-    def nvmlDeviceGetUUID(self, handle: str) -> str:
-        return handle
+    def nvmlDeviceGetUUID(self, handle: Any) -> str:
+        return handle if isinstance(handle, str) else "GPU-split"
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
         return SimpleNamespace(total=80 * GIB, used=3 * GIB)
@@ -204,6 +204,34 @@ def test_numbers_stand_for_the_same_gpus_while_one_cannot_be_read(monkeypatch: p
     for error in (NvmlError(9), NvmlError(LOST)):
         driver.errors["GPU-a"] = error
         assert looks(reader, 1) == [["GPU-b"]]
+
+
+@pytest.mark.parametrize("error", [NvmlError(9), NvmlError(LOST)])
+@pytest.mark.parametrize("begins", [True, False])
+def test_one_of_those_named_by_uuid_does_not_take_the_others_with_it(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, begins: bool
+) -> None:
+    driver = Driver("GPU-a", "GPU-b", "GPU-c")
+    reader = use(driver, monkeypatch, CUDA_VISIBLE_DEVICES="GPU-a,GPU-c")
+    if not begins:
+        assert looks(reader, 1) == [["GPU-a", "GPU-c"]]
+    driver.errors["GPU-a"] = error
+    assert looks(reader, 1) == [["GPU-c"]]
+
+
+def test_a_split_gpu_whose_mode_cannot_be_read_for_a_moment_is_not_whole_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver(["MIG-1", "MIG-2"], "GPU-b")
+    reader = use(driver, monkeypatch)
+    assert looks(reader, 1) == [["MIG-1", "MIG-2", "GPU-b"]]
+
+    def fails(handle: object) -> list[int]:
+        raise NvmlError(999)
+
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlDeviceGetMigMode", fails)
+    gpus, whole = reader.read()
+    assert (uuids(gpus), whole) == (["GPU-b"], False)
 
 
 def test_without_the_library_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
