@@ -41,6 +41,9 @@ from replkernel_server.scheduling.shortening import Shortening
 
 log = logging.getLogger("replkernel.scheduler")
 MONTH_LOOK_S = 60.0
+CLOCK_SETTLES_S = 3600.0
+"""A clock that is wrong when the machine starts has been set by then."""
+MONTH_S = 31 * 86_400.0
 
 
 class Hosted:
@@ -158,8 +161,10 @@ class Hosted:
 
     async def _keep_months(self, last: float) -> None:
         """Let everybody's hours of the month count anew in each month (UTC), also one begun meanwhile."""
+        settled_at = time.monotonic() + CLOCK_SETTLES_S
         while True:
-            month = month_begun(self.driver.core.month, last, time.time())
+            is_settled = time.monotonic() > settled_at
+            month = month_begun(self.driver.core.month, last, time.time(), is_settled=is_settled)
             if month:
                 with contextlib.suppress(ServerError):
                     await self.driver.apply(MonthBegan(month))
@@ -174,13 +179,15 @@ def core_settings(launcher: Launcher | None) -> CoreSettings:
     return CoreSettings(host_shape=HostShape(gpus=able.host_gpus), hosts_min=0, hosts_max=able.hosts_max)
 
 
-def month_begun(known: str, last: float, now: float) -> str:
+def month_begun(known: str, last: float, now: float, *, is_settled: bool) -> str:
     """Return which month has begun, nothing where that is known; `last`: when the last event was (0: none).
 
-    What an earlier release wrote does not say which month it knew: that of its last event, then.
+    What an earlier release wrote does not say which month it knew: that of its last event, then. A month far
+    ahead is that of a clock that was wrong: it is not waited for once the clock `is_settled`.
     """
     month, before = _month(now), known or (_month(last) if last else "")
-    return month if month > before else ""
+    was_wrong = is_settled and before > _month(now + MONTH_S)
+    return month if month > before or was_wrong else ""
 
 
 def _month(wall: float) -> str:

@@ -53,8 +53,15 @@ NOVEMBER, DECEMBER = 1_796_083_190.0, 1_796_083_800.0
 def test_a_month_begins_once_however_often_and_whenever_the_scheduler_is_started(
     known: str, last: float, begun: str
 ) -> None:
-    assert month_begun(known, last, DECEMBER) == begun
-    assert month_begun("2026-12", last, DECEMBER) == ""
+    for is_settled in (False, True):
+        assert month_begun(known, last, DECEMBER, is_settled=is_settled) == begun
+        assert month_begun("2026-12", last, DECEMBER, is_settled=is_settled) == ""
+
+
+@pytest.mark.parametrize(("known", "last"), [("2027-02", NOVEMBER), ("2099-01", DECEMBER), ("", 4e9)])
+def test_a_month_that_a_wrong_clock_began_is_not_waited_for(known: str, last: float) -> None:
+    assert month_begun(known, last, DECEMBER, is_settled=False) == "", "it may be this clock that is wrong"
+    assert month_begun(known, last, DECEMBER, is_settled=True) == "2026-12"
 
 
 def test_which_month_it_is_outlives_a_restart() -> None:
