@@ -29,6 +29,10 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         self._shell = shell
         self._tables: dict[str, dict[str, Any]] = {}
         self._functions: list[list[str]] = []
+        self._bound: dict[tuple[str, str], Any] = {}
+        """The magics among the tables' that `_functions` names."""
+        self._settled = False
+        """Whether a cell has run since something was loaded: variables may lag behind until then."""
         super().__init__()
         self._birth = self._seen or {kind: {} for kind in KINDS}
         self._classes = dict(shell.magics_manager.registry)
@@ -39,6 +43,16 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         if magics != self._tables:
             self._tables = {kind: dict(magics[kind]) for kind in KINDS}
         return self._tables
+
+    def dump(self) -> bytes | None:
+        """Look anew also where a variable does not hold its magic any more: that is a place then."""
+        namespace = self._shell.user_ns
+        if self._settled and any(
+            namespace.get(variable) is not self._bound.get((kind, name))
+            for kind, name, variable in self._functions
+        ):
+            self._seen = None
+        return super().dump()
 
     def pack(self, seen: dict[str, dict[str, Any]]) -> bytes | None:
         """Write the shell aliases, magic aliases and notebook functions that came or changed since birth."""
@@ -62,6 +76,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
                         book.enter(Place(ITEM, MODULE, f"{MAGICS}.magics.{kind}", json.dumps(name)), before)
                     else:
                         functions.append([kind, name, variable])
+                        self._bound[kind, name] = magic
         gone = sorted(name for name in self._birth["line"] if name not in seen["line"])
         self._functions = functions
         if self._data is None and not (aliases or pointers or functions or gone):
@@ -77,10 +92,10 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
 
     def apply(self, data: bytes) -> None:
         """Define the aliases; magics of the notebook's functions follow as their variables come."""
-        had = [(kind, name) for kind, name, _ in self._functions]
+        self._settled = False
         aliases, pointers, self._functions, gone = decode_plain(data)
-        for kind, name in set(had).difference((kind, name) for kind, name, _ in self._functions):
-            self._shell.magics_manager.magics[kind].pop(name, None)
+        for kind, name in self._bound.keys() - {(kind, name) for kind, name, _ in self._functions}:
+            self._unbind(kind, name)
         manager = self._shell.alias_manager
         line = self._shell.magics_manager.magics["line"]
         known = {name for name, magic in line.items() if type(magic).__name__ == "Alias"}
@@ -95,11 +110,22 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
             line.pop(name, None)
         self._bind_functions()
 
+    def _unbind(self, kind: str, name: str) -> None:
+        """Take a function's magic away, unless another one is in its place, as one without a variable is."""
+        table, bound = self._shell.magics_manager.magics[kind], self._bound.pop((kind, name))
+        if table.get(name) is not bound:
+            return
+        if name in self._birth[kind]:
+            table[name] = self._birth[kind][name]
+        else:
+            del table[name]
+
     def settle(self) -> bool:
         """Bind the magics whose functions have arrived, or have been replaced, in the namespace."""
         done = super().settle()
         if self._bind_functions():
             self._seen = self.look()
+        self._settled = True
         return done
 
     def _bind_functions(self) -> bool:
@@ -109,4 +135,6 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
             if callable(function) and self._shell.magics_manager.magics[kind].get(name) is not function:
                 self._shell.register_magic_function(function, magic_kind=kind, magic_name=name)
                 bound = True
+            if callable(function):
+                self._bound[kind, name] = function
         return bound

@@ -210,3 +210,12 @@ sequence(
     "del get_ipython().magics_manager.magics['line']['note']",
     "print('note' in get_ipython().magics_manager.magics['line'])",
 )
+sequence(
+    "magics of the notebook's whose names are gone, and one of IPython's that is given back",
+    "from IPython.core.magic import register_line_magic\n@register_line_magic\ndef note(line): return line",
+    "del note\nprint(get_ipython().run_line_magic('note', 'a'))",
+    "@register_line_magic\ndef pwd(line): return 'nowhere'",
+    "get_ipython().magics_manager.magics['line']['pwd'] = get_ipython().magics_manager.registry['OSMagics'].pwd",
+    "print(get_ipython().run_line_magic('note', 'b'), get_ipython().run_line_magic('pwd', '') == __import__('os').getcwd())",
+    "print('note' in get_ipython().magics_manager.magics['line'], 'pwd' in get_ipython().magics_manager.magics['line'])",
+)
