@@ -13,7 +13,7 @@ import gc
 import importlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +182,10 @@ def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
     return *skeleton, slots
 
 
+def _name_of(cls: type) -> tuple[str, str]:
+    return qualname_of(cls), module_of(cls)
+
+
 def reduce_body(pickler: UnitContext, body: ClassBody) -> object:
     """Reduce a class's definition."""
     cls = body.cls
@@ -190,10 +194,12 @@ def reduce_body(pickler: UnitContext, body: ClassBody) -> object:
         for key, value in _DICT.__get__(cls).items()
         if key not in _OF_PYTHON and key not in _SET_AT_BIRTH and not _is_slot(cls, key, value)
     }
-    virtual: tuple[Any, ...] = ()
+    virtual: Collection[Any] = ()
     if derives(type(cls), abc.ABCMeta):
-        virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
-        virtual = tuple(sorted(virtual, key=qualname_of))
+        registered = [alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None]
+        virtual = tuple(sorted(registered, key=_name_of))
+        if len(set(map(_name_of, registered))) < len(registered):
+            virtual = frozenset(registered)  # As of a class and its former definition: none is the first.
         return fill_class, (cls, attributes, virtual, *answers_of(pickler, cls))
     return fill_class, (cls, attributes, virtual)
 
@@ -305,7 +311,7 @@ def _nothing(cls: object, /, **_options: object) -> None:
 
 
 @loader("classes:fill_class")
-def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...], *answers: Answers) -> type:
+def fill_class(cls: type, attributes: dict[str, Any], virtual: Collection[type], *answers: Answers) -> type:
     """Give a class its attributes, and take away those it no longer has (called by payloads)."""
     present = _DICT.__get__(cls)
     for key in list(present):

@@ -57,3 +57,13 @@ def test_a_class_that_is_registered_no_more_is_so_on_every_replica() -> None:
     assert issubclass(standby["Other"], standby["Base"])
     assert standby.take(executor.run("_abc._reset_registry(Base); Base.n = 1", 2)).failed == ()
     assert not issubclass(standby["Other"], standby["Base"])
+
+
+def test_classes_of_one_name_are_registered_on_every_replica() -> None:
+    executor, standby = pair()
+    source = "import abc\nclass Base(abc.ABC): pass\n@Base.register\nclass Other: pass\nkept = [Other]"
+    standby.take(executor.run(source, 1))
+    for number in range(2, 10):
+        source = f"@Base.register\nclass Other: n = {number}\nkept.append(Other); Base.n = 1"
+        assert standby.take(executor.run(source, number)).failed == ()
+    assert all(issubclass(cls, standby["Base"]) for cls in standby["kept"])
