@@ -116,12 +116,16 @@ class Proxy:
     async def _keep(self, closed: asyncio.Event) -> None:
         """Bring back a router that has died; a kernel that has ended for good ends the proxy."""
         while not await _comes(closed, LOOK_S):
-            if not self._there.is_set() or await self._inner.lives():
+            inner = self._inner
+            if not self._there.is_set() or await inner.lives() or inner is not self._inner:
                 continue
-            if self._ended or not self._inner.is_known():
+            if self._ended or not inner.is_known():
                 return
+            self._there.clear()  # What is said meanwhile is for the next one.
             if await _comes(closed, SETTLE_S):
                 return  # What is begun now, nobody would use or end.
+            if inner is not self._inner:
+                continue
             await self._close()
             self._inner.close()
             await self._open(self._kernel(self._inner.kernel_id))

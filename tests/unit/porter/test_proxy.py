@@ -24,9 +24,12 @@ class Host:
     def __init__(self) -> None:
         self.starts: asyncio.Queue[str] = asyncio.Queue()
         self.deaths_seen: asyncio.Queue[str] = asyncio.Queue()
+        self.lives_seen: asyncio.Queue[str] = asyncio.Queue()
+        self.proxy: Any = None
         self.dead = False
 
     def kernel(self, proxy: Proxy, kernel_id: str) -> Kernel:
+        self.proxy = proxy
         return Kernel(kernel_id, self)
 
 
@@ -44,8 +47,8 @@ class Kernel:
         self._host.starts.put_nowait(self.kernel_id)
 
     async def lives(self) -> bool:
-        if self._host.dead:
-            self._host.deaths_seen.put_nowait(self.kernel_id)
+        seen = self._host.deaths_seen if self._host.dead else self._host.lives_seen
+        seen.put_nowait(self.kernel_id)
         return not self._host.dead
 
     def is_known(self) -> bool:
@@ -101,3 +104,21 @@ def test_a_kernel_that_ends_with_its_front_end_is_not_started_again(served: Call
 
     served(play)
     assert hosts[0].starts.empty()
+
+
+def test_a_notebooks_own_kernel_that_comes_meanwhile_is_left_alone(served: Callable[[Play], None]) -> None:
+    starts = []
+
+    async def play(host: Host, closed: asyncio.Event) -> None:
+        await host.starts.get()
+        host.dead = True
+        await host.deaths_seen.get()
+        await host.proxy._close()
+        await host.proxy._open(host.kernel(host.proxy, "former"))
+        while await host.lives_seen.get() != "former":
+            pass
+        closed.set()
+        starts.extend(host.starts.get_nowait() for _ in range(host.starts.qsize()))
+
+    served(play)
+    assert starts == ["former"]
