@@ -47,11 +47,12 @@ class _ZoneInForce:
     def __init__(self) -> None:
         self._shown = self._show()
         self._value = self._named = os.environ.get("TZ")
+        self._of_host = self._shown if self._value is None else None
 
     def look(self) -> str | None:
         """Return the TZ that is in force; None: that of the host."""
         shown, named = self._show(), os.environ.get("TZ")
-        if shown != self._shown or (named != self._named and named is not None and _reckons_as(named, shown)):
+        if shown != self._shown or (named != self._named and self._is_alike(named, shown)):
             self._value = named
         self._shown, self._named = shown, named
         return self._value
@@ -63,6 +64,9 @@ class _ZoneInForce:
         time.tzset()
         _set_zone(named)
         self._shown, self._value, self._named = self._show(), value, named
+
+    def _is_alike(self, named: str | None, shown: tuple[object, ...]) -> bool:
+        return shown == self._of_host if named is None else _reckons_as(named, shown)
 
     @staticmethod
     def _show() -> tuple[object, ...]:

@@ -144,6 +144,10 @@ def test_a_host_that_reckons_by_utc_says_so_where_a_notebook_chose_it(zone: str)
     time.tzset()
     changed, _ = decode_plain(here.dump() or b"")
     assert changed[ZONE] == zone.encode(), "None is the zone of whichever host"
+    del os.environ["TZ"]
+    time.tzset()
+    changed, _ = decode_plain(here.dump() or b"")
+    assert changed[ZONE] is None
 
 
 def test_an_earlier_release_takes_all_variables_beside_a_time_zone() -> None:
