@@ -235,3 +235,14 @@ def test_a_class_that_is_gone_is_kept_no_longer() -> None:
     kept.add(type("Gone", (), {"__slots__": ()}))
     gc.collect()
     assert list(kept) == []
+
+
+def test_a_metaclass_that_sees_every_attribute_sees_none_of_a_capture() -> None:
+    executor, _ = pair()
+    executor.run(
+        "seen = []\nclass Meta(type):\n"
+        "  def __getattribute__(cls, name): seen.append(name); return type.__getattribute__(cls, name)\n"
+        "class A(metaclass=Meta): pass\na = A(); seen.clear()",
+        1,
+    )
+    assert executor["seen"] == []

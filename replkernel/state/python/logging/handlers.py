@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.patches.own_modules import is_own
-from replkernel.state.python.kinds import module_of
+from replkernel.state.python.kinds import lineage, module_of, name_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
@@ -30,7 +30,7 @@ def reduce_handler(context: ReducerContext, handler: logging.Handler) -> object:
     if handler is logging.lastResort and module_of(kind) == "logging":
         return last_resort, ()
     for base in kind.__mro__:
-        if not issubclass(base, logging.Handler):
+        if not _is_handler(base):
             continue
         module = module_of(base)
         if (module not in _MODULES and not is_own(module)) or base.__name__ in _LIVE:
@@ -62,8 +62,9 @@ def fill_handler(handler: logging.Handler, state: dict[str, Any]) -> None:
 
 def _is_handler(cls: type) -> bool:
     """Tell whether a class is one of handlers as `importlib.reload(logging)` makes them anew."""
-    return any(base.__name__ == "Handler" and module_of(base) == "logging" for base in cls.__mro__)
+    return any(name_of(base) == "logging.Handler" for base in lineage(cls))
 
 
 FAMILIES = [(logging.Handler, reduce_handler)]
+TESTED_MODULES = ("logging",)
 TESTS = [(_is_handler, reduce_handler)]

@@ -487,6 +487,18 @@ def test_a_handler_that_talks_to_somebody_is_named() -> None:
         logging.root.removeHandler(handler)
 
 
+def test_one_that_talks_to_somebody_is_named_also_once_logging_was_reloaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor = Notebook("r1")
+    executor.namespace["h"] = logging.handlers.SocketHandler("localhost", 1)
+    with monkeypatch.context() as reloaded:
+        reloaded.setattr(logging, "Handler", type("Handler", (logging.Filterer,), {"__module__": "logging"}))
+        delta = executor.run("pass", 1)
+    (pin,) = [pin for component in delta.components for pin in component.pins]
+    assert "SocketHandler" in pin.reason
+
+
 def test_a_handler_that_puts_records_into_a_queue_travels_with_the_queue() -> None:
     one, two = pair()
     make = "import logging, logging.handlers, queue\nq = queue.Queue(); h = logging.handlers.QueueHandler(q)"
