@@ -32,6 +32,8 @@ class HooksPart(Part[list[Any]]):
         self._tables: list[Any] = []
         self._events: list[list[str]] = []
         self._bound: dict[tuple[str, str], Any] = {}
+        self._settled = True
+        """Whether what was loaded last has been settled: variables may lag behind until then."""
         self._hooks = ShellHooks(shell)
         self._first = {event: functions[:] for event, functions in shell.events.callbacks.items()}
         super().__init__()
@@ -55,6 +57,16 @@ class HooksPart(Part[list[Any]]):
         self._tables = [copies, *between, [dict(table) for table in printers]]
         return self._tables
 
+    def dump(self) -> bytes | None:
+        """Look anew also where a variable does not hold its callback any more: that is a place then."""
+        namespace = self._shell.user_ns
+        if self._settled and any(
+            namespace.get(variable) is not self._bound.get((event, variable))
+            for event, variable in self._events
+        ):
+            self._seen = None
+        return super().dump()
+
     def pack(self, seen: list[Any]) -> bytes | None:
         """Write the events' callbacks by their variables; what else the notebook hooked is in the book."""
         callbacks = seen[0]
@@ -77,6 +89,7 @@ class HooksPart(Part[list[Any]]):
 
     def apply(self, data: bytes) -> None:
         """Register the callbacks whose variables are there; the others follow in `settle`."""
+        self._settled = False
         self._events = decode_plain(data)
         self._bind_events()
 
@@ -85,6 +98,7 @@ class HooksPart(Part[list[Any]]):
         done = super().settle()
         if self._bind_events():
             self._seen = self.look()
+        self._settled = True
         return done
 
     def _bind_events(self) -> bool:

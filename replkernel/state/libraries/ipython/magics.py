@@ -31,8 +31,8 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         self._functions: list[list[str]] = []
         self._bound: dict[tuple[str, str], Any] = {}
         """The magics among the tables' that `_functions` names."""
-        self._settled = False
-        """Whether a cell has run since something was loaded: variables may lag behind until then."""
+        self._settled = True
+        """Whether what was loaded last has been settled: variables may lag behind until then."""
         super().__init__()
         self._birth = self._seen or {kind: {} for kind in KINDS}
         self._classes = dict(shell.magics_manager.registry)

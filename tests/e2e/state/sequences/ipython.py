@@ -219,3 +219,11 @@ sequence(
     "print(get_ipython().run_line_magic('note', 'b'), get_ipython().run_line_magic('pwd', '') == __import__('os').getcwd())",
     "print('note' in get_ipython().magics_manager.magics['line'], 'pwd' in get_ipython().magics_manager.magics['line'])",
 )
+sequence(
+    "a callback of the shell's whose name becomes another function's, and a magic's too",
+    "from IPython.core.magic import register_line_magic\nheard = []\ndef hear(*_): heard.append('first')\nget_ipython().events.register('pre_run_cell', hear)\n@register_line_magic\ndef say(line): return 'first ' + line",
+    "def hear(*_): heard.append('second')\ndef say(line): return 'second ' + line",
+    "print(heard, get_ipython().run_line_magic('say', 'a'), hear.__name__)",
+    "del hear, say\nprint(heard)",
+    "print(set(heard), get_ipython().run_line_magic('say', 'b'))",
+)
