@@ -42,18 +42,29 @@ class Yielding:
         but = _Spared(frozenset(event.spares), event.rested_since)
         promised: dict[int, int] = defaultdict(int)
         """For each pool, how many GPUs go to jobs that were looked at before."""
+        seen: dict[int, tuple[int, int]] = {}
+        """How many are free there and how many may be asked back, as long as nothing is."""
+        in_vain: set[GpusAwaited] = set()
         for job in _by_size(event):
+            if job in in_vain:
+                continue  # Less is left since then, never more.
             best: tuple[int, str, Pool] | None = None
             for pool in self._pools(job, event):
-                free = len(pool.idle) + _comes_free(pool, but) - promised[id(pool)]
-                missing = max(0, job.gpus - free)
+                if id(pool) not in seen:
+                    seen[id(pool)] = len(pool.idle) + _comes_free(pool, but), _yields(pool, but)
+                free, yields = seen[id(pool)]
+                missing = max(0, job.gpus - (free - promised[id(pool)]))
                 found = missing, pool.host.name, pool
-                if missing <= _yields(pool, but) and (best is None or found[:2] < best[:2]):
+                if missing <= yields and (best is None or found[:2] < best[:2]):
                     best = found
-            if best is not None:
-                missing, _, pool = best
+            if best is None:
+                in_vain.add(job)
+                continue
+            missing, _, pool = best
+            if missing:
                 self._ask_back(pool, missing, but)
-                promised[id(pool)] += job.gpus
+                del seen[id(pool)]
+            promised[id(pool)] += job.gpus
 
     def models(self, event: GpusWanted) -> set[str]:
         """Return of which models a host has all that such a job needs, or would get it back."""
