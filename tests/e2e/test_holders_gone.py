@@ -31,8 +31,6 @@ from tests.support.stock import OURS
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
-need("torch")
-
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 ON_GPU = (
@@ -59,6 +57,7 @@ def gpus(count: int) -> Iterator[Service]:
 @pytest.fixture(scope=shared_scope)
 def running(place: Path) -> Iterator[Service]:
     """Run both for all tests, with one GPU; kernel processes have torch from the start."""
+    need("torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPLKERNEL_PRELOAD", "torch")
         with gpus(1) as service:
