@@ -36,7 +36,6 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 ON_GPU = (
     "%%gpu 1\nimport torch\nfrom replkernel.gpu.fake import put\nx = put(torch.ones(1000))\nprint('there')"
 )
-COMPUTES = "%%gpu 1\nimport time\nfor step in range({steps}): time.sleep(0.1)\nprint('done')"
 
 
 @contextlib.contextmanager
