@@ -15,8 +15,8 @@ import wrapt
 
 from replkernel.loaders import loader
 from replkernel.state.patches.book import book
-from replkernel.state.python.functions import find_global
 from replkernel.state.python.kinds import derives, key_of, kind_of, module_of
+from replkernel.state.python.modules import find_global
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

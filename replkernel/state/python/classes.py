@@ -28,8 +28,8 @@ from replkernel.state.python.ctypes import functions as c_functions
 from replkernel.state.python.ctypes import structs as c_arrays
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.enums import fill_member, make_member  # noqa: F401 - checkpoints of older releases name them here
-from replkernel.state.python.functions import find_global
 from replkernel.state.python.kinds import derives, is_a, key_of, kind_of, module_of, qualname_of
+from replkernel.state.python.modules import find_global
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from weakref import getweakrefcount
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import Reducer
 from replkernel.state.patches.own_modules import is_own
-from replkernel.state.python.functions import find_global
 from replkernel.state.python.kinds import entry_of, key_of, module_of
+from replkernel.state.python.modules import find_global
 from replkernel.state.python.paths import getter_among, instance_dict, is_covered
 from replkernel.state.python.weakrefs import REGISTRY, finalizers_of
 from replkernel.state.restore import loading

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
 from replkernel.state.python.cached_calls import WRAPPER, cached_by, put_cached, wrapped_by
-from replkernel.state.python.functions import find_global
+from replkernel.state.python.modules import find_global
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext

@@ -220,3 +220,67 @@ def fill_module(module: types.ModuleType, state: dict[str, Any]) -> None:
 
 EXACT = {ModuleDict: reduce_module_dict, MadeModuleDict: reduce_made_dict, types.ModuleType: reduce_module}
 FAMILIES = [(types.ModuleType, reduce_module)]
+
+
+_CLASS_DICT = type.__dict__["__dict__"]
+
+
+_CLASS_MRO = type.__dict__["__mro__"]
+
+
+_ABSENT_MAX = 4096
+
+
+_absent: set[str] = set()
+"""Names of submodules that an imported package does not have; bounded by `_ABSENT_MAX`."""
+
+
+def _module_named(name: object) -> types.ModuleType | None:
+    """Return the module of that name when it is imported, or is an imported package's that it loads lazily.
+
+    A class may say that it lives in a module which its package imports on first use only (``numpy.rec``);
+    unpickling imports that module by name, so it may be imported here as well.
+    """
+    if type(name) is not str:
+        return None
+    module = sys.modules.get(name)
+    if module is None and "." in name and name not in _absent:
+        package = sys.modules.get(name.partition(".")[0])
+        if isinstance(package, types.ModuleType) and "__path__" in vars(package):
+            try:
+                module = importlib.import_module(name)
+            except Exception:
+                module = None
+        if module is None and len(_absent) < _ABSENT_MAX:
+            _absent.add(name)
+    return module if isinstance(module, types.ModuleType) else None
+
+
+def _is_made(module: types.ModuleType) -> bool:
+    """Tell whether a module was made by hand, and not by an import: no other process could import it."""
+    attributes = vars(module)
+    return (
+        type(module) is types.ModuleType
+        and attributes.get("__spec__") is None
+        and "__file__" not in attributes
+        and attributes.get("__name__") not in ("__main__", *sys.builtin_module_names)
+    )
+
+
+def find_global(module_name: object, qualname: str) -> Any:
+    """Return what a library holds under a qualified name, running no code of the user's; None if nothing."""
+    module = _module_named(module_name)
+    if module is None or _is_made(module) or is_stray(module) or is_loaded_by_notebook(module):
+        return None
+    first, _, rest = qualname.partition(".")
+    found: object = vars(module).get(first)
+    while rest and isinstance(found, type):
+        step, _, rest = rest.partition(".")
+        for base in _CLASS_MRO.__get__(found):
+            attributes = _CLASS_DICT.__get__(base)
+            if step in attributes:
+                found = attributes[step]
+                break
+        else:
+            return None
+    return None if rest else found

@@ -9,7 +9,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
-from replkernel.state.python.functions import find_global
+from replkernel.state.python.modules import find_global
 from replkernel.state.python.typing import notes_on
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
-from replkernel.state.python.functions import find_global
 from replkernel.state.python.kinds import derives, module_of
+from replkernel.state.python.modules import find_global
 from replkernel.state.python.paths import instance_dict
 
 if TYPE_CHECKING:
