@@ -26,7 +26,7 @@ NAMED_BY_PLACE = {b"replkernel.gpu.batches"}
 OF_A_FILE = frozenset({"numpy_arrays: memmap through cells"})
 """What is a view of a file in the directory of whoever wrote it, which is on no other machine."""
 BESIDE_A_FILE = frozenset({"pandas_frames: readers part-way"})
-"""What has such a file, which the last cell does not ask for: it is rebuilt all the same before any import."""
+"""What has such a file, which the last cell does not ask for: before any import it is rebuilt too."""
 GOLDEN = [(path.stem, golden) for path in files() for golden in load(path)]
 
 
