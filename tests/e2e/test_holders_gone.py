@@ -31,14 +31,11 @@ from tests.support.stock import OURS
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
-need("torch")
-
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 ON_GPU = (
     "%%gpu 1\nimport torch\nfrom replkernel.gpu.fake import put\nx = put(torch.ones(1000))\nprint('there')"
 )
-COMPUTES = "%%gpu 1\nimport time\nfor step in range({steps}): time.sleep(0.1)\nprint('done')"
 
 
 @contextlib.contextmanager
@@ -59,6 +56,7 @@ def gpus(count: int) -> Iterator[Service]:
 @pytest.fixture(scope=shared_scope)
 def running(place: Path) -> Iterator[Service]:
     """Run both for all tests, with one GPU; kernel processes have torch from the start."""
+    need("torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPLKERNEL_PRELOAD", "torch")
         with gpus(1) as service:

@@ -25,6 +25,8 @@ NAMED_BY_PLACE = {b"replkernel.gpu.batches"}
 """Where the few classes stand whose objects payloads hold."""
 OF_A_FILE = frozenset({"numpy_arrays: memmap through cells"})
 """What is a view of a file in the directory of whoever wrote it, which is on no other machine."""
+BESIDE_A_FILE = frozenset({"pandas_frames: readers part-way"})
+"""What has such a file, which the last cell does not ask for: before any import it is rebuilt too."""
 GOLDEN = [(path.stem, golden) for path in files() for golden in load(path)]
 
 
@@ -56,7 +58,8 @@ def test_a_stored_notebook_of_an_older_release_shows_what_it_showed(reader: Move
     if golden.name in OF_A_FILE:
         assert answer.failed and all("FileNotFoundError" in why for why in answer.failed), "the file is named"
         return
-    assert answer.failed == ()
+    beside = golden.name in BESIDE_A_FILE
+    assert [why for why in answer.failed if not (beside and "No such file" in why)] == []
     assert answer.output == golden.output
     assert set(OWN_PLACES.findall(answer.delta)) <= NAMED_BY_PLACE, "payloads of today name loaders by id"
 

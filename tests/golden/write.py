@@ -49,17 +49,21 @@ def _is_plain(cell: str) -> bool:
 
 
 class Players:
-    """Two processes that move the state between them, one at rest, one that reads elsewhere."""
+    """Two processes that move the state between them, one at rest, one that reads elsewhere.
+
+    What the others have written is out of the reader's reach, as on another machine.
+    """
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="rk-golden-"))
-        self._movers = [self._begun("played", number) for number in range(3)]
-        self._reader = self._begun("read", 3)
+        self._place = self._directory / "played"
+        self._movers = [self._begun(self._place, number) for number in range(3)]
+        self._reader = self._begun(self._directory / "read", 3)
 
-    def _begun(self, name: str, number: int) -> Mover:
-        place = self._directory / name
+    def _begun(self, place: Path, number: int) -> Mover:
         place.mkdir(exist_ok=True)
         os.chdir(place)
+        os.environ["TMPDIR"] = str(place)
         return Mover(self._directory, number)
 
     def close(self) -> None:
@@ -76,7 +80,11 @@ class Players:
         deltas = self._move(cells[:-1])
         if sum(map(len, deltas)) > BYTES_MAX or not at_rest[-1]:
             return None
-        answer = read(self._reader, deltas, cells[-1])
+        away = self._place.rename(self._directory / "away")
+        try:
+            answer = read(self._reader, deltas, cells[-1])
+        finally:
+            away.rename(self._place)
         if answer.failed or answer.output != at_rest[-1]:
             return None
         versions = {package: importlib.metadata.version(_distribution(package)) for package in needs}

@@ -36,15 +36,15 @@ from replkernel.state.python import (
     instances,
     iterator_adapters,
     left_out,
-    locks,
     lru_caches,
     methods,
     mmap,
     modules,
     namespaces,
     own_weakrefs,
+    regex,
     small_values,
-    threads,
+    threading,
     typing,
     views,
     weakrefs,
@@ -59,9 +59,7 @@ from replkernel.state.python.files import opened as files
 from replkernel.state.python.files import packed as packed_files
 from replkernel.state.python.finalizers import has_finalizer
 from replkernel.state.python.kinds import Odd, entry_of, key_of, lineage, module_of
-from replkernel.state.python.logging import handlers as log_handlers
 from replkernel.state.python.logging import loggers
-from replkernel.state.python.regex import matches, scanners
 from replkernel.state.python.sqlite3 import connections as databases
 from replkernel.state.python.sqlite3 import cursors as database_cursors
 from replkernel.state.python.sqlite3 import images as database_images
@@ -96,23 +94,20 @@ _PARTS = (
     hidden_parts,
     generators,
     library_generators,
-    locks,
-    log_handlers,
+    threading,
     loggers,
     lru_caches,
     mmap,
-    matches,
+    regex,
     methods,
     modules,
     namespaces,
     own_weakrefs,
     packed_files,
     refusals,
-    scanners,
     sentinels,
     small_values,
     stand_ins,
-    threads,
     typing,
     views,
     weakrefs,

@@ -6,10 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
-from replkernel.state.python.kinds import module_of
+from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.patches.own_modules import is_own
+from replkernel.state.python.kinds import lineage, module_of, name_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.library import ReducerContext
+
 
 _EVERY_LOGGERS = frozenset({*vars(logging.root), "_cache", "manager"})
 
@@ -49,4 +53,59 @@ def fill_logger(logger: logging.Logger, state: dict[str, Any]) -> None:
     vars(logger).update(state)
 
 
-FAMILIES = [(logging.Logger, reduce_logger)]
+# Handlers of loggers: with their stream, formatter and filters, so that a variable and a logger hold one.
+#
+# Those of the standard library and of classes of the user's travel; a library's own are its import's.
+
+_LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
+"""Handlers that talk to another process. A queue says itself whether it can be copied."""
+
+_MODULES = frozenset({"logging", "logging.handlers", "__main__"})
+
+
+def reduce_handler(context: ReducerContext, handler: logging.Handler) -> Any:
+    """Reduce a handler of a logger."""
+    kind = type(handler)
+    if "__reduce__" in vars(kind) or "__getstate__" in vars(kind):
+        return NotImplemented
+    if handler is logging.lastResort and module_of(kind) == "logging":
+        return last_resort, ()
+    for base in kind.__mro__:
+        if not _is_handler(base):
+            continue
+        module = module_of(base)
+        if (module not in _MODULES and not is_own(module)) or base.__name__ in _LIVE:
+            raise CannotTravel(f"The handler is a {kind.__qualname__}, which cannot be copied.")
+    return make_handler, (kind,), dict(vars(handler)), None, None, fill_handler
+
+
+@loader("loggers:last_resort")
+def last_resort() -> Any:
+    """Return what handles messages when nothing else does (called by payloads)."""
+    return logging.lastResort
+
+
+@loader("loggers:make_handler")
+def make_handler(kind: Any) -> Any:
+    """Return an empty handler (called by payloads)."""
+    return kind.__new__(kind)
+
+
+@loader("loggers:fill_handler")
+def fill_handler(handler: Any, state: dict[str, Any]) -> None:
+    """Give a handler its attributes, and enter it where ``logging`` looks for it (called by payloads)."""
+    vars(handler).update(state)
+    registry: Any = logging
+    registry._addHandlerRef(handler)
+    if state.get("_name"):
+        registry._handlers[state["_name"]] = handler
+
+
+def _is_handler(cls: type) -> bool:
+    """Tell whether a class is one of handlers as `importlib.reload(logging)` makes them anew."""
+    return any(name_of(base) == "logging.Handler" for base in lineage(cls))
+
+
+FAMILIES = [(logging.Handler, reduce_handler), (logging.Logger, reduce_logger)]
+TESTED_MODULES = ("logging",)
+TESTS = [(_is_handler, reduce_handler)]

@@ -1,1 +1,0 @@
-"""re: matches, and searches part-way."""
