@@ -59,6 +59,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         aliases: dict[str, str] = {}
         pointers: list[list[Any]] = []
         functions: list[list[str]] = []
+        bound: dict[tuple[str, str], Any] = {}
         namespace = self._shell.user_ns
         self._enter_classes()
         for kind in KINDS:
@@ -76,9 +77,9 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
                         book.enter(Place(ITEM, MODULE, f"{MAGICS}.magics.{kind}", json.dumps(name)), before)
                     else:
                         functions.append([kind, name, variable])
-                        self._bound[kind, name] = magic
+                        bound[kind, name] = magic
         gone = sorted(name for name in self._birth["line"] if name not in seen["line"])
-        self._functions = functions
+        self._functions, self._bound = functions, bound
         if self._data is None and not (aliases or pointers or functions or gone):
             return None
         return encode_plain((aliases, pointers, functions, gone))
