@@ -66,9 +66,7 @@ from replkernel.state.python.sqlite3 import images as database_images
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
-    from replkernel.state.capture.outcomes import Reducer
     from replkernel.state.world import World
-
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +92,6 @@ _PARTS = (
     hidden_parts,
     generators,
     library_generators,
-    threading,
     loggers,
     lru_caches,
     mmap,
@@ -108,10 +105,12 @@ _PARTS = (
     sentinels,
     small_values,
     stand_ins,
+    threading,
     typing,
     views,
     weakrefs,
 )
+"""What is of several families has the reducer of the first."""
 
 _OF_PYTHON = {
     "csv": "replkernel.state.python.csv",
@@ -183,6 +182,7 @@ def _take_foreign(part: Any, library: str) -> None:
 
 for _part in _PARTS:
     _take(_part)
+_take(SimpleNamespace(FAMILIES=finished_work.OF_LOOPS))  # Last: a queue may be a thread as well, which runs.
 
 
 def _take_optional() -> None:

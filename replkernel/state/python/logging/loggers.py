@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.patches.own_modules import is_own
-from replkernel.state.python.kinds import module_of
+from replkernel.state.python.kinds import lineage, module_of, name_of
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
@@ -57,6 +57,8 @@ def fill_logger(logger: logging.Logger, state: dict[str, Any]) -> None:
 #
 # Those of the standard library and of classes of the user's travel; a library's own are its import's.
 
+_HANDLER = logging.Handler
+
 _LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
 """Handlers that talk to another process. A queue says itself whether it can be copied."""
 
@@ -103,9 +105,10 @@ def fill_handler(handler: Any, state: dict[str, Any]) -> None:
 
 def _is_handler(cls: type) -> bool:
     """Tell whether a class is one of handlers as `importlib.reload(logging)` makes them anew."""
-    return any(base.__name__ == "Handler" and module_of(base) == "logging" for base in cls.__mro__)
+    family = lineage(cls)
+    return _HANDLER not in family and any(name_of(base) == "logging.Handler" for base in family)
 
 
-FAMILIES = [(logging.Handler, reduce_handler), (logging.Logger, reduce_logger)]
+FAMILIES = [(_HANDLER, reduce_handler), (logging.Logger, reduce_logger)]
 TESTED_MODULES = ("logging",)
 TESTS = [(_is_handler, reduce_handler)]
