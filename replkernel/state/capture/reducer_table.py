@@ -165,6 +165,9 @@ def _take_foreign(part: Any, library: str) -> None:
     natural = [(guarded(test), reducer) for test, reducer in getattr(part, "NATURAL", ())]
     kinds = (*exact, *(cls for cls, _ in families))
     reducers = (*exact.values(), *(reducer for _, reducer in (*families, *tests, *natural)))
+    modules = getattr(part, "TESTED_MODULES", ())
+    if isinstance(modules, str) or not all(isinstance(module, str) for module in modules):
+        raise TypeError(f"the TESTED_MODULES of {part.__name__} are to be a tuple of modules' names")
     if not all(isinstance(cls, type) for cls in kinds) or not all(map(callable, reducers)):
         raise TypeError(f"{part.__name__} has no classes or no functions where its tables are to have such")
     if taken := [cls.__name__ for cls in kinds if cls in _exact or module_of(cls) == "builtins"]:
@@ -173,7 +176,7 @@ def _take_foreign(part: Any, library: str) -> None:
         SimpleNamespace(
             EXACT=exact,
             FAMILIES=families,
-            TESTED_MODULES=tuple(getattr(part, "TESTED_MODULES", ())),
+            TESTED_MODULES=modules,
             TESTS=tests,
             NATURAL=natural,
         )
