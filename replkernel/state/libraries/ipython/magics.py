@@ -80,7 +80,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         had = [(kind, name) for kind, name, _ in self._functions]
         aliases, pointers, self._functions, gone = decode_plain(data)
         for kind, name in set(had).difference((kind, name) for kind, name, _ in self._functions):
-            self._shell.magics_manager.magics[kind].pop(name, None)
+            self._take_back(kind, name)
         manager = self._shell.alias_manager
         line = self._shell.magics_manager.magics["line"]
         known = {name for name, magic in line.items() if type(magic).__name__ == "Alias"}
@@ -94,6 +94,13 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         for name in gone:
             line.pop(name, None)
         self._bind_functions()
+
+    def _take_back(self, kind: str, name: str) -> None:
+        """Have what was there at birth, where a notebook's magic had its name, or nothing."""
+        table = self._shell.magics_manager.magics[kind]
+        table.pop(name, None)
+        if name in self._birth[kind]:
+            table[name] = self._birth[kind][name]
 
     def settle(self) -> bool:
         """Bind the magics whose functions have arrived, or have been replaced, in the namespace."""
