@@ -125,7 +125,7 @@ _in_use: list[Parking] = []
 
 
 def in_use(parking: Parking) -> None:
-    """Have `parked_bytes` know of a parking; the one before it is over."""
+    """Have `parked_of` know of a parking; the one before it is over."""
     _in_use[:] = [parking]
 
 

@@ -66,9 +66,7 @@ from replkernel.state.python.sqlite3 import images as database_images
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
-    from replkernel.state.capture.outcomes import Reducer
     from replkernel.state.world import World
-
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +92,6 @@ _PARTS = (
     hidden_parts,
     generators,
     library_generators,
-    threading,
     loggers,
     lru_caches,
     mmap,
@@ -108,10 +105,12 @@ _PARTS = (
     sentinels,
     small_values,
     stand_ins,
+    threading,
     typing,
     views,
     weakrefs,
 )
+"""What is of several families has the reducer of the first."""
 
 _OF_PYTHON = {
     "csv": "replkernel.state.python.csv",
@@ -166,6 +165,9 @@ def _take_foreign(part: Any, library: str) -> None:
     natural = [(guarded(test), reducer) for test, reducer in getattr(part, "NATURAL", ())]
     kinds = (*exact, *(cls for cls, _ in families))
     reducers = (*exact.values(), *(reducer for _, reducer in (*families, *tests, *natural)))
+    modules = getattr(part, "TESTED_MODULES", ())
+    if isinstance(modules, str) or not all(isinstance(module, str) for module in modules):
+        raise TypeError(f"the TESTED_MODULES of {part.__name__} are to be a tuple of modules' names")
     if not all(isinstance(cls, type) for cls in kinds) or not all(map(callable, reducers)):
         raise TypeError(f"{part.__name__} has no classes or no functions where its tables are to have such")
     if taken := [cls.__name__ for cls in kinds if cls in _exact or module_of(cls) == "builtins"]:
@@ -174,7 +176,7 @@ def _take_foreign(part: Any, library: str) -> None:
         SimpleNamespace(
             EXACT=exact,
             FAMILIES=families,
-            TESTED_MODULES=tuple(getattr(part, "TESTED_MODULES", ())),
+            TESTED_MODULES=modules,
             TESTS=tests,
             NATURAL=natural,
         )
@@ -183,6 +185,7 @@ def _take_foreign(part: Any, library: str) -> None:
 
 for _part in _PARTS:
     _take(_part)
+_take(SimpleNamespace(FAMILIES=finished_work.OF_LOOPS))  # Last: a queue may be a thread as well, which runs.
 
 
 def _take_optional() -> None:

@@ -59,7 +59,6 @@ class Source:
 
 
 NONE: Atom = ("n",)
-_FLOAT = struct.Struct(">d")
 _CODES = {ord(op.code): op.name for op in pickletools.opcodes}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _SIZES = {

@@ -32,8 +32,6 @@ FILES_MAX = 16_384
 """So many files of modules, and directories, are known by where they really are."""
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _CLASS_DICT = type.__dict__["__dict__"]
-_QUALNAME = type.__dict__["__qualname__"]
-_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _BOUND = (classmethod, staticmethod)
 
 

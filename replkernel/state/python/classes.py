@@ -25,7 +25,6 @@ from replkernel.state.libraries.pydantic import generic_models
 from replkernel.state.patches.book import book, original
 from replkernel.state.python import class_registry
 from replkernel.state.python.ctypes import functions as c_functions
-from replkernel.state.python.ctypes import structs as c_arrays
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.enums import fill_member, make_member  # noqa: F401 - checkpoints of older releases name them here
 from replkernel.state.python.kinds import derives, is_a, key_of, kind_of, module_of, qualname_of
@@ -105,9 +104,9 @@ def reduce_class(pickler: UnitContext, cls: type) -> object:
         pickler.touched = True
         pickler.modules.add(home)
         return imported_class, (home, qualname_of(cls))
-    if c_arrays.is_array_type(cls):
+    if c_structs.is_array_type(cls):
         entries = _DICT.__get__(cls)
-        return c_arrays.array_type, (entries["_type_"], entries["_length_"])
+        return c_structs.array_type, (entries["_type_"], entries["_length_"])
     if c_structs.is_pointer_type(cls):
         return c_structs.pointer_type, (_DICT.__get__(cls)["_type_"],)
     if c_functions.is_function_type(cls):

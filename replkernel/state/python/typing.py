@@ -17,8 +17,6 @@ from replkernel.state.python.paths import instance_dict
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
-_MRO = type.__dict__["__mro__"]
-
 
 def _is_library(pickler: UnitContext, variable: typing.TypeVar | typing.ParamSpec) -> bool:
     module = getattr(variable, "__module__", None)

@@ -41,14 +41,6 @@ class Acts(Starts, Protocol):
         ...
 
 
-class _NoDice:
-    """SideCar's rules leave nothing to chance."""
-
-    def random(self) -> float:
-        """Return the same each time."""
-        return 0.0
-
-
 class Allotting:
     """Asks the rules, and has done what they say; `reach` says where each job can be started."""
 

@@ -56,17 +56,6 @@ _COMING = {
 }
 _UP = {"RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED"}
 _ENDING = {"COMPLETING", "STAGE_OUT", "REVOKED"}
-_ENDED = {
-    "COMPLETED",
-    "CANCELLED",
-    "FAILED",
-    "TIMEOUT",
-    "PREEMPTED",
-    "NODE_FAIL",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "OUT_OF_MEMORY",
-}
 
 _JOB = re.compile(r"[0-9]{1,18}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")

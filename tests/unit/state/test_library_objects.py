@@ -615,3 +615,46 @@ def test_an_object_of_the_notebook_is_no_librarys_where_multiprocessing_names_it
     assert standby.take(executor.run("held = [S, draw]", 2)).failed == ()
     assert standby["held"][0] is standby["S"] is not executor["S"]
     assert standby["draw"].__self__ is not executor["draw"].__self__
+
+
+FUTURE_AND_THREAD = (
+    "import concurrent.futures, threading\n"
+    "class Own(concurrent.futures.Future, threading.Thread):\n"
+    "    def __init__(self): super().__init__(); threading.Thread.__init__(self)\n"
+    "    def run(self): self.set_result(5)\n"
+    "own = Own(); own.start(); own.join()"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (FUTURE_AND_THREAD, "own.result()"),
+        (
+            "import logging\nclass Own(logging.Handler, Exception): pass\nown = Own(10); own.args = (1, 2)",
+            "own.level, own.args",
+        ),
+    ],
+    ids=["a future and a thread", "a handler and an exception"],
+)
+def test_what_is_two_things_travels_as_what_says_more_of_it(source: str, told: str) -> None:
+    executor, standby = pair()
+    assert standby.take(executor.run(source, 1)).failed == ()
+    assert eval(told, standby.namespace) == eval(told, executor.namespace)
+
+
+def test_a_queue_that_is_a_running_thread_stays() -> None:
+    executor, _ = pair()
+    delta = executor.run(
+        "import asyncio, threading\n"
+        "class Own(threading.Thread, asyncio.Queue):\n"
+        "    def __init__(self):\n"
+        "        threading.Thread.__init__(self); asyncio.Queue.__init__(self)\n"
+        "    def run(self): over.wait()\n"
+        "over = threading.Event(); own = Own(); own.start()",
+        1,
+    )
+    executor["over"].set()
+    executor["own"].join()
+    (pin,) = [pin for record in delta.components for pin in record.pins if pin.name == "own"]
+    assert pin.reason == "A running thread cannot be copied."

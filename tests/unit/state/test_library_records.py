@@ -142,6 +142,22 @@ def test_an_installed_package_teaches_captures_a_library(acme: Any) -> None:
     assert two["both"][0] is two["both"][1] is two["a"]
 
 
+TESTED = REDUCERS.replace("EXACT = {tables_of_acme.Table: reduce_table}", "TESTS = [({test}, reduce_table)]")
+
+
+@pytest.mark.parametrize("named", ["", "\nTESTED_MODULES = ('tables_of_acme',)"])
+def test_a_test_of_an_installed_package_is_asked_of_the_notebooks_children_of_its_classes(
+    acme: Any, named: str
+) -> None:
+    test = "lambda cls: issubclass(cls, tables_of_acme.Table)"
+    acme.reducers.write_text(TESTED.replace("{test}", test) + named)
+    acme.install("acme_replkernel:LIBRARY")
+    one, _ = pair()
+    delta = one.run("import tables_of_acme as t\nclass Own(t.Table): pass\na = Own(None)", 1)
+    (pin,) = [pin for record in delta.components for pin in record.pins]
+    assert pin.reason.startswith("A table of acme that is being filled stays here")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -153,6 +169,7 @@ def test_an_installed_package_teaches_captures_a_library(acme: Any) -> None:
         ),
         ("EXACT = {tuple: print}", "TypeError: acme_replkernel.reducers has reducers for tuple"),
         ("TESTS = [(lambda cls: cls.__acme__, print)]", "AttributeError: "),
+        ("TESTED_MODULES = 'tables_of_acme'\nTESTS = [(callable, print)]", "TypeError: the TESTED_MODULES"),
     ],
 )
 def test_a_fault_in_reducers_is_told_for_the_objects_of_their_library_alone(

@@ -129,8 +129,6 @@ def waits(handle: object) -> bool:
     return any(one is handle for one in tuple(ready))
 
 
-FAMILIES = [
-    (asyncio.Future, reduce_work),
-    (mixins._LoopBoundMixin, reduce_loop_bound),
-    (asyncio.Handle, reduce_handle),
-]
+FAMILIES = [(asyncio.Future, reduce_work)]
+OF_LOOPS = [(mixins._LoopBoundMixin, reduce_loop_bound), (asyncio.Handle, reduce_handle)]
+"""Families of which each other one goes first."""

@@ -128,10 +128,6 @@ def _keep_contents(path: str, flags: int) -> int:
     return os.open(path, (flags | os.O_CLOEXEC) & ~(os.O_TRUNC | os.O_EXCL | os.O_CREAT))
 
 
-def _write_only(path: str) -> io.FileIO:
-    return io.FileIO(path, "w", opener=_keep_contents)
-
-
 @loader("files:reopen")
 def reopen(
     kind: str, name: str, path: str, mode: str, offset: int, text: tuple[Any, ...], replica: str

@@ -57,6 +57,8 @@ def fill_logger(logger: logging.Logger, state: dict[str, Any]) -> None:
 #
 # Those of the standard library and of classes of the user's travel; a library's own are its import's.
 
+_HANDLER = logging.Handler
+
 _LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
 """Handlers that talk to another process. A queue says itself whether it can be copied."""
 
@@ -102,10 +104,15 @@ def fill_handler(handler: Any, state: dict[str, Any]) -> None:
 
 
 def _is_handler(cls: type) -> bool:
-    """Tell whether a class is one of handlers as `importlib.reload(logging)` makes them anew."""
+    """Tell whether a class is one of handlers, by name: `importlib.reload(logging)` makes them anew."""
     return any(name_of(base) == "logging.Handler" for base in lineage(cls))
 
 
-FAMILIES = [(logging.Handler, reduce_handler), (logging.Logger, reduce_logger)]
+def _is_handler_anew(cls: type) -> bool:
+    """Tell whether it is one of a `logging` that was reloaded: the family has those of the first one."""
+    return _HANDLER not in lineage(cls) and _is_handler(cls)
+
+
+FAMILIES = [(_HANDLER, reduce_handler), (logging.Logger, reduce_logger)]
 TESTED_MODULES = ("logging",)
-TESTS = [(_is_handler, reduce_handler)]
+TESTS = [(_is_handler_anew, reduce_handler)]
