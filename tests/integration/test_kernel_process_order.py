@@ -12,6 +12,7 @@ from replkernel.protocol.process_to_agent import FetchBlobs
 from tests.integration.test_kernel_process import Stage
 from tests.integration.test_kernel_process_state import pumped
 from tests.support.fake_agent import PATIENCE_S, FakeRouter, text_of
+from tests.support.live import eventually
 
 BIG = "import numpy as np\nbig = np.full(9_000_000, 7.0)\nbigger = [big]\nsmall = 1\ndef alone(): return 0"
 """More than a cell waits for."""
@@ -110,10 +111,13 @@ def test_a_cell_of_a_subshell_hears_why_a_variable_that_arrived_anew_was_missing
     with pumped(stage):
         assert second.value("big[0]", needs=1, seq=2) == 7.0
     subshell = second.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
-    missed = stage.agent.directory / "missed"
+    begun, missed = stage.agent.directory / "begun", stage.agent.directory / "missed"
     looks = f"try:\n    big[0]\nfinally:\n    open({str(missed)!r}, 'w').close()"
-    code = f"import time\nwhile 'big' in globals():\n    time.sleep(0.01)\n{looks}"
+    waits = "import time\nwhile 'big' in globals():\n    time.sleep(0.01)"
+    code = f"open({str(begun)!r}, 'w').close()\n{waits}\n{looks}"
     msg_id = second.send("execute_request", {"code": code}, subshell_id=subshell)
+    with pumped(stage):  # One that begins later would wait for the variable, as all cells do.
+        eventually(begun.exists, "the cell in the subshell")
     stage.move("r2", "r1", 2)
     first.run("big[0] = 8", needs=2, seq=3)
     stage.move("r1", "r2", 3)
