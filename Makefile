@@ -9,9 +9,9 @@ BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
-# Tests run in one process more than there are cores, at most 5: many wait for a kernel, or for a page. A file's
+# Tests run in two processes more than there are cores, at most 5: many wait for a kernel, or for a page. A file's
 # tests stay together, in order; the files that take longest begin first.
-PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 2 ? 1 : n < 4 ? n + 1 : 5)))
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 2 ? 1 : n < 3 ? n + 2 : 5)))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
 TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
