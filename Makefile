@@ -12,7 +12,9 @@ PYTEST := $(BIN)/python -m pytest
 # Tests run in two processes more than there are cores, at most 5: many wait for a kernel, or for a page. A file's
 # tests stay together, in order; the files that take longest begin first.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 2 ? 1 : n < 3 ? n + 2 : 5)))
-BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
+BROWSERS ?= $(shell echo $$(($(PROCESSES) > 1 ? $(PROCESSES) - 1 : 1)))
+beside = $(if $(filter 0 1,$(1)),,-n $(1) --dist loadfile --no-loadscope-reorder)
+BESIDE := $(call beside,$(PROCESSES))
 TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
 # What Python has compiled is kept, whatever the shell says: to compile the tests anew takes as long as to run them.
@@ -147,7 +149,7 @@ build/beside/installed: pyproject.toml | $(STAMP)
 	touch $@
 
 ui: $(STAMP) lab build/beside/installed ## JupyterLab in a real browser, but for what is slow (needs node and chromium)
-	$(PYTEST) $(BESIDE) tests/ui -m "not slow"
+	$(PYTEST) $(call beside,$(BROWSERS)) tests/ui -m "not slow"
 
 pictures: $(STAMP) lab ## the pictures of README and site, from the real thing, into docs/pictures (needs what `make ui` needs)
 	$(BIN)/python -m tests.ui.pictures
