@@ -227,7 +227,7 @@ def _tuples_readable() -> bool:
     return ctypes.string_at(id(things) + tuple.__basicsize__, len(expected)) == expected
 
 
-# Which of the names are the user's: all but IPython's own and those that compilers put there.
+# Which of the names are the user's: all but IPython's own and those that nobody gave.
 #
 # Law: the same as asking of each name anew; only what came since is asked, for old notebooks have many.
 

@@ -6,13 +6,13 @@ book of libraries, so that one which cannot travel is lost by name.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from replkernel.records import ComponentId
-from replkernel.state.libraries.ipython.notebook_function import is_users, variable_of
+from replkernel.state.libraries.ipython.notebook_function import FunctionsPart, is_users, variable_of
 from replkernel.state.libraries.ipython.places import ShellHooks
 from replkernel.state.patches.book import book
-from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
 
 if TYPE_CHECKING:
@@ -22,21 +22,17 @@ if TYPE_CHECKING:
 TRANSFORMERS = ("input_transformers_cleanup", "input_transformers_post", "ast_transformers")
 
 
-class HooksPart(Part[list[Any]]):
+class HooksPart(FunctionsPart[list[Any]]):
     """``events.register``, input and AST transformers, custom exception handlers, display formatters."""
 
     cid = ComponentId("@ipython_hooks")
 
     def __init__(self, shell: InteractiveShell) -> None:
-        self._shell = shell
         self._tables: list[Any] = []
         self._events: list[list[str]] = []
-        self._bound: dict[tuple[str, str], Any] = {}
-        self._settled = True
-        """Whether what was loaded last has been settled: variables may lag behind until then."""
         self._hooks = ShellHooks(shell)
         self._first = {event: functions[:] for event, functions in shell.events.callbacks.items()}
-        super().__init__()
+        super().__init__(shell)
 
     def look(self) -> list[Any]:
         """Return copies of every table in which a notebook can hook; the last ones while they are equal."""
@@ -57,15 +53,10 @@ class HooksPart(Part[list[Any]]):
         self._tables = [copies, *between, [dict(table) for table in printers]]
         return self._tables
 
-    def dump(self) -> bytes | None:
-        """Look anew also where a variable does not hold its callback any more: that is a place then."""
-        namespace = self._shell.user_ns
-        if self._settled and any(
-            namespace.get(variable) is not self._bound.get((event, variable))
-            for event, variable in self._events
-        ):
-            self._seen = None
-        return super().dump()
+    def told(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield the events with their callbacks' variables."""
+        for event, variable in self._events:
+            yield (event, variable), variable
 
     def pack(self, seen: list[Any]) -> bytes | None:
         """Write the events' callbacks by their variables; what else the notebook hooked is in the book."""
@@ -91,17 +82,9 @@ class HooksPart(Part[list[Any]]):
         """Register the callbacks whose variables are there; the others follow in `settle`."""
         self._settled = False
         self._events = decode_plain(data)
-        self._bind_events()
+        self.bind()
 
-    def settle(self) -> bool:
-        """Register callbacks whose functions have arrived, or have been replaced, in the namespace."""
-        done = super().settle()
-        if self._bind_events():
-            self._seen = self.look()
-        self._settled = True
-        return done
-
-    def _bind_events(self) -> bool:
+    def bind(self) -> bool:
         """Bring the registered callbacks in line with the told ones; return True when something changed."""
         changed = False
         wanted = {(event, variable) for event, variable in self._events}

@@ -7,33 +7,31 @@ of a class of the notebook's, are places of the book. Magics of libraries come b
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from replkernel.records import ComponentId
-from replkernel.state.libraries.ipython.notebook_function import is_users, variable_of
+from replkernel.state.libraries.ipython.notebook_function import FunctionsPart, is_users, variable_of
 from replkernel.state.libraries.ipython.places import MAGICS, MODULE
 from replkernel.state.patches.book import book
 from replkernel.state.patches.places import ITEM, Absent, Place
-from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 KINDS = ("line", "cell")
 
 
-class MagicsPart(Part[dict[str, dict[str, Any]]]):
+class MagicsPart(FunctionsPart[dict[str, dict[str, Any]]]):
     """``%alias``, ``%alias_magic``, ``@register_line_magic`` and ``@register_cell_magic``."""
 
     cid = ComponentId("@ipython_magics")
 
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
+    def __init__(self, shell: InteractiveShell) -> None:
         self._tables: dict[str, dict[str, Any]] = {}
         self._functions: list[list[str]] = []
-        self._bound: dict[tuple[str, str], Any] = {}
-        """The magics among the tables' that `_functions` names."""
-        self._settled = True
-        """Whether what was loaded last has been settled: variables may lag behind until then."""
-        super().__init__()
+        super().__init__(shell)
         self._birth = self._seen or {kind: {} for kind in KINDS}
         self._classes = dict(shell.magics_manager.registry)
 
@@ -44,15 +42,10 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
             self._tables = {kind: dict(magics[kind]) for kind in KINDS}
         return self._tables
 
-    def dump(self) -> bytes | None:
-        """Look anew also where a variable does not hold its magic any more: that is a place then."""
-        namespace = self._shell.user_ns
-        if self._settled and any(
-            namespace.get(variable) is not self._bound.get((kind, name))
-            for kind, name, variable in self._functions
-        ):
-            self._seen = None
-        return super().dump()
+    def told(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield the magics by kind and name, with their variables."""
+        for kind, name, variable in self._functions:
+            yield (kind, name), variable
 
     def pack(self, seen: dict[str, dict[str, Any]]) -> bytes | None:
         """Write the shell aliases, magic aliases and notebook functions that came or changed since birth."""
@@ -109,7 +102,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
             self._shell.magics_manager.register_alias(name, target, kind, params)
         for name in gone:
             line.pop(name, None)
-        self._bind_functions()
+        self.bind()
 
     def _unbind(self, kind: str, name: str) -> None:
         """Take a function's magic away, unless another one is in its place, as one without a variable is."""
@@ -121,15 +114,8 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         else:
             del table[name]
 
-    def settle(self) -> bool:
-        """Bind the magics whose functions have arrived, or have been replaced, in the namespace."""
-        done = super().settle()
-        if self._bind_functions():
-            self._seen = self.look()
-        self._settled = True
-        return done
-
-    def _bind_functions(self) -> bool:
+    def bind(self) -> bool:
+        """Register the magics whose functions are here."""
         bound = False
         for kind, name, variable in self._functions:
             function = self._shell.user_ns.get(variable)

@@ -1,4 +1,4 @@
-"""Functions that a notebook handed to IPython: whose they are, which variable holds them.
+"""Functions that a notebook handed to IPython: whose they are, which variable holds them, parts of such.
 
 Law: no attribute of a user's object is read through its own class; a function travels by its variable's name.
 """
@@ -6,10 +6,15 @@ Law: no attribute of a user's object is read through its own class; a function t
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
-from typing import Any, cast
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from replkernel.state.patches.own_modules import is_own
+from replkernel.state.process.part import Part, Seen
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 NOTEBOOK_MODULE = "__main__"
 _class_vars = vars(type)["__dict__"].__get__
@@ -45,3 +50,40 @@ def variable_of(value: object, namespace: Mapping[str, Any]) -> str | None:
         if held is value and not name.startswith("_"):
             return name
     return None
+
+
+class FunctionsPart(Part[Seen]):
+    """A part that tells the notebook's functions by the variables that hold them."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell: Any = shell
+        self._bound: dict[tuple[str, str], Any] = {}
+        """The functions that are told, by where they are."""
+        self._settled = True
+        """Whether what was loaded last has been settled: variables may lag behind until then."""
+        super().__init__()
+
+    @abstractmethod
+    def told(self) -> Iterable[tuple[tuple[str, str], str]]:
+        """Return where the told functions are, and the variables that hold them."""
+
+    @abstractmethod
+    def bind(self) -> bool:
+        """Put the told functions whose variables are here where they belong; tell whether any changed."""
+
+    def dump(self) -> bytes | None:
+        """Look anew also where a variable does not hold its function any more: that is a place then."""
+        namespace = self._shell.user_ns
+        if self._settled and any(
+            namespace.get(variable) is not self._bound.get(place) for place, variable in self.told()
+        ):
+            self._seen = None
+        return super().dump()
+
+    def settle(self) -> bool:
+        """Put functions in place that have arrived, or have been replaced, in the namespace."""
+        done = super().settle()
+        if self.bind():
+            self._seen = self.look()
+        self._settled = True
+        return done
