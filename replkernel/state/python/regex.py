@@ -33,14 +33,14 @@ _known: weakref.WeakValueDictionary[tuple[int, str | bytes, int], re.Pattern[Any
 )
 
 
-def reduce_pattern(context: ReducerContext, pattern: Any) -> Any:
+def reduce_pattern(context: ReducerContext, pattern: re.Pattern[Any]) -> object:
     """Reduce a pattern to its text and flags; it is this process's one for them from now on."""
     _known.setdefault((id(type(pattern.pattern)), pattern.pattern, pattern.flags), pattern)
     return pattern_of, (pattern.pattern, pattern.flags)
 
 
 @loader("regex:pattern_of")
-def pattern_of(text: Any, flags: int) -> Any:
+def pattern_of(text: str | bytes, flags: int) -> Any:
     """Return this process's pattern of a text with such flags (called by payloads)."""
     key = (id(type(text)), text, flags)
     pattern = _known.get(key)
@@ -49,7 +49,7 @@ def pattern_of(text: Any, flags: int) -> Any:
     return pattern
 
 
-def _compiled(text: Any, flags: int) -> Any:
+def _compiled(text: str | bytes, flags: int) -> Any:
     """Compile a text as the notebook has: with flags in the call, or in the text itself."""
     if text[:2] in ("(?", b"(?"):
         pattern = re.compile(text)
@@ -61,7 +61,7 @@ def _compiled(text: Any, flags: int) -> Any:
         return re.compile(text, flags)
 
 
-def reduce_match(context: ReducerContext, match: Any) -> Any:
+def reduce_match(context: ReducerContext, match: re.Match[Any]) -> object:
     """Reduce a match to its pattern, its string and the call that found it."""
     for how in ("match", "fullmatch", "search"):
         again = getattr(match.re, how)(match.string, match.pos, match.endpos)
@@ -75,14 +75,14 @@ def reduce_match(context: ReducerContext, match: Any) -> Any:
 
 
 @loader("regex:find")
-def find(pattern: Any, string: object, pos: int, endpos: int, how: str, index: int) -> Any:
+def find(pattern: re.Pattern[Any], string: object, pos: int, endpos: int, how: str, index: int) -> object:
     """Find a match again (called by payloads)."""
     if how == "finditer":
         return next(itertools.islice(pattern.finditer(string, pos, endpos), index, None))
     return getattr(pattern, how)(string, pos, endpos)
 
 
-def reduce_lexicon(context: ReducerContext, scanner: Any) -> Any:
+def reduce_lexicon(context: ReducerContext, scanner: object) -> object:
     """Reduce an `re.Scanner` to its lexicon: the pattern that it compiled of it has no text."""
     return re.Scanner, (scanner.lexicon, scanner.scanner.flags)  # type: ignore[attr-defined]
 

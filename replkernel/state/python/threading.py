@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OF_THE_PROCESS = ("_invoke_excepthook", "_ident", "_native_id", "_tstate_lock", "_handle")
 
 
-def reduce_thread(context: ReducerContext, thread: threading.Thread) -> Any:
+def reduce_thread(context: ReducerContext, thread: threading.Thread) -> object:
     """Reduce a thread that does not run."""
     if thread is threading.main_thread():
         return threading.main_thread, ()
@@ -40,7 +40,7 @@ def reduce_thread(context: ReducerContext, thread: threading.Thread) -> Any:
 
 
 @loader("threads:make_thread")
-def make_thread(cls: Any, started: bool) -> Any:
+def make_thread(cls: Any, started: bool) -> object:
     """Return a thread without its attributes (called by payloads)."""
     thread = cls.__new__(cls)
     threading.Thread.__init__(thread, name="replkernel")

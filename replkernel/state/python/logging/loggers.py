@@ -65,7 +65,7 @@ _LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
 _MODULES = frozenset({"logging", "logging.handlers", "__main__"})
 
 
-def reduce_handler(context: ReducerContext, handler: logging.Handler) -> Any:
+def reduce_handler(context: ReducerContext, handler: logging.Handler) -> object:
     """Reduce a handler of a logger."""
     kind = type(handler)
     if "__reduce__" in vars(kind) or "__getstate__" in vars(kind):
@@ -82,19 +82,19 @@ def reduce_handler(context: ReducerContext, handler: logging.Handler) -> Any:
 
 
 @loader("loggers:last_resort")
-def last_resort() -> Any:
+def last_resort() -> object:
     """Return what handles messages when nothing else does (called by payloads)."""
     return logging.lastResort
 
 
 @loader("loggers:make_handler")
-def make_handler(kind: Any) -> Any:
+def make_handler(kind: type[logging.Handler]) -> object:
     """Return an empty handler (called by payloads)."""
     return kind.__new__(kind)
 
 
 @loader("loggers:fill_handler")
-def fill_handler(handler: Any, state: dict[str, Any]) -> None:
+def fill_handler(handler: logging.Handler, state: dict[str, Any]) -> None:
     """Give a handler its attributes, and enter it where ``logging`` looks for it (called by payloads)."""
     vars(handler).update(state)
     registry: Any = logging
