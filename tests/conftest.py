@@ -21,6 +21,7 @@ import pytest
 from tests.support import left_open
 from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
+from tests.support.forked_scheduler import end_parent
 from tests.support.in_memory import roomy_memory
 from tests.support.longest_first import put_in_order
 from tests.support.once import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
@@ -98,6 +99,7 @@ def _children_find_the_sources() -> Iterator[None]:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(SOURCE_PATHS + known))
     yield
     end_zygotes()
+    end_parent()
 
 
 @pytest.fixture

@@ -49,6 +49,9 @@ class Opened(NamedTuple):
 lasting_pids: set[int] = set()
 """Processes that our own support keeps for the whole session, and ends with it."""
 
+forked_pids: set[int] = set()
+"""Processes that one of these forked, and that have not ended as far as a test has looked."""
+
 lasting_threads: set[int] = set()
 """Likewise threads, by their idents."""
 
@@ -153,7 +156,11 @@ def _processes(temporary: Path, older: frozenset[str]) -> dict[object, str]:
         with contextlib.suppress(OSError, psutil.Error, ValueError, IndexError):
             pid, parent = int(name), _parent(name)
             environment = Path(f"/proc/{name}/environ").read_bytes() if pid != us else b""
-            if pid == us or pid in lasting_pids or not (parent == us or mark in environment):
+            if (
+                pid == us
+                or pid in lasting_pids
+                or not (parent == us or pid in forked_pids or mark in environment)
+            ):
                 continue
             command = " ".join(psutil.Process(pid).cmdline()) or "(a zombie)"
             if not any(lasting in command for lasting in LASTING_PROCESSES):

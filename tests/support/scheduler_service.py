@@ -18,6 +18,7 @@ from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.recovery import make_beside
 from replkernel_server.service import main
 
+from tests.support import forked_scheduler
 from tests.support.lab import Server
 
 PROGRAM = [sys.executable, "-m", "replkernel.cli", "scheduler"]
@@ -33,9 +34,13 @@ class Service:
 
     def __init__(self, *options: str) -> None:
         """Start it and wait until it listens."""
-        command = [*PROGRAM, *(() if "--port" in options else ("--port", "0")), *options]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        options = options if "--port" in options else ("--port", "0", *options)
+        self.process = forked_scheduler.start(*options) or subprocess.Popen(
+            [*PROGRAM, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         name, _, self.url = self.process.stdout.readline().strip().partition("=")
@@ -53,7 +58,7 @@ class Service:
         """Ask it to end; return its exit code and what it said."""
         self.process.terminate()
         said = self.process.communicate(timeout=30)[1]
-        return self.process.returncode, said
+        return self.process.wait(), said
 
 
 @contextlib.contextmanager
