@@ -16,6 +16,7 @@ import pytest
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.service import bind
 
+from tests.support import scheduler_service
 from tests.support.lab import Server
 
 PROGRAM = [sys.executable, "-m", "replkernel.cli", "scheduler"]
@@ -39,9 +40,9 @@ def serving(data: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Server]:
-    with serving(tmp_path / "data") as server:
-        yield server
+def service() -> Iterator[Server]:
+    with scheduler_service.serving() as service:
+        yield service.rest
 
 
 @pytest.fixture(scope="module")
