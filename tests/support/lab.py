@@ -18,6 +18,9 @@ from typing import Any, Literal, NamedTuple
 START_S = 60.0
 STOP_S = 20.0
 TOKEN = "a-token-of-the-tests"
+OTHERS = ("jupyter_lsp", "jupyterlab", "notebook", "notebook_shim")
+NO_PAGES = tuple(f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS)
+"""What nobody opens in a browser needs none of these: they ask node and npm for two seconds at each start."""
 
 
 class Server(NamedTuple):
@@ -60,6 +63,7 @@ def running(program: Literal["server", "lab"], directory: Path, *options: str) -
     command = [sys.executable, "-m", f"jupyter{'_server' if program == 'server' else 'lab'}", "--no-browser"]
     command += ["--allow-root", "--ip=127.0.0.1", "--ServerApp.port=0", "--ServerApp.port_retries=0"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={directory}", *options]
+    command += NO_PAGES if program == "server" else ()
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, cwd=directory, start_new_session=True)
     try:

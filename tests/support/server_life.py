@@ -19,7 +19,7 @@ from typing import Any
 
 import websocket
 
-from tests.support.lab import START_S, STOP_S, TOKEN, Server
+from tests.support.lab import NO_PAGES, START_S, STOP_S, TOKEN, Server
 from tests.support.ports import free_port
 from tests.support.stock import OURS
 
@@ -116,7 +116,7 @@ class ServerLife:
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self._directory}", EXTENSION]
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(
-                [*command, *self._options],
+                [*command, *NO_PAGES, *self._options],
                 stdout=sink,
                 stderr=sink,
                 cwd=self._directory,
