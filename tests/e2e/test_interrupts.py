@@ -22,6 +22,9 @@ pytestmark = pytest.mark.timeout(180)
 PRELOADED = "pandas,torch"
 """Executor and standbys have them from their zygote: these tests are not about imports."""
 
+STARTING, STARTS_S, BUSY_S = ("shell", "os.system", "subprocess"), 0.4, 0.1
+"""A process that a cell starts is there after so long; the others are busy once they have said `go`."""
+
 ENDS_WITHIN_S = 30.0
 """Long enough for a loaded machine, and far below what the cells take by themselves."""
 
@@ -76,7 +79,7 @@ def test_an_interrupt_ends_each_cell_that_it_ends_on_stock_and_the_next_one_runs
     ended, kept = {}, []
     for name, cell in ENDING.items():
         request = begin(live, cell)
-        time.sleep(0.1)
+        time.sleep(STARTS_S if name in STARTING else BUSY_S)
         live.manager.interrupt_kernel()
         ended[name] = reply(live, request).get("ename")
         kept.append(int(live.value("kept.append(1); print(len(kept))")))
