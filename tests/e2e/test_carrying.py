@@ -141,6 +141,7 @@ def test_an_exported_kernel_is_imported_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, marker = tmp_path / "state.rkz", tmp_path / "it-ran"
+    monkeypatch.setenv("REPLKERNEL_PRELOAD", "pandas,matplotlib.figure")  # Three kernels have three replicas.
     with kernel(tmp_path) as live:
         live.value(CELL)
         live.value(MORE)

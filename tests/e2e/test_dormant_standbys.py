@@ -1,4 +1,7 @@
-"""A notebook that nobody uses keeps one process; its standbys return with the next cell, and with a loss."""
+"""A notebook that nobody uses keeps one process; its standbys return with the next cell, and with a loss.
+
+All tests share an agent, and the one that kills it has the next one in its place.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from replkernel.cli import main
 from replkernel.client.inquiry import live_agents
 from tests.support.live import Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, hibernate, replica_pids, runs
+from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
+
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -34,7 +34,7 @@ def notebooks(stubs: Stubs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("STUB_DRIVERS", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, stubs.env[name])
     monkeypatch.setenv("REPLKERNEL_CUDA_DOOR", "on")
-    with two_notebooks(tmp_path, gpus=0, REPLKERNEL_UNLEASED_GPUS="none") as made:
+    with two_notebooks(tmp_path, gpus=0, preload={}, REPLKERNEL_UNLEASED_GPUS="none") as made:
         yield made
 
 

@@ -41,7 +41,7 @@ while not pathlib.Path("{place}/goes").exists():
 
 @pytest.fixture(scope=shared_scope)
 def shared(place: Path) -> Iterator[tuple[Live, Live]]:
-    with two_notebooks(place, **HIDDEN) as made:
+    with two_notebooks(place, preload={}, **HIDDEN) as made:  # Their cells are where torch is imported.
         yield made
 
 

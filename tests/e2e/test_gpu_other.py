@@ -1,22 +1,32 @@
-"""A lease on other GPUs than CUDA was started with: another process takes over, and the cell runs there."""
+"""Another process goes on with state on a GPU: on other GPUs than CUDA was started with, or after a loss.
+
+All notebooks have one scheduler and one agent with two GPUs; each test has notebooks of its own.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from replkernel.gpu.fake_usage import read_usage
-from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
+from tests.e2e.test_gpu_state import GPU, PRELOAD, SET, gpus_here, held, notebooks_there, pid_of
 from tests.support.breadth import first_of
-from tests.support.live import Live, Ran
+from tests.support.live import Live, Ran, eventually, kernel
 from tests.support.needs import need
+from tests.support.scheduler_service import Service
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 need("torch")
 pytestmark = [pytest.mark.one_host, pytest.mark.timeout(300)]
 
+SETTLE_S = 2.0
 OTHER = GPU[:-1] + "1"
 STARTED = """%%gpu 1
 import os, torch
@@ -49,10 +59,34 @@ def lines(ran: Ran) -> list[str]:
     return [content["data"]["text/plain"] for kind, content in ran.messages if kind.endswith("display_data")]
 
 
+@pytest.fixture(scope=shared_scope)
+def running(place: Path) -> Iterator[Service]:
+    with gpus_here(2) as service:
+        yield service
+
+
 @pytest.fixture
-def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
-    with two_notebooks(tmp_path, gpus=2) as made:
+def free(running: Service) -> None:
+    """Wait until nobody has a GPU: the notebooks of the test before may still end."""
+
+    def nobody() -> bool:
+        (host,) = running.rest.get("status")[1]["hosts"]
+        return not any(gpu["lease"] for gpu in host["gpus"])
+
+    eventually(nobody, "that nobody has a GPU")
+    assert not read_usage(GPU, os.environ)
+
+
+@pytest.fixture
+def notebooks(free: None, tmp_path: Path) -> Iterator[tuple[Live, Live]]:
+    with notebooks_there(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def replicated(free: None, tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path, None, REPLKERNEL_REPLICAS="3", **PRELOAD) as live:
+        yield live
 
 
 def test_another_process_takes_over_and_the_cell_runs_there(notebooks: tuple[Live, Live]) -> None:
@@ -93,9 +127,9 @@ def test_a_value_that_cannot_travel_keeps_the_process_and_is_named(notebooks: tu
 
 
 @pytest.mark.parametrize("policy", first_of("sticky", "rotate"))
-def test_replicas_on_the_same_host_take_over_in_turn(tmp_path: Path, policy: str) -> None:
+def test_replicas_on_the_same_host_take_over_in_turn(free: None, tmp_path: Path, policy: str) -> None:
     settings = {"REPLKERNEL_REPLICAS": "3", "REPLKERNEL_EXECUTOR": policy}
-    with two_notebooks(tmp_path, gpus=2, **settings) as (one, two):
+    with notebooks_there(tmp_path, PRELOAD, **settings) as (one, two):
         start(one)
         pids = set()
         for number in range(3):
@@ -110,3 +144,44 @@ def test_replicas_on_the_same_host_take_over_in_turn(tmp_path: Path, policy: str
         assert ran.status == "ok", ran.error
         assert ran.out.split()[:3] == [OTHER, "-1.0", "499489.0"]
         assert one.value("print(x.shape, y.sum().item())") == "torch.Size([1000]) 3.0"
+
+
+# -- after a loss: a process without a lease uses no GPU, whatever the state is that it takes over -----------
+
+
+def lose_executor(live: Live) -> int:
+    """Kill the process that runs the cells; return the next one's."""
+    first = pid_of(live)
+    time.sleep(SETTLE_S)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: first not in held(), "the end of the process")
+    ran = live.run("n = 5; import os; print(os.getpid())")
+    assert ran.status == "ok", ran.error
+    assert ran.said["gpus"] == []
+    assert int(ran.out) != first
+    return int(ran.out)
+
+
+def test_a_standby_that_takes_over_puts_nothing_on_a_gpu_before_it_has_a_lease(replicated: Live) -> None:
+    live = replicated
+    assert live.value(SET.format(name="x", factor=1)) == "499500.0"
+    live.value("plain = torch.ones(3)")
+    assert len(held()) == 1, "the standbys hold nothing"
+    second = lose_executor(live)
+    assert held() == {}
+    assert live.value("print(plain.sum().item(), n)") == "3.0 5"
+    assert held() == {}
+    ran = live.run("x[10] = -1; print(row[0].item(), x.sum().item())")
+    assert (ran.error, ran.out.strip()) == ("", "-1.0 499489.0")
+    assert ran.said["gpus"] == [GPU]
+    assert held() == {second: 4000}
+    assert live.value("print(len(In), n)").endswith(" 5")
+
+
+@pytest.mark.slow
+def test_a_cell_that_asks_itself_finds_all_of_it(replicated: Live) -> None:
+    live = replicated
+    live.value(SET.format(name="x", factor=1))
+    second = lose_executor(live)
+    assert live.value("%%gpu 1\nprint(globals()['x'].sum().item())") == "499500.0"
+    assert held() == {second: 4000}

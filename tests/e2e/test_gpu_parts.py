@@ -38,7 +38,7 @@ OTHER = GPU.removesuffix("0") + "1"
 def three_notebooks(directory: Path, gpus: int) -> Iterator[tuple[Live, Live, Live]]:
     (directory / "c").mkdir()
     with (
-        two_notebooks(directory, gpus) as (one, two),
+        two_notebooks(directory, gpus, preload={}) as (one, two),
         kernel(directory / "c", REPLKERNEL_REPLICAS="1") as three,
     ):
         yield one, two, three

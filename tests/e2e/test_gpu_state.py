@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -33,38 +33,55 @@ print({name}.sum().item())
 """
 
 
+PRELOAD = {"REPLKERNEL_PRELOAD": "torch"}
+"""Have kernel processes share what is imported once, where a test is not about the import."""
+
+
+@contextmanager
+def gpus_here(gpus: int = 1, preload: Mapping[str, str] = PRELOAD) -> Iterator[Service]:
+    """Run a scheduler, and an agent with pretended GPUs whose kernel processes have torch from the start."""
+    host = own_host(os.environ)
+    command = [sys.executable, "-m", "replkernel.cli", "agent", "--name", host, "--fake-gpus", str(gpus)]
+    with ExitStack() as stack:
+        service = stack.enter_context(serving())
+        agent = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | preload
+        )
+        stack.callback(agent.wait, 30)
+        stack.callback(agent.terminate)
+        eventually(lambda: service.rest.get("status")[1]["hosts"], "the agent")
+        yield service
+
+
+@contextmanager
+def notebooks_there(
+    directory: Path, preload: Mapping[str, str] = PRELOAD, **settings: str
+) -> Iterator[tuple[Live, Live]]:
+    """Two notebooks where an agent runs, the first with these settings."""
+    first, second = (directory / "a"), (directory / "b")
+    first.mkdir(), second.mkdir()
+    alone = {"REPLKERNEL_REPLICAS": "1", **preload}
+    with kernel(first, **(alone | settings)) as one, kernel(second, **alone) as two:
+        yield one, two
+
+
 @contextmanager
 def two_notebooks(
-    directory: Path, gpus: int = 1, services: list[Service] | None = None, **settings: str
+    directory: Path,
+    gpus: int = 1,
+    services: list[Service] | None = None,
+    preload: Mapping[str, str] = PRELOAD,
+    **settings: str,
 ) -> Iterator[tuple[Live, Live]]:
     """Two notebooks, the first with these settings, a scheduler, and an agent with pretended GPUs.
 
     The scheduler is the last of `services`, for a test that kills it.
     """
-    with ExitStack() as stack:
-        service = stack.enter_context(serving())
+    with gpus_here(gpus, preload) as service:
         if services is not None:
             services.append(service)
-        command = [
-            sys.executable,
-            "-m",
-            "replkernel.cli",
-            "agent",
-            "--name",
-            own_host(os.environ),
-            "--fake-gpus",
-            str(gpus),
-        ]
-        agent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        stack.callback(agent.wait, 30)
-        stack.callback(agent.terminate)
-        eventually(lambda: service.rest.get("status")[1]["hosts"], "the agent")
-        first, second = (directory / "a"), (directory / "b")
-        first.mkdir(), second.mkdir()
-        yield (
-            stack.enter_context(kernel(first, **{"REPLKERNEL_REPLICAS": "1", **settings})),
-            stack.enter_context(kernel(second, REPLKERNEL_REPLICAS="1")),
-        )
+        with notebooks_there(directory, preload, **settings) as made:
+            yield made
 
 
 @pytest.fixture(scope=shared_scope)

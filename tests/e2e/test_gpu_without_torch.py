@@ -22,7 +22,7 @@ def notebooks(stubs: Stubs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     stubs.script(machine=[f"gpu {GPU} H100 {80 * GB}"])
     for name in ("STUB_DRIVERS", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, stubs.env[name])
-    with two_notebooks(tmp_path, gpus=0) as made:
+    with two_notebooks(tmp_path, gpus=0, preload={}) as made:
         yield made
 
 

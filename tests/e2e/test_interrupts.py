@@ -19,13 +19,19 @@ __all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(180)
 
+PRELOADED = "pandas,torch"
+"""Executor and standbys have them from their zygote: these tests are not about imports."""
+
+STARTING, STARTS_S, BUSY_S = ("shell", "os.system", "subprocess"), 0.4, 0.1
+"""A process that a cell starts is there after so long; the others are busy once they have said `go`."""
+
 ENDS_WITHIN_S = 30.0
 """Long enough for a loaded machine, and far below what the cells take by themselves."""
 
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    with kernel(tmp_path) as running:
+    with kernel(tmp_path, REPLKERNEL_PRELOAD=PRELOADED) as running:
         running.run("kept = [1]")
         yield running
 
@@ -73,7 +79,7 @@ def test_an_interrupt_ends_each_cell_that_it_ends_on_stock_and_the_next_one_runs
     ended, kept = {}, []
     for name, cell in ENDING.items():
         request = begin(live, cell)
-        time.sleep(0.3)
+        time.sleep(STARTS_S if name in STARTING else BUSY_S)
         live.manager.interrupt_kernel()
         ended[name] = reply(live, request).get("ename")
         kept.append(int(live.value("kept.append(1); print(len(kept))")))
@@ -94,7 +100,7 @@ def test_an_interrupt_right_at_the_end_of_a_cell_hits_no_other(live: Live) -> No
 
 
 def test_a_cell_that_never_looks_is_ended_by_the_second_interrupt(tmp_path: Path) -> None:
-    with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
+    with kernel(tmp_path, REPLKERNEL_PRELOAD=PRELOADED, REPLKERNEL_DURABLE="before_reply") as live:
         live.run("kept = [1, 2, 3]")
         request = begin(live, NEVER_LOOKS)
         for _ in range(3):

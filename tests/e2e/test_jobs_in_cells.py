@@ -1,4 +1,7 @@
-"""`%%job` in a notebook: the cell returns at once, its text runs as a job, also after a move."""
+"""`%%job` in a notebook: the cell returns at once, its text runs as a job, also after a move.
+
+All tests share a scheduler and the hosts' agents; each has a notebook of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,15 @@ from tests.e2e.test_moves import Agents
 from tests.support.group import standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
+from tests.support.shared_place import (
+    _kernel_in_reach,
+    _no_kernel_left,
+    _own_directories,
+    place,
+    shared_scope,
+)
+
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -32,19 +44,24 @@ print("trained", beside_the_notebook.WORD, job.gpus, os.getcwd())
 """
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
+@pytest.fixture(scope=shared_scope)
+def shared(place: Path) -> Iterator[Agents]:
     with serving() as running:
-        yield running
+        made = Agents(running)
+        yield made
+        made.end()
+        made.service.kill()
 
 
 @pytest.fixture
-def agents(service: Service) -> Iterator[Agents]:
-    made = Agents(service)
-    for host in HOSTS:
-        made.run(host, 2)
-    yield made
-    made.end()
+def agents(shared: Agents) -> Agents:
+    shared.run_all(HOSTS, 2)
+    return shared
+
+
+@pytest.fixture
+def service(agents: Agents) -> Service:
+    return agents.service
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from replkernel.agent.io.lookup import agent_dir
+from replkernel.client.inquiry import live_agents
 from tests.e2e.faults.hosts import kernel_processes
 from tests.support.breadth import first_of
 from tests.support.group import replicas, standing
@@ -32,7 +33,7 @@ class Agents:
     """Agents with pretended GPUs, which nobody else starts."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self.service = service
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, host: str, gpus: int) -> int:
@@ -42,8 +43,20 @@ class Agents:
         eventually(lambda: host in self._known(), f"the agent of {host}")
         return self.processes[host].pid
 
+    def run_all(self, hosts: Sequence[str], gpus: int) -> None:
+        """Run these and a scheduler, also where the test before has ended some of them."""
+        if self.service.process.poll() is not None:
+            self.end()
+            self.processes.clear()
+            self.service = Service()
+        for host in hosts:
+            if host not in self.processes or self.processes[host].poll() is not None:
+                self.run(host, gpus)
+        own = {(host, self.processes[host].pid) for host in hosts}
+        eventually(lambda: own == {(one.name, one.pid) for one in live_agents(os.environ)}, "all agents")
+
     def _known(self) -> list[str]:
-        return [host["name"] for host in self._service.rest.get("status")[1]["hosts"]]
+        return [host["name"] for host in self.service.rest.get("status")[1]["hosts"]]
 
     def lose(self, host: str) -> None:
         """Kill one with all that it keeps, as a host dies."""

@@ -1,4 +1,7 @@
-"""A Jupyter Server that is stopped or killed finds its replicated kernels again: same ids, same variables."""
+"""A Jupyter Server that is stopped or killed finds its replicated kernels again: same ids, same variables.
+
+All tests share an agent; one that kills everything has the next one in its place.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from tests.support.breadth import first_of
 from tests.support.executed import run_notebook
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living, record_path
+from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 from tests.support.stock import OURS
+
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 PROVISIONERS = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners")
 pytestmark = [
@@ -52,13 +58,15 @@ def remembered(life: ServerLife, session: str) -> None:
 def test_kernel_session_variables_and_process_are_the_same_after_a_restart_of_the_server(
     tmp_path: Path, how: signal.Signals
 ) -> None:
+    """And a kernel that its user had shut down before does not come back."""
     with living(tmp_path) as life:
-        model = life.open_notebook("a.ipynb")
+        ended, model = life.open_notebook("ended.ipynb"), life.open_notebook("a.ipynb")
         session, kernel_id = model["id"], model["kernel"]["id"]
         with life.page(kernel_id) as page:
             before = page.run(f"x = 42; {WHO}")
             assert before.startswith("42 ")
             remembered(life, session)
+            router = router_pid(ended["kernel"]["id"])
             began, end = tmp_path / "began", tmp_path / "end"
             page.send(
                 f"import pathlib, time; pathlib.Path({str(began)!r}).touch()\n"
@@ -66,25 +74,16 @@ def test_kernel_session_variables_and_process_are_the_same_after_a_restart_of_th
                 "y = 'ready'"
             )
             eventually(began.exists, "a cell that runs")
+            assert life.server.call("DELETE", f"api/sessions/{ended['id']}")[0] == 204
             life.restart(how)
         assert life.sessions() == [(session, "a.ipynb", kernel_id)]
+        assert not record_path(ended["kernel"]["id"]).parent.exists()
+        assert not psutil.pid_exists(router)
         end.touch()
         with life.page(kernel_id) as page:
             assert page.run("print(y)") == "ready"
             assert page.run(WHO) == before
         assert record_path(kernel_id).stat().st_mode & 0o777 == 0o600
-
-
-def test_a_kernel_that_its_user_shut_down_does_not_come_back(tmp_path: Path) -> None:
-    with living(tmp_path) as life:
-        one, two = life.open_notebook("one.ipynb"), life.open_notebook("two.ipynb")
-        remembered(life, two["id"])
-        pid = router_pid(one["kernel"]["id"])
-        assert life.server.call("DELETE", f"api/sessions/{one['id']}")[0] == 204
-        life.restart(signal.SIGKILL)
-        assert life.sessions() == [(two["id"], "two.ipynb", two["kernel"]["id"])]
-        assert not record_path(one["kernel"]["id"]).parent.exists()
-        assert not psutil.pid_exists(pid)
 
 
 @pytest.mark.slow

@@ -18,6 +18,9 @@ from replkernel.settings import data_dir
 from tests.support.lab import TOKEN
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living
+from tests.support.shared_place import _kernel_in_reach, _own_directories, place
+
+__all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
 PROVISIONERS = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners")
 pytestmark = [

@@ -1,4 +1,7 @@
-"""A cell on several hosts: one process for each GPU trains by torch.distributed, and all end together."""
+"""A cell on several hosts: one process for each GPU trains by torch.distributed, and all end together.
+
+All tests share a scheduler and the hosts' agents; each has a notebook of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,15 @@ from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.needs import need
 from tests.support.scheduler_service import Service, serving
+from tests.support.shared_place import (
+    _kernel_in_reach,
+    _no_kernel_left,
+    _own_directories,
+    place,
+    shared_scope,
+)
+
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -28,17 +40,15 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=lr)
 losses = []
 x, y = torch.tensor(data[rank]), torch.tensor(targets[rank])
 for step in range(20):
-    optimizer.zero_grad()
+    model.zero_grad()
     loss = ((model(x) - y) ** 2).mean()
     loss.backward()
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
-    optimizer.step()
+        parameter.data -= lr * parameter.grad / dist.get_world_size()
     dist.all_reduce(total := loss.detach().clone())
     losses.append(float(total))
 weights = model.weight.detach().numpy().copy()
@@ -59,23 +69,29 @@ lr = 0.1
 """
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
+@pytest.fixture(scope=shared_scope)
+def shared(place: Path) -> Iterator[Agents]:
     with serving() as running:
-        yield running
+        made = Agents(running)
+        yield made
+        made.end()
+        made.service.kill()
 
 
 @pytest.fixture
-def agents(service: Service) -> Iterator[Agents]:
-    made = Agents(service)
-    for host in HOSTS:
-        made.run(host, 2)
-    yield made
-    made.end()
+def agents(shared: Agents) -> Agents:
+    shared.run_all(HOSTS, 2)
+    return shared
 
 
 @pytest.fixture
-def live(tmp_path: Path, agents: Agents) -> Iterator[Live]:
+def service(agents: Agents) -> Service:
+    eventually(lambda: leased(agents.service) == 0, "that all GPUs are free")
+    return agents.service
+
+
+@pytest.fixture
+def live(tmp_path: Path, service: Service) -> Iterator[Live]:
     with kernel(tmp_path, REPLKERNEL_HOSTS=",".join(HOSTS), REPLKERNEL_HOST_LOST_S="3") as running:
         assert running.value("import os; print(1)") == "1"
         yield running
@@ -127,44 +143,14 @@ def test_two_hosts_with_two_processes_each_train_as_one(live: Live, service: Ser
     assert losses[-1] < 0.2 * losses[0]
     alone = live.value(
         "import torch\ntorch.manual_seed(0)\nmodel = torch.nn.Linear(4, 1)\n"
-        "optimizer = torch.optim.SGD(model.parameters(), lr=lr)\n"
         "x, y = torch.tensor(sum(data, [])), torch.tensor(sum(targets, []))\n"
-        "for step in range(20):\n    optimizer.zero_grad()\n    ((model(x) - y) ** 2).mean().backward()\n"
-        "    optimizer.step()\n"
+        "for step in range(20):\n    model.zero_grad()\n    ((model(x) - y) ** 2).mean().backward()\n"
+        "    for parameter in model.parameters():\n        parameter.data -= lr * parameter.grad\n"
         "print(float((model.weight.detach() - torch.tensor(weights)).abs().max()) < 1e-4)"
     )
     assert alone == "True", "four processes learn what one does on all of the data"
     eventually(lambda: leased(service) == 0, "that all GPUs are back")
     eventually(lambda: not launchers(), "that nothing is left on the hosts")
-
-
-def test_a_host_that_is_killed_ends_the_cell_and_its_leases(
-    live: Live, service: Service, agents: Agents, tmp_path: Path
-) -> None:
-    asked = live.client.execute(f"%%gpu 4 --hosts 2\n{MARKS}time.sleep(600)\n")
-    eventually(lambda: len(list(tmp_path.glob("rank?"))) == 4, "four processes")
-    assert leased(service) == 4
-    victim = launchers()[str(agents.processes["h2"].pid)]
-    ranks = [child for launcher in launchers().values() for child in launcher.children(recursive=True)]
-    assert len(ranks) == 4
-    os.kill(agents.processes["h2"].pid, signal.SIGKILL)
-    victim.kill()
-    killed_at = time.monotonic()
-    reply = live.reply(asked, 60)
-    print(f"the cell ended {time.monotonic() - killed_at:.2f} s after its host")
-    assert reply["content"]["ename"] == "RanksFailed"
-    assert "Host h2 is gone" in reply["content"]["evalue"]
-    eventually(lambda: leased(service) == 0, "that all GPUs are back")
-    print(f"its GPUs were back {time.monotonic() - killed_at:.2f} s after that")
-    eventually(lambda: not any(_lives(rank) for rank in ranks), "that no process is left, on neither host")
-    assert live.value("print('goes on')") == "goes on"
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 @pytest.mark.slow
@@ -232,12 +218,42 @@ def test_a_cell_waits_for_all_of_its_hosts_and_shows_that(
     assert told["status"] == "ok", told
 
 
+def test_a_host_that_is_killed_ends_the_cell_and_its_leases(
+    live: Live, service: Service, agents: Agents, tmp_path: Path
+) -> None:
+    asked = live.client.execute(f"%%gpu 4 --hosts 2\n{MARKS}time.sleep(600)\n")
+    eventually(lambda: len(list(tmp_path.glob("rank?"))) == 4, "four processes")
+    assert leased(service) == 4
+    victim = launchers()[str(agents.processes["h2"].pid)]
+    ranks = [child for launcher in launchers().values() for child in launcher.children(recursive=True)]
+    assert len(ranks) == 4
+    os.kill(agents.processes["h2"].pid, signal.SIGKILL)
+    victim.kill()
+    killed_at = time.monotonic()
+    reply = live.reply(asked, 60)
+    print(f"the cell ended {time.monotonic() - killed_at:.2f} s after its host")
+    assert reply["content"]["ename"] == "RanksFailed"
+    assert "Host h2 is gone" in reply["content"]["evalue"]
+    eventually(lambda: leased(service) == 0, "that all GPUs are back")
+    print(f"its GPUs were back {time.monotonic() - killed_at:.2f} s after that")
+    eventually(lambda: not any(_lives(rank) for rank in ranks), "that no process is left, on neither host")
+    assert live.value("print('goes on')") == "goes on"
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
 @pytest.mark.slow
 @pytest.mark.one_machine
 @pytest.mark.parametrize("how", first_of("killed", "ended in order"))
 def test_a_scheduler_that_is_restarted_loses_no_cell(
-    live: Live, service: Service, tmp_path: Path, how: str
+    live: Live, agents: Agents, tmp_path: Path, how: str
 ) -> None:
+    service = agents.service
     asked = live.client.execute(
         f"%%gpu 2 --hosts 2\n{MARKS}while not os.path.exists('go'):\n    time.sleep(0.05)\n"
     )

@@ -1,4 +1,7 @@
-"""What dies outright (a process, an agent, a router) costs at most the cell that it ran; variables stay."""
+"""What dies outright (a process, an agent, a router) costs at most the cell that it ran; variables stay.
+
+All tests share an agent; one that kills it has the next one in its place.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ from replkernel.protocol.status import ReplicaStatus
 from replkernel.settings import data_dir
 from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
-from tests.support.stock import OURS
+from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
+from tests.support.stock import OURS, kernelspec_dir
+
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("zygotes_as_shipped")]
 
@@ -290,6 +296,7 @@ async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
     group = "jupyter_client.kernel_provisioners"
     point = EntryPoint(name, "replkernel.provisioner:ReplkernelProvisioner", group)
     monkeypatch.setitem(KernelProvisionerFactory.instance().provisioners, name, point)
+    monkeypatch.setenv("JUPYTER_PATH", str(kernelspec_dir(tmp_path / "jupyter")))
     spec = Path(os.environ["JUPYTER_PATH"]) / "kernels" / OURS / "kernel.json"
     fields = json.loads(spec.read_text())
     fields["metadata"]["kernel_provisioner"] = {"provisioner_name": name}

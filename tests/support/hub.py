@@ -24,6 +24,7 @@ from typing import Any
 from replkernel.agent.io.socket_places import recorded_root
 from replkernel.client.inquiry import agent_names
 from tests.support.ending import end_agents
+from tests.support.lab import NO_PAGES
 from tests.support.ports import free_port
 from tests.support.server_life import EXTENSION, Page
 
@@ -55,7 +56,7 @@ c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
 c.Spawner.cmd = [{python!r}, "-m", "jupyterhub.singleuser"]
-c.Spawner.args = ["--allow-root", {extension!r}]
+c.Spawner.args = {arguments!r}
 c.Spawner.http_timeout = 120
 c.Spawner.env_keep = [name for name in os.environ if name not in {own!r}]
 c.JupyterHub.services = [{{"name": "test", "api_token": {token!r}}}]
@@ -153,10 +154,10 @@ class Hub:
 
 
 @contextlib.contextmanager
-def hub(directory: Path, more: str = "") -> Iterator[Hub]:
+def hub(directory: Path, more: str = "", *, pages: bool = False) -> Iterator[Hub]:
     """Run a hub in `directory`, the users' homes below it; end it and the users' servers after.
 
-    `more` is what else its configuration says.
+    `more` is what else its configuration says. Servers have JupyterLab where somebody looks at its `pages`.
     """
     proxy = find_proxy()
     homes = directory / "homes"
@@ -173,7 +174,7 @@ def hub(directory: Path, more: str = "") -> Iterator[Hub]:
             homes=str(homes),
             token=token,
             directory=directory,
-            extension=EXTENSION,
+            arguments=["--allow-root", EXTENSION, *(() if pages else NO_PAGES)],
             own=OWN,
         )
         + more

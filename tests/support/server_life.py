@@ -19,7 +19,7 @@ from typing import Any
 
 import websocket
 
-from tests.support.lab import START_S, STOP_S, TOKEN, WITHOUT_PAGES, Server
+from tests.support.lab import NO_PAGES, START_S, STOP_S, TOKEN, Server
 from tests.support.ports import free_port
 from tests.support.stock import OURS
 
@@ -114,10 +114,9 @@ class ServerLife:
         command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
         command += ["--ip=127.0.0.1", f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self._directory}", EXTENSION]
-        command += WITHOUT_PAGES
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(
-                [*command, *self._options],
+                [*command, *NO_PAGES, *self._options],
                 stdout=sink,
                 stderr=sink,
                 cwd=self._directory,

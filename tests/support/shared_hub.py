@@ -110,11 +110,11 @@ def offering(hub: SharedHub, directory: Path, host: str, gpus: int) -> Iterator[
 
 
 @contextlib.contextmanager
-def shared_hub(directory: Path, more: str = "") -> Iterator[SharedHub]:
+def shared_hub(directory: Path, more: str = "", *, pages: bool = False) -> Iterator[SharedHub]:
     """Run it in `directory`, and wait until the scheduler answers."""
     data = directory / "scheduler"
     config = _CONFIG.format(admin=ADMIN, agents_token=AGENTS_TOKEN, port=free_port(), data=str(data))
-    with running.hub(directory, config + more) as found:
+    with running.hub(directory, config + more, pages=pages) as found:
         shared = SharedHub(found, data)
         deadline = time.monotonic() + START_S
         while shared.ask(AGENTS_TOKEN, "GET", "status")[0] != 200:

@@ -1,4 +1,5 @@
-"""Directories, and with them agents, that the tests of one module share: import all of its fixtures into it.
+"""Directories, and with them agents, that the tests of one module share: import all of its fixtures into it,
+but for `_no_kernel_left` where they share kernels too.
 
 Law: a test leaves the kernels that it shares as it found them, and kills none of their processes: one that
 dies young again and again is born later each time. Across machines each test has its own site.
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.client.inquiry import ask_agents
 from tests.conftest import KEPT, NO_MORE_IMPORTS, OWN, SHORT
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.support import left_open
@@ -22,7 +24,7 @@ from tests.support.ending import end_agents
 from tests.support.live import Live, eventually
 from tests.support.stock import kernelspec_dir
 
-__all__ = ["_kernel_in_reach", "_own_directories", "place", "shared_scope", "tidy"]
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place", "shared_scope", "tidy"]
 
 
 def shared_scope(fixture_name: str, config: pytest.Config) -> str:
@@ -67,6 +69,13 @@ def _own_directories(place: Path, request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def _kernel_in_reach(place: Path) -> None:
     """Leave the agents to the next test."""
+
+
+@pytest.fixture(autouse=True)
+def _no_kernel_left(place: Path) -> Iterator[None]:
+    """Have agents that know of no kernel when a test begins, where each has kernels of its own."""
+    yield
+    eventually(lambda: not ask_agents(os.environ).kernels, "the end of the test's kernels")
 
 
 def tidy(live: Live) -> None:

@@ -13,7 +13,7 @@ ENDING = {
     "regex": "import re; print('go', flush=True); re.match(r'(a+)+$', 'a' * 40 + 'b')",
     "big integers": "print('go', flush=True); x = pow(3, 400_000_000)",
     "sorted with a key": (
-        "print('go', flush=True); x = sorted(range(10_000_000), key=lambda n: sum(range(200)))"
+        "print('go', flush=True); x = sorted(range(100_000), key=lambda n: sum(range(100_000)))"
     ),
     "numpy": "import numpy as np; a = np.ones((900, 900)); print('go', flush=True)\nwhile True: a @ a",
     "pandas": (
@@ -21,9 +21,9 @@ ENDING = {
         "print('go', flush=True)\nwhile True: df.groupby('k').sum()"
     ),
     "torch": (
-        "import torch; model = torch.nn.Linear(300, 300); opt = torch.optim.Adam(model.parameters())\n"
+        "import torch; w = torch.ones(300, 300, requires_grad=True)\n"
         "x = torch.ones(64, 300); print('go', flush=True)\n"
-        "while True: opt.zero_grad(); model(x).sum().backward(); opt.step()"
+        "while True: w.grad = None; (x @ w).sum().backward(); w.data -= 0.001 * w.grad"
     ),
     "shell": "print('go', flush=True)\n!sleep 60",
     "os.system": (

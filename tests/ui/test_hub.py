@@ -37,7 +37,7 @@ def desk(short_dir: Path) -> Iterator[tuple[SharedHub, Path, Browser]]:
     except FileNotFoundError as error:
         pytest.skip(str(error))
     SHOTS.mkdir(parents=True, exist_ok=True)
-    with shared_hub(short_dir, SPAWNED) as hub, ExitStack() as stack:
+    with shared_hub(short_dir, SPAWNED, pages=True) as hub, ExitStack() as stack:
         for host in HOSTS:
             stack.enter_context(offering(hub, short_dir / "agents", host, 4))
         home = short_dir / "homes" / "carol"

@@ -37,7 +37,11 @@ class Places:
         if mounts:
             self._mount(self._disk, STORE_MIB)
         self._store.mkdir(mode=0o700)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("REPLKERNEL_")}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("REPLKERNEL_") or name == "REPLKERNEL_ZYGOTE_IDLE_S"
+        }
         paths = [str(SUPPORT / "faulty"), *SOURCES, os.environ.get("PYTHONPATH", "")]
         self.env = kept | {
             "JUPYTER_DATA_DIR": str(self.root / "data"),

@@ -16,7 +16,7 @@ QUICK = (1001, 7, 11)
 SLOW = (*range(100, 120), *range(1100, 1105), *range(2100, 2105))
 """From UNDOING_SEEDS on, cells go back as well; from DORMANT_SEEDS on, standbys go without processes."""
 
-pytestmark = [pytest.mark.timeout(450), pytest.mark.usefixtures("zygotes_as_shipped")]
+pytestmark = pytest.mark.timeout(450)
 
 
 def check(seed: int, cells: int) -> None:
@@ -31,6 +31,7 @@ def test_a_short_run_keeps_every_promise(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("zygotes_as_shipped")
 @pytest.mark.parametrize("seed", SLOW)
 def test_a_whole_run_keeps_every_promise(seed: int) -> None:
     check(seed, CELLS)
