@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -189,20 +188,33 @@ def test_of_the_accounts_the_newest_rows_stay(journal_file: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import itertools, os, signal, sys
 from pathlib import Path
 from replkernel_server.scheduling import snapshots
 snapshots.PART_BYTES = 1000
-from tests.integration.test_scheduler_snapshots import opened, snapshot_maker, steps
+from tests.integration.test_scheduler_snapshots import copy, opened, snapshot_maker, steps
 import replkernel_server.scheduling.journal as journals
 journals.PAGE = 20
-journal = opened(Path(sys.argv[1]))
-head, data = snapshot_maker.make(journal, int(sys.argv[2]))
-for number, _ in enumerate(steps(journal, head, data, 5)):
-    if number == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-print("all done")
+
+def shortened(path, behind, last_step):
+    journal = opened(path)
+    head, data = snapshot_maker.make(journal, behind)
+    for number, _ in enumerate(steps(journal, head, data, 5)):
+        if number == last_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+for step in itertools.count():
+    killed = copy(Path(sys.argv[1]), Path(sys.argv[2]) / str(step))
+    pid = os.fork()
+    if pid == 0:
+        shortened(killed, int(sys.argv[3]), step)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code != -signal.SIGKILL:
+        break
+print(step, code)
 """
+"""Copies a journal for each step, and has a process shorten the copy that is killed behind this step."""
 
 
 def test_killed_between_any_two_steps_nothing_is_lost(journal_file: Path, tmp_path: Path) -> None:
@@ -211,22 +223,22 @@ def test_killed_between_any_two_steps_nothing_is_lost(journal_file: Path, tmp_pa
     journal = opened(journal_file)
     shorten(journal, last - 40)
     journal.close()
-    for step in range(100):
-        killed = copy(journal_file, tmp_path / str(step))
-        given = [sys.executable, "-c", KILLED, str(killed), str(last - 5), str(step)]
-        done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)
+    given = [sys.executable, "-c", KILLED, str(journal_file), str(tmp_path), str(last - 5)]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=110, check=True)
+    steps_done, code = map(int, done.stdout.split())
+    assert code == 0, done.stderr
+    assert steps_done > 8, "pieces, the snapshot, old events and old rows are steps of their own"
+    for step in range(steps_done + 1):  # The last one was not killed.
+        killed = tmp_path / str(step) / journal_file.name
         assert read_back(killed)[0] == whole, f"killed behind step {step}"
-        if done.returncode == 0:
-            assert done.stdout == "all done\n"
+        if step == steps_done:
             break
-        assert done.returncode == -signal.SIGKILL, done.stderr
         again = opened(killed)  # and the next one does what is left
         shorten(again, last)
         assert len(again.snapshots()) == 2
         assert not again.drop_part_of_none()
         again.close()
         assert read_back(killed) == (whole, last)
-    assert step > 8, "pieces, the snapshot, old events and old rows are steps of their own"
 
 
 def damage(path: Path, *statements: str) -> None:

@@ -33,14 +33,17 @@ TOLD_CHARACTERS_MAX = 2_000
 KEPT_MAX = 16
 PYTHON = "REPLKERNEL_PYTHON"
 LOOK = """\
-import importlib.metadata, json, os, platform, sys
+import importlib.metadata, json, platform, sys
 found = {}
 for one in importlib.metadata.distributions():
-    name = one.metadata["Name"]
-    if name:
-        found.setdefault(name.lower().replace("_", "-"), one.version)
+    text = one.read_text("METADATA") or one.read_text("PKG-INFO") or one.read_text("") or ""
+    head = text.lstrip().partition("\\n\\n")[0].splitlines()
+    told = dict(line.split(": ", 1) for line in head if line.startswith(("Name: ", "Version: ")))
+    if told.get("Name"):
+        found.setdefault(told["Name"].strip().lower().replace("_", "-"), told.get("Version", "").strip())
 print(json.dumps({"python": platform.python_version(), "packages": found, "path": sys.path}))
 """
+"""To parse each package's whole metadata, as `version` does, takes three times as long."""
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
