@@ -58,13 +58,17 @@ def _with_own(state: Any, held: dict[str, Any] | None) -> Any:
     """Return a state with what the instance holds in the places of equal copies."""
     if type(state) is not dict or held is None or state is held:
         return state
-    own = {name: mine for name, told in state.items() if _is_copy(told, mine := held.get(name, _MISSING))}
+    own = {
+        name: mine
+        for name, told in state.items()
+        if told is not (mine := held.get(name, _MISSING)) and _is_copy(told, mine)
+    }
     return {**state, **own} if own else state
 
 
 def _is_copy(told: Any, held: Any) -> bool:
-    """Tell whether what is told is a copy of something mutable that the instance holds."""
-    if told is held or type(told) is not type(held):
+    """Tell whether what is told is a copy of something mutable that the instance holds: not that itself."""
+    if type(told) is not type(held):
         return False
     if type(told) is list:
         return len(told) == len(held) and all(map(_is, told, held))

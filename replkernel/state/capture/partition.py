@@ -159,6 +159,10 @@ class _Sets:
             index = above[index]
         return index
 
+    def together(self, one: int, other: int) -> bool:
+        """Tell whether two numbers are in one set."""
+        return self.top(one) == self.top(other)
+
     def join(self, one: int, other: int) -> None:
         """Make one set of two."""
         low, high = sorted((self.top(one), self.top(other)))
@@ -206,7 +210,7 @@ def joined(
                 else:
                     _join(dumps, key, index, owner[key], sets)
         owner.update(dict.fromkeys(mine, index))
-    large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
+    large = _large_units(dumps, sets)
     if same:
         _join_aliases(dumps, same, variables, sets)
     if large:
@@ -221,6 +225,15 @@ def joined(
     _join_by_links(dumps, seeds, owner, large, linkable, sets)
     _join_by_memory(dumps, sets)
     return (sets.groups(len(dumps)) if sets.joins else []), met
+
+
+def _large_units(dumps: Sequence[Dump], sets: _Sets) -> list[tuple[int, MemoTable]]:
+    """Return the large units, each with its table; those of one table are parts of one, and joined."""
+    first: dict[int, tuple[int, MemoTable]] = {}
+    for index, dump in enumerate(dumps):
+        if dump.table is not None:
+            sets.join(index, first.setdefault(id(dump.table), (index, dump.table))[0])
+    return list(first.values())
 
 
 def _join(dumps: Sequence[Dump], key: int, one: int, other: int, sets: _Sets) -> None:
@@ -283,7 +296,7 @@ def _join_large(
     sets: _Sets,
     gate: Gate,
 ) -> None:
-    """Join large units with each other."""
+    """Join large units with each other: those that are together already have nothing more to find."""
     keys: list[tuple[int, set[int]]] = []
     for index, table in large:
         gate.check()
@@ -291,9 +304,13 @@ def _join_large(
     for position, (index, mine) in enumerate(keys):
         for other, theirs in keys[:position]:
             gate.check()
+            if sets.together(index, other):
+                continue
             for key in (mine & theirs) - never:
                 if linkable(object_at(key)):
                     _join(dumps, key, index, other, sets)
+                    if sets.together(index, other):
+                        break
 
 
 def _join_by_links(

@@ -53,8 +53,12 @@ class Survey:
         self.sparing, self.kept, self.settled = terms.sparing, terms.kept, terms.settled
         self.gate = Gate(terms)
         self._digests = BufferDigests(self.gate)
+        main = world.seeds.main_name
+        self._linkable = Linkable(lambda function: is_library_function(function, main))
         self._first: CapturePickler | None = None
         self._large: list[CapturePickler] = []
+        self._holders: list[Dump] = []
+        """The large units of this survey."""
         self._wholes: dict[frozenset[str], Dump] = {}
         self._plain: bundles.PlainPickler | None = None
         self.units: list[Dump] = []
@@ -84,6 +88,7 @@ class Survey:
         self.units = []
         self.bundles = []
         self._wholes = {}
+        self._holders = []
         if self._plain is not None:
             self._plain.release()
             self._plain = None
@@ -344,7 +349,7 @@ class Survey:
     def _look_at(self, name: str, value: object, before: Known | None) -> None:
         """Dump one variable; a new one that has to give way is remembered as heavy."""
         try:
-            self.units.append(self._dump({name: value}, before))
+            self._add(name, value, before)
         except GiveWay:
             if before is None:
                 self.unfinished.add(name)
@@ -353,7 +358,26 @@ class Survey:
     def _look_at_values(self, values: dict[str, Any]) -> None:
         """Dump each value as a unit of its own."""
         for name, value in values.items():
-            self.units.append(self._dump({name: value}, self._known.get(name)))
+            self._add(name, value, self._known.get(name))
+
+    def _add(self, name: str, value: object, before: Known | None) -> None:
+        """Dump one variable, unless a large unit holds it, which would be dumped once more for each name."""
+        unit = self._part_of_large(name, value)
+        if unit is None:
+            unit = self._dump({name: value}, before)
+            if unit.table is not None and not unit.mode.careful and not unit.losses:
+                self._holders.append(unit)
+        self.units.append(unit)
+
+    def _part_of_large(self, name: str, value: object) -> Dump | None:
+        """Return a part of the large unit that holds a variable's object: their common table joins them."""
+        if not self._holders or not self._linkable(value) or (type(value) is dict and "__spec__" in value):
+            return None
+        key = id(value)
+        for one in self._holders:
+            if one.table is not None and key in one.table and key not in one.unlinked:
+                return Dump((name,), True, one.mode, [], b"", {}, one.table, unlinked=one.unlinked)
+        return None
 
     def _look_at_whole(self, before: Known, values: dict[str, Any]) -> None:
         """Dump a component of several roots as it was; take it apart when it changed."""
@@ -404,12 +428,10 @@ class Survey:
             if self.changed and self.untouched and self._name_shared({}):
                 self._tell_shared()
             return
-        main = self._world.seeds.main_name
-        linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
         while len(self.units) + len(self.bundles) > 1:
             units = [*self.units, *(seen.as_unit() for seen in self.bundles)]
-            groups, met = joined(units, seeds, linkable, self.gate, self._values)
+            groups, met = joined(units, seeds, self._linkable, self.gate, self._values)
             torn = self._torn_bundles(groups, met)
             if torn:
                 self._take_apart(torn)

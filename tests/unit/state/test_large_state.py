@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from replkernel.records import BlobRef
+from replkernel.state.capture.pickling import CapturePickler
 from tests.support.notebook import CHUNK_BYTES, Notebook, changed, pair
 
 np = pytest.importorskip("numpy")
@@ -210,6 +213,36 @@ def test_two_large_components_that_come_to_share_are_joined() -> None:
     one.run("a=[[i] for i in range(12_000)]; b=[[i] for i in range(12_000)]", 1)
     assert one.run("pass", 2).components == ()
     assert len(one.run("b[5]=a[5]", 3).components) == 1
+
+
+def test_what_many_names_hold_of_a_large_object_is_not_dumped_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dumped: list[tuple[str, ...]] = []
+    dump_unit = CapturePickler.dump_unit
+
+    def noting(pickler: CapturePickler, roots: dict[str, object], *rest: Any, **more: Any) -> Any:
+        dumped.append(tuple(roots))
+        return dump_unit(pickler, roots, *rest, **more)
+
+    monkeypatch.setattr(CapturePickler, "dump_unit", noting)
+    one, two = pair()
+    deltas = [one.run("whole=[[i] for i in range(12_000)]", 1)]
+    names = tuple(f"part_{number}" for number in range(9))
+    deltas.append(one.run(";".join(f"part_{number}=whole[{number}]" for number in range(9)), 2))
+    dumped.clear()
+    deltas.append(one.run("whole[7].append(1)", 3))
+    assert set(dumped) == {("whole", *names), ("whole",)}
+    dumped.clear()
+    deltas.append(one.run("del whole[:5]; tail=whole[-1]; held=[part_8]", 4))
+    alone = {roots for roots in dumped if len(roots) == 1}
+    assert alone == {("whole",), ("held",), *((name,) for name in names[:5])}
+    together = max((component.names for component in deltas[-1].components), key=len)
+    assert set(together) == {"whole", "tail", "held", *names[5:]}
+    two.take(*deltas)
+    assert [two["part_5"], two["part_7"], two["part_2"]] == [[5], [7, 1], [2]]
+    assert two["whole"][0] is two["part_5"] and two["held"][0] is two["part_8"]
+    assert two["whole"][-1] is two["tail"]
 
 
 def test_deep_structures_travel() -> None:
