@@ -43,7 +43,7 @@ _NAME = type.__dict__["__name__"]
 _QUALNAME = type.__dict__["__qualname__"]
 _CLASS = object.__dict__["__class__"]
 _FLAGS = type.__dict__["__flags__"]
-_HEAP_TYPE = 1 << 9
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
 
 _UNNAMED = (type(None), type(NotImplemented), type(...))
 _OF_PYTHON = frozenset({"__slotnames__", "_abc_impl"})
@@ -252,7 +252,10 @@ def make_class(
         entries, options = msgspec.body(struct)
         scope |= entries
     with _no_subclass_hooks(bases):
-        cls: type = _builtin_metaclass(meta).__new__(meta, name, bases, scope, **options)
+        builtin = _builtin_metaclass(meta)
+        cls: type = builtin.__new__(meta, name, bases, scope, **options)
+        if builtin.__init__ is not type.__init__:  # As that of ctypes from Python 3.13 on.
+            builtin.__init__(cls, name, bases, scope)
     if derives(type(cls), abc.ABCMeta):
         _abc._abc_init(cls)
         _can_have_instances(cls)
@@ -284,7 +287,15 @@ def fill_first(cls: type, attributes: dict[str, Any]) -> None:
 
 def _builtin_metaclass(meta: type) -> Any:
     """Return the nearest metaclass that is written in C."""
-    return next((base for base in _MRO.__get__(meta) if not _FLAGS.__get__(base) & _HEAP_TYPE), type)
+    return next((base for base in _MRO.__get__(meta) if not _is_mutable(base)), type)
+
+
+def _is_mutable(cls: type) -> bool:
+    """Tell whether a class may be changed, as those may that are written in Python.
+
+    Of those in C, each release of Python makes more heap types.
+    """
+    return _FLAGS.__get__(cls) & (_HEAP_TYPE | _IMMUTABLE_TYPE) == _HEAP_TYPE
 
 
 @contextmanager
@@ -294,7 +305,7 @@ def _no_subclass_hooks(bases: tuple[type, ...]) -> Iterator[None]:
     for base in bases:
         for cls in type.__dict__["__mro__"].__get__(base):
             attributes = _DICT.__get__(cls)
-            if "__init_subclass__" in attributes and _FLAGS.__get__(cls) & _HEAP_TYPE:
+            if "__init_subclass__" in attributes and _is_mutable(cls):
                 hushed.append((cls, attributes["__init_subclass__"]))
                 type.__setattr__(cls, "__init_subclass__", classmethod(_nothing))
                 break

@@ -12,7 +12,7 @@ import functools
 import gc
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,8 @@ _KINDS = {type(_made(kind, {})): kind for kind in range(6)}
 _ORDERED_TYPE: type = type(iter(OrderedDict()))
 _SET_TYPE: type = type(iter(set()))
 _DEQUE_TYPE: type = type(iter(deque()))
+_DEQUE_BACKWARDS: Any = type(reversed(deque()))
+"""From Python 3.12 on no module has it, so that no payload may name it."""
 
 
 def _word(thing: object, offset: int) -> Any:
@@ -229,13 +231,21 @@ def reduce_deque_iterator(context: ReducerContext, iterator: Iterator[Any]) -> o
     owner = _container(iterator, deque)
     if owner is None or not readable():
         raise CannotTravel("How far it has gone cannot be read in this release of Python.")
+    backward = type(iterator) is _DEQUE_BACKWARDS
     if _read(iterator, _DEQUE_STATE) == _read(owner, _STATE_OF_DEQUE):
-        return iterator.__reduce__()
-    return stale_deque_iterator, (type(iterator), owner)
+        kind, told = iterator.__reduce__()
+        return (deque_backwards if backward else kind), told
+    return stale_deque_iterator, (reversed if backward else type(iterator), owner)
+
+
+@loader("iterators:deque_backwards")
+def deque_backwards(owner: object, passed: int = 0) -> Any:
+    """Return an iterator that goes backwards over a deque (called by payloads)."""
+    return _DEQUE_BACKWARDS(owner, passed)
 
 
 @loader("iterators:stale_deque_iterator")
-def stale_deque_iterator(kind: type[Any], owner: object) -> Any:
+def stale_deque_iterator(kind: Callable[[object], Any], owner: object) -> Any:
     """Return an iterator of a deque that has changed since (called by payloads)."""
     iterator = kind(owner)
     _word(iterator, _DEQUE_STATE).value = _STALE
@@ -247,5 +257,5 @@ EXACT: dict[type, Any] = {
     _ORDERED_TYPE: reduce_ordered_iterator,
     _SET_TYPE: reduce_set_iterator,
     _DEQUE_TYPE: reduce_deque_iterator,
-    type(reversed(deque())): reduce_deque_iterator,
+    _DEQUE_BACKWARDS: reduce_deque_iterator,
 }

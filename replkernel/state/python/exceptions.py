@@ -76,8 +76,14 @@ def reduce_exception(pickler: UnitContext, error: BaseException) -> object:
 
 
 def _reduced(error: BaseException, reduced: tuple[Any, ...]) -> object:
-    state = (dict(reduced[2]) or None) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
+    told = reduced[2] if len(reduced) > 2 and isinstance(reduced[2], dict) else {}
+    state = {key: value for key, value in told.items() if not _is_told(error, key, value)} or None
     return make, reduced[:2], (state, *_story(error), _slots_of(error)), None, None, fill
+
+
+def _is_told(error: BaseException, key: str, value: object) -> bool:
+    """Tell whether an entry of an error's state stands elsewhere: Python 3.12 has such for AttributeError."""
+    return value is error.args if key == "args" else value is None and key in dict(_fields_of(error))
 
 
 def _story(error: BaseException) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.finalizers import meet
 from replkernel.state.restore import loading
+from replkernel.state.unwarned import unwarned
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
@@ -57,7 +58,7 @@ def _call_that_made(
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
     """Return function and arguments of the call that made what has not begun; None for what has."""
     code = frame.f_code
-    if frame.f_lasti < 0 or code.co_code[frame.f_lasti] != _RETURN_GENERATOR:
+    if not _has_returned_it(code.co_code, frame.f_lasti):
         return None
     for held in gc.get_referents(made):
         if type(held) is types.FunctionType and held.__code__ is code:
@@ -65,8 +66,17 @@ def _call_that_made(
     return None
 
 
-_RETURN_GENERATOR = dis.opmap["RETURN_GENERATOR"]
-"""The last instruction of a call that makes a generator, where that waits to begin."""
+_RETURN_GENERATOR, _POP_TOP = dis.opmap["RETURN_GENERATOR"], dis.opmap["POP_TOP"]
+"""The last instruction of a call that makes a generator, and the one behind it. At one of the two, that of
+Python 3.13 at the second, a generator waits to begin."""
+
+
+def _has_returned_it(instructions: bytes, last: int) -> bool:
+    """Tell whether the last instruction of a frame was to return its generator."""
+    if last < 0:
+        return False
+    before = instructions[last - 2] if last >= 2 and instructions[last] == _POP_TOP else None
+    return _RETURN_GENERATOR in (instructions[last], before)
 
 
 def _arguments(code: types.CodeType, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -170,9 +180,15 @@ def spent_iterator(kind: str) -> object:
     return iterator
 
 
+def reduction_of(iterator: object) -> Any:
+    """Return how an iterator of itertools says that it is made; from Python 3.12 on it warns when asked."""
+    with unwarned():
+        return iterator.__reduce__()
+
+
 def reduce_slice(context: ReducerContext, iterator: Iterator[Any]) -> object:
     """Reduce an islice; one that is over has let go of its source."""
-    made = iterator.__reduce__()
+    made = reduction_of(iterator)
     return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
-from replkernel.state.python.generators import AsItIs
+from replkernel.state.python.generators import AsItIs, reduction_of
 
 if TYPE_CHECKING:
     from replkernel.state.library import ReducerContext
@@ -47,7 +47,7 @@ def _unwrapped(source: object, read: tuple[Any, ...]) -> tuple[Any, tuple[Any, .
     """Return what is read from and what was read, past the chain by which `make_pairwise` joined the two."""
     while type(source) is itertools.chain and not (read and _first_part(source)):
         chain: Any = source
-        state = chain.__reduce__()[2:]
+        state = reduction_of(chain)[2:]
         if not state:
             break
         following, *active = state[0]
@@ -62,7 +62,7 @@ def _unwrapped(source: object, read: tuple[Any, ...]) -> tuple[Any, tuple[Any, .
 
 def _first_part(chain: Any) -> Any:
     """Return the item read before and the source, of a chain that has not begun; None for other chains."""
-    state = chain.__reduce__()[2:]
+    state = reduction_of(chain)[2:]
     if not state or len(state[0]) != 1:
         return None
     _, (parts,), index = state[0][0].__reduce__()
@@ -96,7 +96,7 @@ def reduce_groupby(context: ReducerContext, groups: object) -> object:
     """Reduce a groupby: where its item was taken by the group at work, with the key of that group."""
     parts = _parts(groups)
     if len(parts) != _WITHOUT_ITEM:
-        return groups.__reduce__()
+        return reduction_of(groups)
     return make_groupby, tuple(parts)
 
 

@@ -7,16 +7,18 @@ own may begin anew then, count it, or print.
 from __future__ import annotations
 
 import itertools
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
-from replkernel.state.python.generators import AsItIs, reduce_slice
+from replkernel.state.python.generators import AsItIs, reduce_slice, reduction_of
 from replkernel.state.python.hidden_parts import reduce_groupby
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
+    from replkernel.state.library import ReducerContext
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -46,9 +48,9 @@ def reduce_adapter(pickler: UnitContext, iterator: object) -> object:
     """Reduce an iterator of others; where one of these has its own ``__iter__``, to what does not call it."""
     kind = type(iterator)
     own = _OWN_REDUCERS.get(kind)
-    made = iterator.__reduce__() if own is None else own(pickler, iterator)
+    made = reduction_of(iterator) if own is None else own(pickler, iterator)
     if made[0] is not kind or not any(_answers(type(source)) for source in made[1][_SOURCES[kind]]):
-        return NotImplemented if own is None else made
+        return made
     # A source of `zip_longest` at its end is told as an empty tuple.
     arguments = tuple(iter(()) if type(argument) is tuple else argument for argument in made[1])
     reduced = make_over, (kind, arguments), *made[2:]
@@ -72,4 +74,19 @@ def make_over(kind: Callable[..., Any], arguments: tuple[Any, ...]) -> object:
     return kind(*over)
 
 
-EXACT: dict[type, Any] = dict.fromkeys(_SOURCES, reduce_adapter)
+def _reduce_as_told(context: ReducerContext, iterator: object) -> object:
+    """Reduce an iterator as it says, but without the warning."""
+    return reduction_of(iterator)
+
+
+_WARNING = (
+    [kind for kind in vars(itertools).values() if isinstance(kind, type)]
+    if sys.version_info >= (3, 12)
+    else []
+)
+"""Those of itertools that warn when they are asked how they are copied; `pairwise` cannot be asked."""
+
+EXACT: dict[type, Any] = {
+    **{kind: _reduce_as_told for kind in _WARNING if kind is not itertools.pairwise},
+    **dict.fromkeys(_SOURCES, reduce_adapter),
+}

@@ -15,11 +15,17 @@ from replkernel.state.python.kinds import is_a
 
 _ENTRIES = type.__dict__["__dict__"]
 _DICT_OFFSET = type.__dict__["__dictoffset__"]
+_FLAGS = type.__dict__["__flags__"]
 
 _get = ctypes.pythonapi.PyObject_GenericGetDict
 _get.restype, _get.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
 _set = ctypes.pythonapi.PyObject_GenericSetDict
 _set.restype, _set.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
+_MANAGED_DICT = 1 << 4
+_set_managed: Any = getattr(ctypes.pythonapi, "_PyObject_SetManagedDict", None)
+"""From Python 3.13 on: `_set` leaves the values in place that an object has beside its dictionary."""
+if _set_managed is not None:
+    _set_managed.restype, _set_managed.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.py_object)
 
 
 class _Covered:
@@ -29,7 +35,10 @@ class _Covered:
         return _get(instance, None)
 
     def __set__(self, instance: object, attributes: dict[str, Any]) -> None:
-        _set(instance, attributes, None)
+        if _set_managed is not None and _FLAGS.__get__(type(instance)) & _MANAGED_DICT:
+            _set_managed(instance, attributes)
+        else:
+            _set(instance, attributes, None)
 
 
 _COVERED = _Covered()
@@ -62,6 +71,12 @@ _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType
 def weak(value: object) -> bool:
     """Tell whether objects like `value` can be referred to weakly."""
     return bool(type.__dict__["__weakrefoffset__"].__get__(type(value)))
+
+
+def hidden_dict(value: object) -> dict[str, Any] | None:
+    """Return the dictionary of an object whose type does not show it; None if it has none."""
+    found = _get(value, None) if _DICT_OFFSET.__get__(type(value)) else None
+    return found if type(found) is dict else None
 
 
 def instance_dict(value: object) -> dict[str, Any] | None:

@@ -63,7 +63,7 @@ FAMILIES = [(threading.Thread, reduce_thread)]
 
 
 _IN_A_RING = 3, 13
-"""Since this release a SimpleQueue keeps its items in no list."""
+"""Since this release a SimpleQueue keeps its items in no list: the garbage collector sees each of them."""
 _COUNT = re.compile(r"owner=(\d+) count=(\d+)")
 
 
@@ -104,8 +104,12 @@ def reduce_simple_queue(context: ReducerContext, simple: queue.SimpleQueue[Any])
     count = simple.qsize()
     if not count:
         return queue.SimpleQueue, ()
-    lists = [held for held in gc.get_referents(simple) if type(held) is list]
-    if sys.version_info >= _IN_A_RING or len(lists) != 1 or len(lists[0]) < count:
+    seen = gc.get_referents(simple)
+    if sys.version_info >= _IN_A_RING:
+        lists = [seen[:-1]] if seen[-1] is type(simple) and len(seen) == count + 1 else []
+    else:
+        lists = [held for held in seen if type(held) is list]
+    if len(lists) != 1 or len(lists[0]) < count:
         raise CannotTravel("The items of a SimpleQueue cannot be seen without taking them out.")
     return queue.SimpleQueue, (), tuple(lists[0][-count:]), None, None, fill_simple_queue
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.loaders import loader
 from replkernel.state.python.kinds import derives, module_of
 from replkernel.state.python.modules import find_global
-from replkernel.state.python.paths import instance_dict
+from replkernel.state.python.paths import hidden_dict, instance_dict
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
@@ -25,7 +25,9 @@ def _is_library(pickler: UnitContext, variable: typing.TypeVar | typing.ParamSpe
 
 def notes_on(kind: object) -> tuple[Any, ...]:
     """Return what cells have set on a type variable or a `NewType`, as the rest of a reduce tuple."""
-    notes = {name: value for name, value in (instance_dict(kind) or {}).items() if name[:2] != "__"}
+    # From Python 3.12 on, type variables are written in C, and do not show their dictionary.
+    held = instance_dict(kind) or hidden_dict(kind) or {}
+    notes = {name: value for name, value in held.items() if name[:2] != "__"}
     return (notes, None, None, take_notes) if notes else ()
 
 
@@ -85,7 +87,7 @@ def reduce_alias(pickler: UnitContext, alias: Any) -> object:
 @loader("typing:make_alias")
 def make_alias(origin: object, types: object) -> object:
     """Return what `typing` gives for a class and types (called by payloads)."""
-    return vars(typing.Generic)["__class_getitem__"].__func__(origin, types)
+    return vars(typing.Generic)["__class_getitem__"].__get__(None, origin)(types)
 
 
 EXACT: dict[type, Any] = {

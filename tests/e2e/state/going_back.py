@@ -70,7 +70,8 @@ def go_forth(pair: Pair) -> Forth:
         playing.end()
         shown.append(beside.end())
         if len(shown) == 1:
-            ours.play("%replkernel sync", counted=False).end()  # Else it may be one step with the next cell.
+            # Else it may be one step with the next cell. Silent: stock plays none, and callbacks count cells.
+            ours.play("%replkernel sync", silent=True).end()
     said, took_s = "", []
     for to in (0, len(cells) - 1):
         began = time.perf_counter()

@@ -183,6 +183,7 @@ def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(o
     assert eval("z is F.A is F('a') and z.loud() == 'A' and z == 'a'", space)
 
 
+@pytest.mark.filterwarnings("ignore:Pickle, copy, and deepcopy")  # Python 3.12 warns of a child of `count`.
 @pytest.mark.parametrize(
     ("define", "check"),
     [

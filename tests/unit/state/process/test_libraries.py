@@ -219,6 +219,7 @@ def test_how_torch_looks_for_nans_treats_tiny_numbers_and_attends_travels() -> N
         torch.backends.cuda.enable_flash_sdp(True)
 
 
+@pytest.mark.filterwarnings("ignore:Pickle, copy, and deepcopy")  # The test's own copies of itertools.
 def test_open_figures_are_put_under_their_numbers_without_using_up_callbacks() -> None:
     plt = pytest.importorskip("matplotlib.pyplot", reason="figures are open in pyplot")
     plt.close("all")
