@@ -36,11 +36,14 @@ LOOK = """\
 import importlib.metadata, json, os, platform, sys
 found = {}
 for one in importlib.metadata.distributions():
-    name = one.metadata["Name"]
-    if name:
-        found.setdefault(name.lower().replace("_", "-"), one.version)
+    head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "").partition("\\n\\n")[0]
+    lines = (line.split(":", 1) for line in head.splitlines() if line.startswith(("Name:", "Version:")))
+    told = {name: value.strip() for name, value in lines}
+    if "Name" in told:
+        found.setdefault(told["Name"].lower().replace("_", "-"), told.get("Version", ""))
 print(json.dumps({"python": platform.python_version(), "packages": found, "path": sys.path}))
 """
+"""It reads two lines of each package's metadata: to parse all of them takes thrice as long."""
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
