@@ -1,4 +1,7 @@
-"""Wrong settings, places and peers on the real stack: one sentence with the fix, no hang, nothing lost."""
+"""Wrong settings, places and peers on the real stack: one sentence with the fix, no hang, nothing lost.
+
+All tests but those of full disks share an agent.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
+from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 from tests.support.small_disk import fill, small_disk
+
+__all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -273,10 +279,17 @@ def test_a_variable_too_large_for_the_stores_disk_is_held_by_name_and_the_rest_i
             assert live.value("print(x, len(huge))") == "7 50000000"
 
 
+def places(disk: Path, sockets: Path) -> dict[str, str]:
+    """Return what an agent of its own needs, so that it does not take the place of the one that is shared."""
+    return {"JUPYTER_DATA_DIR": str(disk), "REPLKERNEL_SOCKET_DIR": str(sockets)}
+
+
 @pytest.mark.slow
-def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_stay(tmp_path: Path) -> None:
+def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_stay(
+    tmp_path: Path, short_dir: Path
+) -> None:
     with small_disk(tmp_path / "disk", mebibytes=24) as disk:
-        with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
+        with kernel(tmp_path, None, **places(disk, short_dir)) as live:
             live.run("", silent=True, store_history=False)  # The agent has begun; nothing is kept yet.
             filler = disk / "filler"
             fill(filler)
@@ -286,17 +299,17 @@ def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_s
             filler.unlink()
             assert live.value("print(x)") == "1"
             eventually(
-                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of what had waited", 30.0
+                lambda: applied_everywhere(**places(disk, short_dir)), "the commit of what had waited", 30.0
             )
-        end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
+        end_agents(os.environ | places(disk, short_dir))
 
 
-def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path) -> None:
+def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path, short_dir: Path) -> None:
     with small_disk(tmp_path / "disk", mebibytes=24) as disk:
-        with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
+        with kernel(tmp_path, None, **places(disk, short_dir)) as live:
             live.value("x = 1; print(x)")
             eventually(
-                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of a variable", 30.0
+                lambda: applied_everywhere(**places(disk, short_dir)), "the commit of a variable", 30.0
             )
             filler = disk / "filler"
             fill(filler)
@@ -307,23 +320,25 @@ def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path
             assert live.value("print(x, sum(big) == check)") == "1 True"
             filler.unlink()
             assert live.value("print(x, sum(big) == check)") == "1 True"
-        end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
+        end_agents(os.environ | places(disk, short_dir))
 
 
 @pytest.mark.slow
-def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(tmp_path: Path) -> None:
+def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(
+    tmp_path: Path, short_dir: Path
+) -> None:
     with small_disk(tmp_path / "disk", mebibytes=40) as disk:
-        with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk), REPLKERNEL_DURABLE="before_reply") as live:
+        with kernel(tmp_path, None, **places(disk, short_dir), REPLKERNEL_DURABLE="before_reply") as live:
             live.value("x = 1")
             eventually(
-                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of a variable", 30.0
+                lambda: applied_everywhere(**places(disk, short_dir)), "the commit of a variable", 30.0
             )
             live.value("import os; huge = os.urandom(60_000_000)")
             assert is_one_sentence(notice(live, "no room left"), "on this replica alone", "JUPYTER_DATA_DIR")
             assert "`huge` is not durable: the blob cache" in live.value("%replkernel status")
             live.run("x = 2")
             eventually(
-                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of what still fits", 30.0
+                lambda: applied_everywhere(**places(disk, short_dir)), "the commit of what still fits", 30.0
             )
             live.run("del huge")
             executor = int(live.value("y = bytearray(os.urandom(5_000_000)); print(os.getpid())"))
@@ -333,12 +348,12 @@ def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(tmp_path: 
                 30.0,
             )
             eventually(
-                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of what came later", 30.0
+                lambda: applied_everywhere(**places(disk, short_dir)), "the commit of what came later", 30.0
             )
             os.kill(executor, signal.SIGKILL)
             time.sleep(0.5)  # A cell that is on its way to a process that ends is lost with it.
             assert live.value("print(x, len(y))") == "2 5000000"
-        end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
+        end_agents(os.environ | places(disk, short_dir))
 
 
 # -- the majority -----------------------------------------------------------------------------------
@@ -364,7 +379,7 @@ def other_agents(live: Live) -> list[int]:
 
 
 def three() -> dict[str, int]:
-    return {agent.name: agent.pid for agent in live_agents(os.environ)}
+    return {agent.name: agent.pid for agent in live_agents(os.environ) if agent.name in HOSTS.split(",")}
 
 
 HOSTS = "h1,h2,h3"

@@ -36,14 +36,14 @@ LOOK = """\
 import importlib.metadata, json, platform, sys
 found = {}
 for one in importlib.metadata.distributions():
-    text = one.read_text("METADATA") or one.read_text("PKG-INFO") or one.read_text("") or ""
-    head = text.lstrip().partition("\\n\\n")[0].splitlines()
-    told = dict(line.split(": ", 1) for line in head if line.startswith(("Name: ", "Version: ")))
-    if told.get("Name"):
-        found.setdefault(told["Name"].strip().lower().replace("_", "-"), told.get("Version", "").strip())
+    head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or one.read_text("") or "").partition("\\n\\n")[0]
+    lines = (line.split(":", 1) for line in head.splitlines() if line.startswith(("Name:", "Version:")))
+    told = {name: value.strip() for name, value in lines}
+    if "Name" in told:
+        found.setdefault(told["Name"].lower().replace("_", "-"), told.get("Version", ""))
 print(json.dumps({"python": platform.python_version(), "packages": found, "path": sys.path}))
 """
-"""To parse each package's whole metadata, as `version` does, takes three times as long."""
+"""It reads two lines of each package's metadata: to parse all of them takes thrice as long."""
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
