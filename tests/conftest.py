@@ -31,6 +31,8 @@ LIGHTER = str(ROOT / "tests" / "support" / "lighter")
 SOURCE_PATHS = [str(ROOT), str(ROOT / "scheduler"), str(ROOT / "server_ext"), LIGHTER]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Before numpy is imported: threads that wait for busy cores make small matrices a hundred times slower."""
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Torch keeps its threads, but none spins while it waits for another: on busy cores, most of its time."""
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Else each of the thousands of processes that tests start compiles the project anew, for half a second."""

@@ -209,9 +209,10 @@ def test_torchs_generator_and_options_travel(run: Run) -> None:
     need("torch")
     cell = "import torch; torch.manual_seed(4); torch.set_default_dtype(torch.float64); torch.rand(1)"
     cell += f"; torch.set_num_threads({max(1, (os.cpu_count() or 2) // 2)})"
-    look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype()), torch.get_num_threads()"
-    here = run([cell])
-    assert run([look], here.dumped).shown == run([cell, look]).shown[-1:]
+    look = "torch.rand(1).item(), str(torch.get_default_dtype()), torch.get_num_threads()"
+    look_and_leave = f"state = torch.get_rng_state(); seen = {look}; _ = torch.set_rng_state(state); seen"
+    here = run([cell, look_and_leave])
+    assert run([f"import torch; {look}"], here.dumped).shown == here.shown[-1:]
 
 
 REPLICA_WITH_THE_OLD_CODE = """

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from replkernel_scheduler.sim import experiment
 from replkernel_scheduler.sim.__main__ import main
 
 CELLS = "session,start_s,duration_s,num_gpu\na,0,600,4\nb,60,300,8\na,900,120,4\n"
@@ -23,6 +24,12 @@ def trace(tmp_path: Path) -> Path:
     path = tmp_path / "cells.csv"
     path.write_text(CELLS)
     return path
+
+
+@pytest.fixture
+def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have reports be what they would show, without plots: these take seconds, and others have them."""
+    monkeypatch.setattr(experiment, "report", lambda *shown: repr(shown))
 
 
 def test_simulate_writes_a_table_a_document_and_a_row_for_each_cell(
@@ -173,6 +180,7 @@ def test_fewer_hosts_than_replicas_are_told(trace: Path, capsys: pytest.CaptureF
     assert "on different hosts" not in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_a_command_that_fails_leaves_what_an_earlier_one_wrote(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +196,7 @@ def test_a_command_that_fails_leaves_what_an_earlier_one_wrote(
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_rows_never_take_the_place_of_a_trace_and_those_of_earlier_commands_are_told(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,6 +309,7 @@ def test_jobs_that_share_processors_are_told_by_kind(
     assert len((out / "sq-m=4.csv").read_text().splitlines()) == 5
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_jobs_that_are_stopped_for_shorter_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, out = tmp_path / "jobs.csv", tmp_path / "out"
     trace.write_text("job,arrival_s,duration_s,gpus\nlong,0,5000,4\nshort,1000,60,4\n")
@@ -334,6 +344,7 @@ SWEEP = (
 )
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_a_sweep_plays_each_value_with_each_and_processes_change_no_byte(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -397,6 +408,7 @@ def test_an_error_in_a_process_of_a_sweep_is_told_as_ever(
     assert "job a is there twice: give each job an id of its own." in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_parquet_has_the_rows_of_the_csv(trace: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     trace.write_text(CELLS + "c,5,10,9\n")  # No host has nine GPUs.
@@ -414,6 +426,7 @@ def test_parquet_has_the_rows_of_the_csv(trace: Path, tmp_path: Path) -> None:
             assert row[name] == (f"{told:d}" if isinstance(told, bool) else f"{told}")
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_install(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
