@@ -48,7 +48,7 @@ def preload() -> None:
     for name in _NEEDED:
         importlib.import_module(name)
     _import_present(_AT_START)
-    _look_ahead()
+    look_ahead()
 
 
 def preload_more() -> None:
@@ -60,16 +60,20 @@ def preload_more() -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("replkernel.kernel.late_debugger").load()
     importlib.import_module("replkernel.kernel.practice").practise()
-    _look_ahead()
+    look_ahead()
     with contextlib.suppress(Exception):  # Modules of any kind are asked for their file.
         importlib.import_module("inspect").getmodule(compile("", "<cell>", "exec"))
 
 
-def _look_ahead() -> None:
-    """Do once what every process would: find where libraries are, and their records, compile patterns."""
-    importlib.import_module("replkernel.state.patches.own_modules").own_modules()
+def look_ahead() -> None:
+    """Do once what every process would, with the libraries that are imported by now.
+
+    Find where they are, and their records and reducers; compile patterns.
+    """
     importlib.import_module("replkernel.state.libraries.index").look()
+    importlib.import_module("replkernel.state.capture.reducer_table").take_optional()
     importlib.import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell("pass\n")
+    importlib.import_module("replkernel.state.patches.own_modules").own_modules()
 
 
 def _import_present(names: tuple[str, ...]) -> None:

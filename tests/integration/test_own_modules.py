@@ -20,9 +20,11 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(own_modules, "_libraries", (f"{directory}/",))
     monkeypatch.syspath_prepend(str(directory))
     own_modules._is_a_library.cache_clear()
+    own_modules._lies_in_a_library.cache_clear()
     known = set(sys.modules)
     yield directory
     own_modules._is_a_library.cache_clear()
+    own_modules._lies_in_a_library.cache_clear()
     for name in set(sys.modules) - known:
         del sys.modules[name]
 

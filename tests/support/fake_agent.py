@@ -311,21 +311,25 @@ class FakeRouter:
         return json.loads(eval(text))
 
     def drain(self, msg_id: str, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
-        """Return what was published for `msg_id`, up to its idle; empty when that does not come."""
+        """Return what was published for `msg_id`, up to its idle; empty when that does not come.
+
+        What came while another message was waited for counts.
+        """
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + patience_s
+        seen = 0
         while True:
+            for message in self.published[seen:]:
+                if message["parent_header"].get("msg_id") == msg_id:
+                    found.append(message)
+                    if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                        return found
+            seen = len(self.published)
             left = deadline - time.monotonic()
             if left <= 0 or not self.iopub.poll(round(left * 1000)):
                 return []
             _, frames = self.session.feed_identities(self.iopub.recv_multipart())
-            message = self.session.deserialize(frames)
-            self.published.append(message)
-            if message["parent_header"].get("msg_id") != msg_id:
-                continue
-            found.append(message)
-            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
-                return found
+            self.published.append(self.session.deserialize(frames))
 
 
 def text_of(published: list[dict[str, Any]], stream: str = "stdout") -> str:

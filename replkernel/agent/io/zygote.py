@@ -71,7 +71,7 @@ def _forget_start_directory() -> None:
 
 def _preload(packages: list[str]) -> dict[str, str]:
     from replkernel.kernel.ipython_at_hand import ipython_at_hand
-    from replkernel.kernel.preload import preload
+    from replkernel.kernel.preload import look_ahead, preload
 
     preload()
     skipped: dict[str, str] = {}
@@ -82,6 +82,8 @@ def _preload(packages: list[str]) -> dict[str, str]:
                 importlib.import_module(name)
         except Exception as error:
             skipped[name] = f"{type(error).__name__}: {error}"
+    if packages:
+        look_ahead()
     gc.freeze()
     return skipped
 

@@ -188,7 +188,8 @@ for _part in _PARTS:
 _take(SimpleNamespace(FAMILIES=finished_work.OF_LOOPS))  # Last: a queue may be a thread as well, which runs.
 
 
-def _take_optional() -> None:
+def take_optional() -> None:
+    """Take the reducers of the libraries that are imported by now."""
     for library, place in (*_OF_PYTHON.items(), *index.reducers.items()):
         if library in _ready or library not in sys.modules:
             continue
@@ -209,7 +210,7 @@ def _take_optional() -> None:
 
 def plans(world: World) -> dict[type, Reducer]:
     """Return the reducers by exact type, for one capture."""
-    _take_optional()
+    take_optional()
     found = dict(_exact)
     tokens: dict[int, str] = {}
     singletons = [(token, value) for token, value in world.seeds.singletons() if value is not None]

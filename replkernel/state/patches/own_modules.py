@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from replkernel.state.python.kinds import is_a, kind_of
 
@@ -43,17 +43,40 @@ def _library_directories() -> tuple[str, ...]:
 
 
 _libraries = _library_directories()
-_stamp: tuple[Any, ...] = ()
-_names: tuple[str, ...] = ()
+
+
+class _Seen(NamedTuple):
+    """The last look at all modules: `own` are the user's, `undecided` those and what may become so."""
+
+    stamp: tuple[Any, ...]
+    names: list[str]
+    own: tuple[str, ...]
+    undecided: tuple[str, ...]
+
+
+_seen = _Seen((), [], (), ())
 
 
 def own_modules() -> list[tuple[str, types.ModuleType]]:
     """Return the imported modules that the user wrote, by name."""
-    global _stamp, _names
+    global _seen
+    seen = _seen
     stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
-    if stamp != _stamp:
-        _stamp, _names = stamp, tuple(name for name in list(sys.modules) if is_own(name))
-    return [(name, module) for name in _names if is_a(module := sys.modules.get(name), types.ModuleType)]
+    if stamp != seen.stamp:
+        names, before = list(sys.modules), len(seen.names)
+        looked = [*seen.undecided, *names[before:]] if names[:before] == seen.names else names
+        own = tuple(name for name in looked if is_own(name))
+        seen = _seen = _Seen(stamp, names, own, tuple(name for name in looked if not _is_settled(name)))
+    return [(name, module) for name in seen.own if is_a(module := sys.modules.get(name), types.ModuleType)]
+
+
+def _is_settled(name: str) -> bool:
+    """Tell whether a module is not the user's for good; what has no file, or is made late, is open."""
+    if name.partition(".")[0] in NOT_THE_USERS:
+        return True
+    module = sys.modules.get(name)
+    file = _MODULE_DICT.__get__(module).get("__file__") if type(module) is types.ModuleType else None
+    return type(file) is str and _lies_in_a_library(file)
 
 
 def is_own(name: str) -> bool:
@@ -77,14 +100,18 @@ def is_own(name: str) -> bool:
 
 def _is_in_library(file: str) -> bool:
     """Tell whether an installer put a file there: into a Python, or into a directory of its own."""
-    directory = _real_directory(os.path.dirname(file))
-    if _is_a_library(directory):
+    if _lies_in_a_library(file):
         return True
-    path = directory + os.path.basename(file)
+    path = _real_directory(os.path.dirname(file)) + os.path.basename(file)
     roots = (_real_directory(entry or os.getcwd()) for entry in sys.path if type(entry) is str)
     return any(
         path.startswith(root) and path[len(root) :] in _installed_in(root, _changed(root)) for root in roots
     )
+
+
+@lru_cache(FILES_MAX)
+def _lies_in_a_library(file: str) -> bool:
+    return _is_a_library(_real_directory(os.path.dirname(file)))
 
 
 @lru_cache(FILES_MAX)

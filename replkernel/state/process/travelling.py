@@ -6,7 +6,7 @@ Law: a part is shipped when its bytes differ from those last told; parts are loa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
 from replkernel.state.capture.shipping import Shipper
@@ -16,7 +16,6 @@ from replkernel.state.restore.rebuild import Failure, in_hand
 from replkernel.state.tombstone import shorten
 
 
-@runtime_checkable
 class PartFamily(Protocol):
     """Process parts whose number grows; all their ids begin with `prefix`."""
 
@@ -32,12 +31,17 @@ class PartFamily(Protocol):
         ...
 
 
+def _is_family(part: ProcessPart | PartFamily) -> TypeGuard[PartFamily]:
+    """Tell by what only a family has: to ask the protocol takes a fiftieth of a kernel process's start."""
+    return hasattr(part, "block")
+
+
 class ProcessState:
     """The parts of one process, and the bytes of each that other replicas have."""
 
     def __init__(self, parts: Sequence[ProcessPart | PartFamily]) -> None:
-        self._families = tuple(part for part in parts if isinstance(part, PartFamily))
-        self._parts = tuple(part for part in parts if not isinstance(part, PartFamily))
+        self._families = tuple(part for part in parts if _is_family(part))
+        self._parts = tuple(part for part in parts if not hasattr(part, "block"))
         self._told: dict[ComponentId, bytes] = {}
 
     def changed(self) -> dict[ComponentId, bytes]:
