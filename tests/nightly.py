@@ -25,7 +25,7 @@ STATE = "classes or containers or functions or identities or iterators or names 
 
 COMPILED = ". build/compiled server_ext tests/support/lighter"
 """Where tests import from when the scheduler's core is the compiled one."""
-SUBCLASSING = ("backfill", "harvest", "simulation")
+SUBCLASSING = ("backfill", "harvest", "money", "simulated_parts", "simulation")
 """Tests that subclass the core, which is not possible of the compiled one."""
 ALIKE = (
     "tests/integration/test_compiled_core.py",
@@ -33,9 +33,9 @@ ALIKE = (
     *(f"--ignore=tests/unit/scheduler/test_{name}.py" for name in SUBCLASSING),
 )
 PACKAGES = (
-    "hypothesis", "ipywidgets", "jupyterhub", "jupyterlab", "matplotlib", "nbclient", "nbconvert", "numpy",
-    "pandas", "pexpect", "polars", "pyarrow", "pydantic", "pytest>=9", "pytest-asyncio", "pytest-timeout",
-    "pytest-xdist", "redis", "s3fs", "scikit-learn", "scipy", "seaborn", "xarray",
+    "grimp", "hypothesis", "ipywidgets", "jupyterhub", "jupyterlab", "matplotlib", "mcp", "nbclient",
+    "nbconvert", "numpy", "pandas", "pexpect", "polars", "pyarrow", "pydantic", "pytest>=9", "pytest-asyncio",
+    "pytest-timeout", "pytest-xdist", "redis", "s3fs", "scikit-learn", "scipy", "seaborn", "xarray",
 )  # fmt: skip
 """What the tests need on another Python: all of `dev` but torch, whose tests are skipped, and the linters."""
 
@@ -85,10 +85,15 @@ def versions(lock: str) -> str:
 
 
 def prepare(release: str) -> str | None:
-    """Return the interpreter of an environment for a release, made on first use; None if it cannot be had."""
+    """Return the interpreter of an environment for a release; None if it cannot be had.
+
+    It is made on first use, and again when the tests need other packages.
+    """
     place = ROOT / "build" / f"python{release}"
     python = place / "bin" / "python"
-    if (place / "installed").exists():
+    needed = "\n".join(PACKAGES)
+    installed = place / "installed"
+    if installed.exists() and installed.read_text() == needed:
         return str(python)
     found = find(release)
     if found is None:
@@ -103,7 +108,7 @@ def prepare(release: str) -> str | None:
     if not made:
         print(f"The packages for Python {release} could not be installed: its tests are left out.")
         return None
-    (place / "installed").touch()
+    installed.write_text(needed)
     return str(python)
 
 

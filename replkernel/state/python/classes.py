@@ -295,7 +295,8 @@ def _is_mutable(cls: type) -> bool:
 
     Of those in C, each release of Python makes more heap types.
     """
-    return bool(_FLAGS.__get__(cls) & (_HEAP_TYPE | _IMMUTABLE_TYPE) == _HEAP_TYPE)
+    flags: int = _FLAGS.__get__(cls)
+    return flags & (_HEAP_TYPE | _IMMUTABLE_TYPE) == _HEAP_TYPE
 
 
 @contextmanager

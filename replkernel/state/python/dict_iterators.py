@@ -233,8 +233,8 @@ def reduce_deque_iterator(context: ReducerContext, iterator: Iterator[Any]) -> o
         raise CannotTravel("How far it has gone cannot be read in this release of Python.")
     backward = type(iterator) is _DEQUE_BACKWARDS
     if _read(iterator, _DEQUE_STATE) == _read(owner, _STATE_OF_DEQUE):
-        reduced = iterator.__reduce__()
-        return (deque_backwards, reduced[1]) if backward else reduced
+        made = iterator.__reduce__()
+        return (deque_backwards, made[1]) if backward else made
     return stale_deque_iterator, (reversed if backward else type(iterator), owner)
 
 

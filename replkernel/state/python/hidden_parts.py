@@ -14,6 +14,7 @@ import io
 import itertools
 import json
 import struct
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,10 @@ def _parts(value: object) -> list[Any]:
 
 def reduce_pairwise(context: ReducerContext, pairs: object) -> object:
     """Reduce a pairwise iterator: what it reads from, and the item that it has read already."""
-    source, *read = _parts(pairs) or [iter(())]
+    parts = _parts(pairs)
+    if sys.version_info >= (3, 13):
+        parts.pop()  # The pair that it gave last, to be filled anew where nobody holds it.
+    source, *read = parts or [iter(())]
     return make_pairwise, _unwrapped(source, tuple(read))
 
 

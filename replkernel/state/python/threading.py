@@ -47,6 +47,9 @@ def make_thread(cls: Any, started: bool) -> object:
     if started:
         threading._dangling.discard(thread)  # type: ignore[attr-defined]
         thread._is_stopped = True
+        if sys.version_info >= _IN_A_RING:
+            thread._handle = _thread._make_thread_handle(0)  # type: ignore[attr-defined]
+            thread._handle._set_done()
     return thread
 
 

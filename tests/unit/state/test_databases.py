@@ -16,6 +16,12 @@ from replkernel.state.patches.registries import adapters_of_sqlite
 from replkernel.state.python.sqlite3.watch import install
 from tests.support.notebook import Notebook, pair
 
+pytestmark = [
+    # Python 3.13 says both of what the notebooks leave open, and of how they open it.
+    pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Passing more than 1 positional argument:DeprecationWarning"),
+]
+
 MADE = (
     "import sqlite3\nc = sqlite3.connect(':memory:'); c.execute('create table t (a)')\n"
     "c.executemany('insert into t values (?)', [(i,) for i in range(5)]); c.commit()\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replkernel.gpu.device_buffer import DeviceBuffer
-
 torch = pytest.importorskip("torch")
+
+from replkernel.gpu.device_buffer import DeviceBuffer  # noqa: E402 (it imports torch)
 
 
 def digest(tensor: object) -> bytes:

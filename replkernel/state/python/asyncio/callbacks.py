@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import time
 import types
 from asyncio import mixins
@@ -42,6 +43,8 @@ NOTEBOOK = "__main__"
 OTHERS_ROOTS = OWN_ROOTS | SERVICE_ROOTS | {"comm", "asyncio", "_asyncio", "concurrent", "nest_asyncio"}
 """Whose functions wait on the loop for the kernel's sake or a task's, or hold nothing of the notebook."""
 
+_IN_C = frozenset({types.BuiltinFunctionType, type(re.compile("").match)})
+"""A function in C, and a method that is told its class: as those of futures from Python 3.12 on."""
 _OF_FUTURES = frozenset({"set_result", "set_exception", "cancel"})
 """What of a future a notebook has called later; all else that asyncio calls of its own is private."""
 
@@ -120,7 +123,7 @@ def _one_further(callback: Any, args: tuple[Any, ...]) -> Call | None:
     kind = type(callback)
     if is_a(callback, functools.partial):
         return _FUNC(callback), (*_ARGS(callback), *args)
-    if kind is types.BuiltinFunctionType and type(callback.__self__) is Context and args:
+    if kind in _IN_C and type(callback.__self__) is Context and args:
         return args[0], args[1:]
     if kind is types.MethodType:
         return _wrapped_by_method(callback, args)
@@ -176,7 +179,7 @@ def is_the_notebooks(call: Any) -> bool:
     if kind is types.CoroutineType:
         frame = call.cr_frame
         return frame is not None and not _is_others(str(dict.get(frame.f_globals, "__name__")))
-    if kind is types.BuiltinFunctionType:
+    if kind in _IN_C:
         owner = call.__self__
         if is_a(owner, asyncio.Future):
             return call.__name__ in _OF_FUTURES
@@ -196,7 +199,7 @@ def label_of(call: Any) -> str:
         return label_of(call.__func__)
     if kind is types.FunctionType or kind is types.CoroutineType:
         return str(call.__qualname__)
-    if kind is types.BuiltinFunctionType:
+    if kind in _IN_C:
         owner = call.__self__
         if owner is None or is_a(owner, types.ModuleType):
             return str(call.__name__)
