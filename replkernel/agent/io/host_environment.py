@@ -36,8 +36,9 @@ LOOK = """\
 import importlib.metadata, json, platform, sys
 found = {}
 for one in importlib.metadata.distributions():
-    head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or one.read_text("") or "").partition("\\n\\n")[0]
-    lines = (line.split(":", 1) for line in head.splitlines() if line.startswith(("Name:", "Version:")))
+    text = one.read_text("METADATA") or one.read_text("PKG-INFO") or one.read_text("") or ""
+    head = text.partition("\\n\\n")[0].splitlines()
+    lines = (line.split(":", 1) for line in head if line.startswith(("Name:", "Version:")))
     told = {name: value.strip() for name, value in lines}
     if "Name" in told:
         found.setdefault(told["Name"].lower().replace("_", "-"), told.get("Version", ""))
