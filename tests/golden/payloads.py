@@ -6,6 +6,7 @@ anew for a format that was released: what it holds must be read for ever.
 
 from __future__ import annotations
 
+import importlib.metadata
 import lzma
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,15 @@ class Golden(msgspec.Struct, frozen=True):
 def files() -> list[Path]:
     """Return the files that this Python can read, oldest first."""
     return sorted(FOLDER.glob(f"*-python{sys.version_info.major}.{sys.version_info.minor}.xz"))
+
+
+def version_here(package: str) -> str:
+    """Return the version of a package by the name it is imported by, which need not be its distribution's.
+
+    Raises: `importlib.metadata.PackageNotFoundError`, if it is not installed.
+    """
+    top = package.partition(".")[0]
+    return importlib.metadata.version(importlib.metadata.packages_distributions().get(top, [package])[0])
 
 
 def load(path: Path) -> list[Golden]:

@@ -11,22 +11,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from replkernel import loaders
 from replkernel.state.libraries import index
-from tests.golden.payloads import Golden, files, load, read
+from tests.golden.payloads import Golden, files, load, read, version_here
 from tests.support.move import Mover
 
 ROOT = Path(__file__).parents[2]
 OWN_PLACES = re.compile(rb"replkernel\.(?:namespace|state|gpu)\.[a-z_.]+")
 NAMED_BY_PLACE = {b"replkernel.gpu.batches"}
 """Where the few classes stand whose objects payloads hold."""
-OF_A_FILE = frozenset({"numpy_arrays: memmap through cells"})
+OF_A_FILE = frozenset({"memmap", "numpy_arrays: memmap through cells"})
 """What is a view of a file in the directory of whoever wrote it, which is on no other machine."""
 BESIDE_A_FILE = frozenset({"pandas_frames: readers part-way"})
 """What has such a file, which the last cell does not ask for: before any import it is rebuilt too."""
+ALL_LIBRARIES = frozenset({"sklearn", "torch"})
 GOLDEN = [(path.stem, golden) for path in files() for golden in load(path)]
 
 
@@ -41,13 +43,18 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mover]:
     mover.close()
 
 
-@pytest.mark.parametrize(
-    "golden", [golden for _, golden in GOLDEN], ids=[f"{file} {golden.name}" for file, golden in GOLDEN]
-)
+def _each_fifth_of_the_heavy() -> Iterator[Any]:
+    """Yield the notebooks; of those that import all large libraries, all but each fifth as slow."""
+    for number, (file, golden) in enumerate(GOLDEN):
+        rarely = golden.needs.keys() >= ALL_LIBRARIES and number % 5
+        yield pytest.param(golden, id=f"{file} {golden.name}", marks=[pytest.mark.slow] if rarely else [])
+
+
+@pytest.mark.parametrize("golden", list(_each_fifth_of_the_heavy()))
 def test_a_stored_notebook_of_an_older_release_shows_what_it_showed(reader: Mover, golden: Golden) -> None:
     for package, version in golden.needs.items():
         try:
-            present = importlib.metadata.version(package)
+            present = version_here(package)
         except importlib.metadata.PackageNotFoundError:
             pytest.skip(f"{package} is not installed")
         if present.split(".")[0] != version.split(".")[0]:

@@ -7,7 +7,6 @@ as few are kept as name every global that any of them names.
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from replkernel.state.format.stream import FORMAT_VERSION
 from tests.e2e.state.sequence import collect
-from tests.golden.payloads import FOLDER, INLINE_BYTES_MAX, Golden, read, save
+from tests.golden.payloads import FOLDER, INLINE_BYTES_MAX, Golden, read, save, version_here
 from tests.support import move_cases, move_library_cases
 from tests.support.move import Answer, Ask, Mover
 
@@ -87,7 +86,7 @@ class Players:
             away.rename(self._place)
         if answer.failed or answer.output != at_rest[-1]:
             return None
-        versions = {package: importlib.metadata.version(_distribution(package)) for package in needs}
+        versions = {package: version_here(package) for package in needs}
         return Golden(name, tuple(deltas), cells[-1], answer.output, answer.named, versions)
 
     def _move(self, cells: Sequence[str]) -> list[bytes]:
@@ -101,11 +100,6 @@ class Players:
             deltas.append(answer.delta)
             other.ask(Ask("receive", delta=answer.delta))
         return deltas
-
-
-def _distribution(package: str) -> str:
-    names = importlib.metadata.packages_distributions().get(package.partition(".")[0], [package])
-    return names[0]
 
 
 def fewest(played: Sequence[Golden]) -> list[Golden]:

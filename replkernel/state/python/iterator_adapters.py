@@ -44,13 +44,19 @@ _SOURCES: dict[Any, slice] = {
 _OWN_REDUCERS: dict[Any, Any] = {itertools.groupby: reduce_groupby, itertools.islice: reduce_slice}
 
 
+_WARNING = frozenset(
+    kind for kind in vars(itertools).values() if isinstance(kind, type) and sys.version_info >= (3, 12)
+)
+"""Those of itertools that warn when they are asked how they are copied."""
+
+
 def reduce_adapter(pickler: UnitContext, iterator: object) -> object:
     """Reduce an iterator of others; where one of these has its own ``__iter__``, to what does not call it."""
     kind = type(iterator)
     own = _OWN_REDUCERS.get(kind)
     made = reduction_of(iterator) if own is None else own(pickler, iterator)
     if made[0] is not kind or not any(_answers(type(source)) for source in made[1][_SOURCES[kind]]):
-        return made
+        return made if own is not None or kind in _WARNING else NotImplemented
     # A source of `zip_longest` at its end is told as an empty tuple.
     arguments = tuple(iter(()) if type(argument) is tuple else argument for argument in made[1])
     reduced = make_over, (kind, arguments), *made[2:]
@@ -78,13 +84,6 @@ def _reduce_as_told(context: ReducerContext, iterator: object) -> object:
     """Reduce an iterator as it says, but without the warning."""
     return reduction_of(iterator)
 
-
-_WARNING = (
-    [kind for kind in vars(itertools).values() if isinstance(kind, type)]
-    if sys.version_info >= (3, 12)
-    else []
-)
-"""Those of itertools that warn when they are asked how they are copied; `pairwise` cannot be asked."""
 
 EXACT: dict[type, Any] = {
     **{kind: _reduce_as_told for kind in _WARNING if kind is not itertools.pairwise},
