@@ -91,6 +91,9 @@ _OPTIONS = (
 _AGENT_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 ROUTER_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
+_decoder = decoder(AgentToKernel)
+"""Made once, in the zygote: it takes a twentieth of a kernel process's start."""
+
 log = logging.getLogger(__name__)
 
 
@@ -151,7 +154,6 @@ class AgentLink:
         self._kernel_info = kernel_info
         self._listener = listener
         self._grace_s = grace_s
-        self._decoder = decoder(AgentToKernel)
         self._lock = threading.Lock()
         self._outbox: deque[Message] = deque()
         """Used under the lock alone."""
@@ -457,7 +459,7 @@ class AgentLink:
     def _receive(self) -> None:
         while (frame := self._shared.receive()) is not None:
             try:
-                message = self._decoder.decode(frame)
+                message = _decoder.decode(frame)
             except UNREADABLE as error:
                 log.warning("A message of the agent does not fit: %s", error)
                 continue

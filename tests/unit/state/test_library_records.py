@@ -245,6 +245,29 @@ def test_a_record_that_cannot_be_used_is_ignored_and_the_doctor_says_why(
     assert index.libraries() == index.BUILT_IN
 
 
+def test_records_are_not_read_anew_for_a_place_without_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.look()
+    looks: list[index.Installed] = []
+
+    def read() -> index.Installed:
+        looks.append(index.Installed({}, []))
+        return looks[-1]
+
+    monkeypatch.setattr(index, "installed", read)
+    monkeypatch.setattr(index, "_looked_at", index._looked_at)
+    bare, full = tmp_path / "bare", tmp_path / "full"
+    bare.mkdir()
+    (full / "acme-1.0.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(bare), *sys.path])
+    index.look()
+    assert looks == []
+    monkeypatch.setattr(sys, "path", [*sys.path, str(full)])
+    index.look()
+    assert len(looks) == 1
+
+
 def test_the_doctor_names_the_records_of_installed_packages(acme: Any) -> None:
     acme.install("acme_replkernel:LIBRARY")
     assert check_libraries({}) == Finding("ok", "those built in; by other packages: acme")
