@@ -120,9 +120,10 @@ class World:
     def close(self) -> None:
         """End all that there is, whatever a test has left running."""
         try:
-            for told in json.loads(self.said("list", "--json"))["jobs"]:
-                self.said("stop", told["job"])
-                until(lambda name=told["job"]: self.job(name)["state"] in OVER)
+            jobs = json.loads(self.said("list", "--json"))["jobs"]
+            for name in [told["job"] for told in jobs if told["state"] not in OVER]:
+                self.said("stop", name)
+                until(lambda name=name: self.job(name)["state"] in OVER)
         finally:  # What stays open otherwise fails tests that come long after this one.
             stop_agent(HOST, os.environ)
             self.agent.terminate()

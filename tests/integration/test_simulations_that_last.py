@@ -32,6 +32,12 @@ def command(trace: Path, out: Path, *policies: str) -> list[str]:
     return [str(trace), "--hosts", "1x4", "--out", str(out), *(f"--policy={name}" for name in policies)]
 
 
+@pytest.fixture
+def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have reports be what they would show, without plots: these take seconds."""
+    monkeypatch.setattr(experiment, "report", lambda *shown: repr(shown))
+
+
 def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
@@ -49,11 +55,10 @@ def test_a_run_that_is_over_stays_where_the_next_one_fails(
     assert [run["policy"] for run in json.loads(left["summary.json"])["runs"]] == ["oracle"]
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_resuming_plays_what_is_left_and_gives_the_same_bytes(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # What a report would show is compared, not its plots: they take seconds.
-    monkeypatch.setattr(experiment, "report", lambda *shown: repr(shown))
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(command(trace, whole, "oracle", "sjf", "srtf")) == 0
     assert main(command(trace, parts, "oracle", "srtf")) == 0
@@ -67,15 +72,11 @@ def test_resuming_plays_what_is_left_and_gives_the_same_bytes(
     assert files(parts) == files(whole)
 
 
+@pytest.mark.usefixtures("unplotted")
 @pytest.mark.parametrize("what", ["trace", "plan", "rows", "mark"])
 def test_an_earlier_commands_rows_are_not_taken_for_those_of_another_plan(
-    what: str,
-    trace: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    what: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(experiment, "report", lambda *_: "")  # Plots take seconds, and are not the subject.
     out = tmp_path / "out"
     assert main(command(trace, out, "oracle", "sjf")) == 0
     capsys.readouterr()
@@ -123,6 +124,7 @@ def test_who_ends_a_command_keeps_what_is_over(processes: str, tmp_path: Path) -
     assert (out / "oracle.csv").read_text().count("\n") == 60_001
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_seeds_come_together_with_an_interval(trace: Path, tmp_path: Path) -> None:
     over = {"seed": range(3), "hosts": [1, 2]}
     runs = sweep(Trace(trace), ["sjf", "oracle"], "1x4", over=over, out=tmp_path, processes=1)
