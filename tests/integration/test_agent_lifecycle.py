@@ -161,6 +161,14 @@ def test_a_socket_directory_that_is_too_long_is_named(tmp_path: Path) -> None:
         find_or_start(HOST, env)
 
 
+def test_a_socket_directory_of_another_data_directorys_agent_is_refused(tmp_path: Path) -> None:
+    address = find_or_start(HOST, os.environ)
+    with pytest.raises(AgentUnavailable, match=f"an agent of host {HOST} with another data directory"):
+        find_or_start(HOST, {**os.environ, "JUPYTER_DATA_DIR": str(tmp_path / "another")})
+    with RouterClient(address) as router:
+        router.wait(AgentWelcome)
+
+
 def test_an_agent_without_kernels_and_routers_ends_itself() -> None:
     env = {**os.environ, "REPLKERNEL_AGENT_IDLE_S": "0.5"}
     address = find_or_start(HOST, env)

@@ -2,15 +2,18 @@
 
 What REPLKERNEL_SOCKET_DIR gives comes first; else the place of the agent before, which kernel processes know;
 else XDG_RUNTIME_DIR; else a directory with a name of chance. Law: a place that somebody else could have made,
-entered or swapped is never used: a given one is refused, another one is given up for a new one. Light
-imports only: routers look here before they do anything else.
+entered or swapped is never used: a given one is refused, another one is given up for a new one. So is a given
+one that serves another data directory, whose agent would lose its sockets.
+Light imports only: routers look here before they do anything else.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -27,6 +30,11 @@ TEMPORARY = "/tmp"  # noqa: S108 - what lies there has a name of chance, and is 
 
 PROCESSES = "k"
 """The directory of kernel processes' sockets, beside those of agents."""
+
+_LOCK = "lock"
+LOCK_TRIES = 20
+LOCK_PAUSE_S = 0.05
+"""The agent before, of the same data directory, may not have gone yet."""
 
 _RECORD = "sockets"
 _RECORD_BYTES_MAX = 4096
@@ -63,7 +71,9 @@ def make_places(host: str, env: Mapping[str, str]) -> Path:
     if given:
         try:
             os.makedirs(given, mode=0o700, exist_ok=True)
-            return _made(given, host)
+            directory = _made(given, host)
+            _hold(directory)
+            return directory
         except (DirectoryUnsafe, OSError) as error:
             raise _refused(given, error) from error
     problem: Exception = OSError("its path is too long for Unix sockets")
@@ -77,6 +87,20 @@ def make_places(host: str, env: Mapping[str, str]) -> Path:
         replace_own(Path(agent_place(host, env), _RECORD), f"{directory.parent}\n".encode())
         return directory
     raise _refused(_parent(env), problem)
+
+
+def _hold(directory: Path) -> None:
+    """Let no other agent use the directory as long as this process lives; raise OSError if one does."""
+    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return
+    os.close(lock)
+    raise OSError(f"an agent of host {directory.name} with another data directory listens there")
 
 
 def recorded_root(host: str, env: Mapping[str, str]) -> str:
