@@ -11,3 +11,7 @@ def preload() -> None:
 
 def preload_more() -> None:
     """Import nothing more."""
+
+
+def look_ahead() -> None:
+    """Look for nothing."""
