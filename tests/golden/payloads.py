@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.metadata
 import lzma
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -46,7 +47,13 @@ def version_here(package: str) -> str:
     Raises: `importlib.metadata.PackageNotFoundError`, if it is not installed.
     """
     top = package.partition(".")[0]
-    return importlib.metadata.version(importlib.metadata.packages_distributions().get(top, [package])[0])
+    return importlib.metadata.version(_distributions().get(top, [package])[0])
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Return which distributions bring each package: it reads what all of them have installed."""
+    return importlib.metadata.packages_distributions()
 
 
 def load(path: Path) -> list[Golden]:
