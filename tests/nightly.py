@@ -65,7 +65,8 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
     yield Step("compiled core, built", (python, "scheduler/compiled.py", "build/compiled"), {})
     yield Step("compiled core", (python, *test, *ALIKE, "-o", f"pythonpath={COMPILED}", "-m", FAST), {})
     for release, other in others.items():
-        yield Step(f"Python {release}", (other, *test, *UNIT, "-m", FAST, "-W", f"ignore::{UNRAISABLE}"), {})
+        quick = (*UNIT, "tests/golden", "-m", FAST, "-W", f"ignore::{UNRAISABLE}")
+        yield Step(f"Python {release}", (other, *test, *quick), {})
         sequences = ("tests/e2e/state/test_sequences.py", "-k", STATE)
         yield Step(f"Python {release}, state", (other, "-m", "pytest", *sequences, "-m", FAST), {})
 
