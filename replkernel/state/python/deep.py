@@ -2,8 +2,8 @@
 
 Law: the user sees nothing of it: no thread name is used up, recursion limit and stack size are put back.
 
-Python 3.12 and 3.13 count calls within C by themselves, in each thread, and allow 1,500 or 10,000 whatever its stack
-is: a list of 400 linked objects would be too deep. The thread here is allowed as many as it has room for.
+Python 3.12 and 3.13 count calls within C by themselves, in each thread, and allow 1,500 or 10,000 whatever its
+stack is: a list of 400 linked objects would be too deep. The thread here is allowed as many as it has room for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEPTH_MAX = 400_000
 COUNTS_APART = (3, 12) <= sys.version_info < (3, 14)
 """Whether calls within C have a limit of their own."""
 _WORDS = 32
-"""So many integers of a thread's state are looked through, and only read unless the right one is among them."""
+"""So many integers of a thread's state are looked through, and none is changed but the right one."""
 _C_LIMIT_MAX = 100_000
 _OF_A_CALL = 16
 """A call from C to a function of Python counts four times there."""

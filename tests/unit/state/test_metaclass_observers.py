@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,8 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_metaclass_that_raises_on_everything_is_not_met(kind: str) -> None:
+    if kind == "array" and sys.version_info >= (3, 13):
+        pytest.skip("what makes an array asks for its class's hash, since 3.13")
     try:
         space = moved(f"{RAISING}{KINDS[kind]}", "a.x = [1]", "a.x.append(2); again = [a]", "last = a.x")
     finally:
