@@ -2,8 +2,8 @@
 
 Law: the user sees nothing of it: no thread name is used up, recursion limit and stack size are put back.
 
-Python 3.12 and 3.13 count calls within C by themselves, in each thread, and allow 1,500 or 10,000 whatever the
-stack: a list of 400 linked objects would be too deep. The thread here is allowed as many as it has room for.
+Python 3.12 and 3.13 count calls within C by themselves, in each thread, and allow 1,500 or 10,000 of them
+whatever its stack: 400 linked objects would be too many. The thread here may make as many as it has room for.
 """
 
 from __future__ import annotations
