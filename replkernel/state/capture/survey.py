@@ -374,6 +374,8 @@ class Survey:
         if not self._holders or not self._linkable(value) or (type(value) is dict and "__spec__" in value):
             return None
         key = id(value)
+        if key in self._world.seeds.memo():  # Every table has those: they join nobody.
+            return None
         for one in self._holders:
             if one.table is not None and key in one.table and key not in one.unlinked:
                 return Dump((name,), True, one.mode, [], b"", {}, one.table, unlinked=one.unlinked)
