@@ -247,7 +247,9 @@ def test_what_many_names_hold_of_a_large_object_is_not_dumped_for_each(
 
 def test_what_every_notebook_has_joins_no_large_object() -> None:
     one, _ = pair()
-    delta = one.run("import sys; x = [[i] for i in range(12_000)]; names = globals(); modules = sys.modules", 1)
+    delta = one.run(
+        "import sys; x = [[i] for i in range(12_000)]; names = globals(); modules = sys.modules", 1
+    )
     assert {component.names for component in delta.components} >= {("x",), ("names",), ("modules",)}
     assert changed(one.run("x[5].append(1)", 2)) == ["x"]
 
