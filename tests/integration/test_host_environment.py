@@ -38,7 +38,7 @@ async def test_the_kernels_interpreter_is_asked_and_what_is_installed_later_is_s
     packages = next((tmp_path / "own" / "lib").glob("*/site-packages"))
     (packages / "rk_late-1.0.dist-info").mkdir()
     (packages / "rk_late-1.0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: rk-late\nVersion: 1.0\n"
+        "Metadata-Version: 2.1\nname: rk-late\nSummary: a\fName: other\nversion: 1.0\nVersion: 2.0\n"
     )
     assert (await describe(grounds, spec(str(python)))).packages["rk-late"] == "1.0"
 

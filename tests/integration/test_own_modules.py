@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -48,6 +49,23 @@ def test_a_package_that_is_linked_to_its_sources_is_the_users(library: Path, tmp
     assert importlib.import_module("linked_package").value == 1
     assert own_modules.is_own("linked_package")
     assert "linked_package" in dict(own_modules.own_modules())
+
+
+def test_a_module_of_the_users_in_the_place_of_a_librarys_is_found(library: Path, tmp_path: Path) -> None:
+    """As the documented recipe puts it there, also where the library was imported long ago."""
+    (library / "replaced.py").write_text("value = 1\n")
+    importlib.import_module("replaced")
+    assert "replaced" not in dict(own_modules.own_modules())
+    mine = tmp_path / "mine.py"
+    mine.write_text("value = 2\n")
+    spec = importlib.util.spec_from_file_location("replaced", mine)
+    assert spec is not None
+    sys.modules["replaced"] = importlib.util.module_from_spec(spec)
+    try:
+        sys.modules["imported_later"] = ModuleType("imported_later")
+        assert dict(own_modules.own_modules()).get("replaced") is sys.modules["replaced"]
+    finally:
+        del sys.modules["replaced"], sys.modules["imported_later"]
 
 
 @pytest.mark.parametrize("name", ["site-packages", "dist-packages"])

@@ -37,11 +37,13 @@ import importlib.metadata, json, platform, sys
 found = {}
 for one in importlib.metadata.distributions():
     text = one.read_text("METADATA") or one.read_text("PKG-INFO") or one.read_text("") or ""
-    head = text.partition("\\n\\n")[0].splitlines()
-    lines = (line.split(":", 1) for line in head if line.startswith(("Name:", "Version:")))
-    told = {name: value.strip() for name, value in lines}
-    if "Name" in told:
-        found.setdefault(told["Name"].lower().replace("_", "-"), told.get("Version", ""))
+    told = {}
+    for line in text.partition("\\n\\n")[0].split("\\n"):
+        if line[:8].lower().startswith(("name:", "version:")):
+            key, _, value = line.partition(":")
+            told.setdefault(key.lower(), value.strip())
+    if told.get("name"):
+        found.setdefault(told["name"].lower().replace("_", "-"), told.get("version", ""))
 print(json.dumps({"python": platform.python_version(), "packages": found, "path": sys.path}))
 """
 """It reads two lines of each package's metadata: to parse all of them takes thrice as long."""

@@ -86,11 +86,9 @@ class CapturePickler(pickle.Pickler):
         self,
         world: World,
         *,
-        keeps_memo: bool = False,
         gate: Gate = OPEN_GATE,
         digests: BufferDigests | None = None,
     ) -> None:
-        self.keeps_memo = keeps_memo and readable()
         self.parts: list[bytes] = []
         self.gate = gate
         sink = _Sink()
@@ -234,13 +232,13 @@ class CapturePickler(pickle.Pickler):
 
     def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode, value: Any) -> Dump:
         cuts: Sequence[tuple[int, int]] = ()
-        table = MemoTable(self) if self.keeps_memo else None
-        memo: Any = {} if table is not None or len(self.parts) > 1 else self.memo.copy()
+        table: MemoTable | None = None
+        memo: Any = {}
         if len(self.parts) > 1:
             parts, cuts = self._take_segments()
-            table = self._large_memo() if table is None else table
+            table = self._large_memo()
         else:
-            parts = self.parts.copy()
+            parts, memo = self.parts.copy(), self.memo.copy()
             if NAN in (parts[0] if self.shared else without_long_bytes(parts[0], memo)):
                 parts = [with_own_nans(parts[0], memo or self.memo.copy(), value, SEED_TOKENS)]
                 if needs_numpy(memoryview(parts[0]), SEED_TOKENS.index(NUMPY_NAN)):

@@ -17,7 +17,7 @@ from replkernel.state.capture import bundles, sharing
 from replkernel.state.capture.budget import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, hash_buffers, roots_of
 from replkernel.state.capture.partition import Linkable, joined, rest_without
-from replkernel.state.capture.pickling import LARGE_OBJECTS, CapturePickler
+from replkernel.state.capture.pickling import CapturePickler
 from replkernel.state.capture.survey_order import Begun, Job, Known, grouped, is_heavy, measured, survey_order
 from replkernel.state.format.shared_values import Value
 from replkernel.state.hooks import HOOKS_ROOT, registered
@@ -179,9 +179,6 @@ class Survey:
         pickler = self._pickler
         if before is not None:
             mode, losses = before.mode, before.losses
-            if before.objects > LARGE_OBJECTS:
-                pickler = CapturePickler(self._world, keeps_memo=True, gate=self.gate, digests=self._digests)
-                self._large.append(pickler)
         began = time.perf_counter()
         dump = pickler.dump_unit(values, mode, classes, losses, held, hashed=hashed)
         dump.seconds = measured(time.perf_counter() - began, dump, before)
@@ -374,6 +371,8 @@ class Survey:
         if not self._holders or not self._linkable(value) or (type(value) is dict and "__spec__" in value):
             return None
         key = id(value)
+        if key in self._world.seeds.memo():  # Every table has those: they join nobody.
+            return None
         for one in self._holders:
             if one.table is not None and key in one.table and key not in one.unlinked:
                 return Dump((name,), True, one.mode, [], b"", {}, one.table, unlinked=one.unlinked)

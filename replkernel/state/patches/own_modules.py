@@ -50,11 +50,12 @@ class _Seen(NamedTuple):
 
     stamp: tuple[Any, ...]
     names: list[str]
+    files: list[str | None]
     own: tuple[str, ...]
     undecided: tuple[str, ...]
 
 
-_seen = _Seen((), [], (), ())
+_seen = _Seen((), [], [], (), ())
 
 
 def own_modules() -> list[tuple[str, types.ModuleType]]:
@@ -64,9 +65,13 @@ def own_modules() -> list[tuple[str, types.ModuleType]]:
     stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
     if stamp != seen.stamp:
         names, before = list(sys.modules), len(seen.names)
-        looked = [*seen.undecided, *names[before:]] if names[:before] == seen.names else names
+        files = list(map(_file_of, names))
+        # A cell may have put another module in the place of one, or loaded it anew from another file.
+        as_they_were = names[:before] == seen.names and files[:before] == seen.files
+        looked = [*seen.undecided, *names[before:]] if as_they_were else names
         own = tuple(name for name in looked if is_own(name))
-        seen = _seen = _Seen(stamp, names, own, tuple(name for name in looked if not _is_settled(name)))
+        undecided = tuple(name for name in looked if not _is_settled(name))
+        seen = _seen = _Seen(stamp, names, files, own, undecided)
     return [(name, module) for name in seen.own if is_a(module := sys.modules.get(name), types.ModuleType)]
 
 
@@ -74,9 +79,15 @@ def _is_settled(name: str) -> bool:
     """Tell whether a module is not the user's for good; what has no file, or is made late, is open."""
     if name.partition(".")[0] in NOT_THE_USERS:
         return True
+    file = _file_of(name)
+    return file is not None and _lies_in_a_library(file)
+
+
+def _file_of(name: str) -> str | None:
+    """Return the file that an imported module says it was made from."""
     module = sys.modules.get(name)
     file = _MODULE_DICT.__get__(module).get("__file__") if type(module) is types.ModuleType else None
-    return type(file) is str and _lies_in_a_library(file)
+    return file if type(file) is str else None
 
 
 def is_own(name: str) -> bool:

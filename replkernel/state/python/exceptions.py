@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.loaders import loader
 from replkernel.state.python.kinds import key_of, module_of
+from replkernel.state.python.paths import instance_dict
 from replkernel.state.python.whole_states import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
@@ -82,7 +83,12 @@ def _reduced(error: BaseException, reduced: tuple[Any, ...]) -> object:
 
 
 def _is_told(error: BaseException, key: str, value: object) -> bool:
-    """Tell whether an entry of an error's state stands elsewhere: Python 3.12 has such for AttributeError."""
+    """Tell whether an entry of an error's state stands elsewhere: Python 3.12 has such for AttributeError.
+
+    An attribute of its own may have the name of such a place, where a notebook's class has taken it.
+    """
+    if key in (instance_dict(error) or ()):
+        return False
     return value is error.args if key == "args" else value is None and key in dict(_fields_of(error))
 
 

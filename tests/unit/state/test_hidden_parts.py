@@ -144,6 +144,7 @@ def test_exceptions_keep_slots_names_and_the_marks_below_their_lines() -> None:
         ("ImportError('m', name='n'); e.msg = 'other'; e.path = box", "(str(e), e.name, e.path) == ('other', 'n', box)"),
         ("ImportError('m', name='n'); e.args += (1,)", "(e.args, e.name, e.path) == (('m', 1), 'n', None)"),
         ("NameError('m', name='n'); e.name = None", "e.name is None"),
+        ("type('E', (OSError,), {'filename': 'f'})(1); e.filename = None", "e.filename is None and type(e).filename == 'f'"),
         ("type('E', (KeyError, AttributeError), {})(1); e.obj = box", "e.obj is box and e.args == (1,)"),
         ("ExceptionGroup('m', [OSError(1, 'a')]); e.exceptions[0].strerror = 'b'", "e.message == 'm' and e.exceptions[0].strerror == 'b'"),
     ],

@@ -245,6 +245,37 @@ def test_what_many_names_hold_of_a_large_object_is_not_dumped_for_each(
     assert two["whole"][-1] is two["tail"]
 
 
+def test_what_every_notebook_has_joins_no_large_object() -> None:
+    one, _ = pair()
+    delta = one.run(
+        "import sys; x = [[i] for i in range(12_000)]; names = globals(); modules = sys.modules", 1
+    )
+    assert {component.names for component in delta.components} >= {("x",), ("names",), ("modules",)}
+    assert changed(one.run("x[5].append(1)", 2)) == ["x"]
+
+
+def test_a_nan_among_many_small_objects_is_told_the_same_way_each_time() -> None:
+    one, two = pair()
+    assert (
+        two.take(one.run("n = float('nan'); q = [n, n, *([] for _ in range(12_000))]; del n", 1)).failed == ()
+    )
+    delta = one.run("z = 1", 2)
+    assert changed(delta) == ["z"]
+    assert two.take(delta).failed == ()
+    assert two["q"][0] is two["q"][1]
+
+
+def test_a_small_value_in_the_place_of_a_large_one_is_told_as_any_other() -> None:
+    one, two = pair()
+    two.take(
+        one.run("import numpy as np; q = [[i] for i in range(12_000)]; w = [[i] for i in range(12_000)]", 1)
+    )
+    report = two.take(one.run("n = float('nan'); q = [n, n]; del n; w = v = np.int64(5)", 2))
+    assert report.failed == ()
+    assert two["q"][0] is two["q"][1] and two["w"] is two["v"]
+    assert one.run("", 3).components == ()
+
+
 def test_deep_structures_travel() -> None:
     one, two = pair()
     source = "d=()\nfor _ in range(30_000): d=(d,)\nclass N: pass\nhead=None\nfor i in range(30_000):\n    n=N(); n.next=head; head=n"
