@@ -9,6 +9,7 @@ Light imports only: routers look here before they do anything else.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -35,6 +36,9 @@ _LOCK = "lock"
 LOCK_TRIES = 20
 LOCK_PAUSE_S = 0.05
 """The agent before, of the same data directory, may not have gone yet."""
+
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
+"""What file systems say that have none: there nothing tells two agents apart."""
 
 _RECORD = "sockets"
 _RECORD_BYTES_MAX = 4096
@@ -97,6 +101,10 @@ def _hold(directory: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(LOCK_PAUSE_S)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            return
         else:
             return
     os.close(lock)

@@ -85,7 +85,7 @@ def reduce_function(pickler: UnitContext, function: types.FunctionType) -> objec
         function.__closure__,
         *entry_of(pickler, function),
     )
-    state = (
+    state: tuple[Any, ...] = (
         function.__defaults__,
         function.__kwdefaults__,
         function.__annotations__ or None,
@@ -94,7 +94,14 @@ def reduce_function(pickler: UnitContext, function: types.FunctionType) -> objec
         function.__doc__,
         function.__dict__,
     )
+    if types_of := _types_of(function):
+        state = *state, types_of
     return make_function, args, state, None, None, fill_function
+
+
+def _types_of(function: types.FunctionType) -> tuple[Any, ...]:
+    """Return the type variables in a function's head, which are from Python 3.12 on; not an attribute's."""
+    return getattr(function, "__type_params__", ()) if sys.version_info >= (3, 12) else ()
 
 
 def _globals_for(pickler: UnitContext, function: types.FunctionType) -> object:
@@ -146,7 +153,7 @@ def make_function(
 @loader("functions:fill_function")
 def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     """Give a function what it has beside its code (called by payloads)."""
-    defaults, kwdefaults, annotations, qualname, module, doc, attributes = state
+    defaults, kwdefaults, annotations, qualname, module, doc, attributes, *types_of = state
     function.__defaults__ = defaults
     function.__kwdefaults__ = kwdefaults
     function.__annotations__ = annotations or {}
@@ -154,6 +161,8 @@ def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     function.__module__ = module
     function.__doc__ = doc
     function.__dict__ = attributes
+    if types_of or _types_of(function):
+        function.__type_params__ = types_of[0] if types_of else ()  # type: ignore[attr-defined]
 
 
 def reduce_cell(pickler: UnitContext, cell: types.CellType) -> object:

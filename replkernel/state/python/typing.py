@@ -5,8 +5,10 @@ And such a class with types for its variables: asked of `typing`, past a ``__cla
 
 from __future__ import annotations
 
+import sys
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -44,16 +46,33 @@ def reduce_typevar(pickler: UnitContext, variable: typing.TypeVar) -> object:
         return NotImplemented
     options = (variable.__bound__, variable.__covariant__, variable.__contravariant__)
     made = variable.__name__, variable.__constraints__, *options, variable.__module__
-    return make_typevar, made, *notes_on(variable)
+    newer = _newer_options(variable)
+    return make_typevar, (*made, newer) if newer else made, *notes_on(variable)
+
+
+def _newer_options(variable: Any) -> dict[str, Any]:
+    """Return what releases of Python behind 3.11 know of a type variable, where something was said."""
+    options: dict[str, Any] = {}
+    if sys.version_info >= (3, 12) and getattr(variable, "__infer_variance__", False):
+        options["infer_variance"] = True
+    if sys.version_info >= (3, 13) and variable.has_default():
+        options["default"] = variable.__default__
+    return options
 
 
 @loader("typing:make_typevar")
 def make_typevar(
-    name: str, constraints: Iterable[Any], bound: object, covariant: bool, contravariant: bool, module: str
+    name: str,
+    constraints: Iterable[Any],
+    bound: object,
+    covariant: bool,
+    contravariant: bool,
+    module: str,
+    newer: Mapping[str, Any] = MappingProxyType({}),
 ) -> object:
     """Return a TypeVar (called by payloads)."""
     new = typing.TypeVar
-    made = new(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)
+    made = new(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant, **newer)
     made.__module__ = module
     return made
 
@@ -62,13 +81,19 @@ def reduce_paramspec(pickler: UnitContext, variable: typing.ParamSpec) -> object
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
-    return make_paramspec, (type(variable), variable.__name__, variable.__module__), *notes_on(variable)
+    made = type(variable), variable.__name__, variable.__module__
+    said = ("bound", "covariant", "contravariant") if type(variable) is typing.ParamSpec else ()
+    options = {name: value for name in said if (value := getattr(variable, f"__{name}__"))}
+    options |= _newer_options(variable)
+    return make_paramspec, (*made, options) if options else made, *notes_on(variable)
 
 
 @loader("typing:make_paramspec")
-def make_paramspec(cls: type[Any], name: str, module: str) -> object:
+def make_paramspec(
+    cls: type[Any], name: str, module: str, options: Mapping[str, Any] = MappingProxyType({})
+) -> object:
     """Return a ParamSpec or a TypeVarTuple (called by payloads)."""
-    made = cls(name)
+    made = cls(name, **options)
     made.__module__ = module
     return made
 

@@ -171,6 +171,32 @@ def test_attributes_set_on_a_type_variable_or_a_new_type_stay(made: str) -> None
     assert eval("T.note[0] is T and T.note[1] == 2 and T.__name__ == 'T'", space)
 
 
+def test_a_param_spec_keeps_what_was_said_of_it() -> None:
+    space = moved("from typing import *\nP = ParamSpec('P', bound=int, covariant=True)", "again = 1", "x = 2")
+    assert eval("P.__bound__ is int and P.__covariant__ and not P.__contravariant__", space)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type variables in heads are from Python 3.12 on")
+def test_the_type_variables_in_the_heads_of_functions_and_classes_stay() -> None:
+    space = moved(
+        "def f[T: int](x: T) -> T: return x\nclass A[T]:\n  def m[U](self): pass",
+        "again = 1",
+        "(T,) = f.__type_params__",
+    )
+    assert eval(
+        "T.__bound__ is int and repr((T, A.__type_params__, A.m.__type_params__)) == '(T, (T,), (U,))'", space
+    )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="type variables have defaults from Python 3.13 on")
+@pytest.mark.parametrize(
+    ("made", "default"), [("TypeVar", "int"), ("ParamSpec", "[int]"), ("TypeVarTuple", "Unpack[tuple[int]]")]
+)
+def test_the_default_of_a_type_variable_stays(made: str, default: str) -> None:
+    space = moved(f"from typing import *\nT = {made}('T', default={default})", "again = 1", "x = 2")
+    assert eval(f"T.__default__ == {default}", space)
+
+
 @pytest.mark.parametrize("options", ["frozen=True", "slots=True", "eq=False"])
 def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(options: str) -> None:
     space = moved(
