@@ -77,13 +77,18 @@ def make_typevar(
     return made
 
 
+_UNBOUND = typing.ParamSpec("_UNBOUND").__bound__
+"""What one says that has no bound: None, from Python 3.12 on None's type."""
+
+
 def reduce_paramspec(pickler: UnitContext, variable: typing.ParamSpec) -> object:
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
     made = type(variable), variable.__name__, variable.__module__
     said = ("bound", "covariant", "contravariant") if type(variable) is typing.ParamSpec else ()
-    options = {name: value for name in said if (value := getattr(variable, f"__{name}__"))}
+    held = ((name, getattr(variable, f"__{name}__")) for name in said)
+    options = {name: value for name, value in held if value and value is not _UNBOUND}
     options |= _newer_options(variable)
     return make_paramspec, (*made, options) if options else made, *notes_on(variable)
 
