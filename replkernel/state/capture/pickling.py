@@ -240,7 +240,7 @@ class CapturePickler(pickle.Pickler):
         else:
             parts, memo = self.parts.copy(), self.memo.copy()
             if NAN in (parts[0] if self.shared else without_long_bytes(parts[0], memo)):
-                parts = [with_own_nans(parts[0], memo or self.memo.copy(), value, SEED_TOKENS)]
+                parts = [with_own_nans(parts[0], memo, value, SEED_TOKENS)]
                 if needs_numpy(memoryview(parts[0]), SEED_TOKENS.index(NUMPY_NAN)):
                     self.module_needed("numpy")
         if self.shared:
