@@ -16,10 +16,10 @@ import pytest
 from replkernel.agent.io.lookup import agent_dir
 from replkernel.agent.io.measuring import kept_in
 from replkernel.leasing.wire import USE_S
-from tests.e2e.test_moves import Agents
+from tests.e2e.test_moves import Agents, agents_of_a_module
 from tests.support.group import standing
 from tests.support.live import Live, eventually, kernel
-from tests.support.scheduler_service import Service, serving
+from tests.support.scheduler_service import Service
 from tests.support.shared_place import (
     _kernel_in_reach,
     _no_kernel_left,
@@ -46,11 +46,8 @@ print("trained", beside_the_notebook.WORD, job.gpus, os.getcwd())
 
 @pytest.fixture(scope=shared_scope)
 def shared(place: Path) -> Iterator[Agents]:
-    with serving() as running:
-        made = Agents(running)
+    with agents_of_a_module() as made:
         yield made
-        made.end()
-        made.service.kill()
 
 
 @pytest.fixture

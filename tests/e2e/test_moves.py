@@ -72,6 +72,16 @@ class Agents:
             process.wait(30)
 
 
+@contextlib.contextmanager
+def agents_of_a_module() -> Iterator[Agents]:
+    """Have a scheduler, and the agents that tests start; both may be others at the end."""
+    with serving() as first:
+        made = Agents(first)
+        yield made
+        made.end()
+        made.service.kill()
+
+
 @pytest.fixture
 def agents(service: Service) -> Iterator[Agents]:
     made = Agents(service)

@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.test_moves import Agents
+from tests.e2e.test_moves import Agents, agents_of_a_module
 from tests.support.breadth import first_of
 from tests.support.live import Live, eventually, kernel
 from tests.support.needs import need
-from tests.support.scheduler_service import Service, serving
+from tests.support.scheduler_service import Service
 from tests.support.shared_place import (
     _kernel_in_reach,
     _no_kernel_left,
@@ -71,11 +71,8 @@ lr = 0.1
 
 @pytest.fixture(scope=shared_scope)
 def shared(place: Path) -> Iterator[Agents]:
-    with serving() as running:
-        made = Agents(running)
+    with agents_of_a_module() as made:
         yield made
-        made.end()
-        made.service.kill()
 
 
 @pytest.fixture

@@ -33,7 +33,27 @@ OWN_DIRECTORIES = frozenset({"MPLCONFIGDIR"})
 """Each test has its own, and what is imported does not depend on them."""
 
 
-class ForkedProcess:
+class Signalled:
+    """What can be signalled, of a process that another one forked."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return how it ended, or None while it runs."""
+        raise NotImplementedError
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkedProcess(Signalled):
     """A process that a zygote forked; of `subprocess.Popen` it has what tests need."""
 
     def __init__(self, zygote: Zygote, pid: int) -> None:
@@ -58,16 +78,6 @@ class ForkedProcess:
                 raise subprocess.TimeoutExpired(f"the forked process {self.pid}", timeout or FORK_S)
             time.sleep(LOOK_S)
         return code
-
-    def send_signal(self, number: int) -> None:
-        """Signal it, unless it has ended."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """End it at once."""
-        self.send_signal(signal.SIGKILL)
 
 
 class Zygote:

@@ -7,7 +7,6 @@ Law: what Python reads of its environment when it starts is as in the process th
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -20,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from tests.support import left_open
+from tests.support.forked import Signalled
 
 READ_AT_STARTS = ("PYTHON", "LD_")
 """The variables whose names begin so."""
@@ -27,7 +27,7 @@ FORKING = "tests.support.scheduler_forking"
 END_S = 60.0
 
 
-class ForkedScheduler:
+class ForkedScheduler(Signalled):
     """A forked scheduler; of `subprocess.Popen` it has what tests need."""
 
     def __init__(self, arguments: Sequence[str], parent: socket.socket) -> None:
@@ -72,19 +72,9 @@ class ForkedScheduler:
         self.stderr.close()
         return output, "".join(said)
 
-    def send_signal(self, number: int) -> None:
-        """Signal it, unless it has ended."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
     def terminate(self) -> None:
         """Ask it to end."""
         self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it at once."""
-        self.send_signal(signal.SIGKILL)
 
 
 _parent: tuple[subprocess.Popen[bytes], socket.socket, dict[str, str]] | None = None
