@@ -9,10 +9,13 @@ BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
-# Tests run in two processes more than there are cores, at most 5: many wait for a kernel, or for a page. A file's
-# tests stay together, in order; the files that take longest begin first.
-PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 2 ? 1 : n < 3 ? n + 2 : 5)))
-BROWSERS ?= $(shell echo $$(($(PROCESSES) > 1 ? $(PROCESSES) - 1 : 1)))
+CORES := $(shell nproc 2>/dev/null || echo 1)
+# Tests run in five processes, where there are two cores: many wait for a kernel. Those in a browser take a core more
+# often, for pages: at most one process more than cores. A file's tests stay together, in order; the files that take
+# longest begin first.
+PROCESSES ?= $(shell echo $$(($(CORES) < 2 ? 1 : 5)))
+BROWSERS ?= $(shell cores=$(CORES); others=$$(($(PROCESSES) - 1)); \
+  echo $$((others < 1 ? 1 : others > cores + 1 ? cores + 1 : others)))
 beside = $(if $(filter 0 1,$(1)),,-n $(1) --dist loadfile --no-loadscope-reorder)
 BESIDE := $(call beside,$(PROCESSES))
 TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
