@@ -250,6 +250,9 @@ def test_an_interrupt_aborts_the_cells_that_wait(live: Live) -> None:
     live.value("import time; ran = []; print()")
     running = started(live.client, SLEEP)
     waiting = [live.client.execute(f"ran.append({number})") for number in range(3)]
+    reply_to(
+        live.client, live.client.kernel_info()
+    )  # What comes before it has arrived: interrupts overtake it.
     live.manager.interrupt_kernel()
     assert reply_to(live.client, running)["content"]["ename"] == "KeyboardInterrupt"
     assert {reply_to(live.client, msg_id)["content"]["status"] for msg_id in waiting} == {"aborted"}
