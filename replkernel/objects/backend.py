@@ -82,8 +82,8 @@ class Withdraws(Protocol):
     def hide(self, key: str) -> str | None:
         """Take an object out of sight; return what brings it back, None when there is none."""
 
-    def show(self, key: str, token: str) -> None:
-        """Bring it back, unless another one is there by now."""
+    def show(self, key: str, token: str) -> bool:
+        """Bring it back, unless another one is there by now: then tell so by False, and delete it."""
 
     def drop(self, token: str) -> None:
         """Delete what is out of sight."""

@@ -148,11 +148,11 @@ class ObjectStore:
         with self._told():
             return self._withdraws.hide(self._blob_key(digest))
 
-    def show(self, digest: Digest, token: str) -> None:
-        """Bring back a chunk that is out of sight."""
+    def show(self, digest: Digest, token: str) -> bool:
+        """Bring back a chunk that is out of sight; False when somebody has stored it anew meanwhile."""
         assert self._withdraws is not None
         with self._told():
-            self._withdraws.show(self._blob_key(digest), token)
+            return self._withdraws.show(self._blob_key(digest), token)
 
     def drop(self, token: str) -> None:
         """Delete a chunk that is out of sight."""

@@ -188,20 +188,15 @@ class Transfer:
         self._loose -= digests
         for digest in digests:
             self._known.pop(digest, None)
-        gone: set[Digest] = set()
         try:
-            await self._in_thread(partial(withdraw, self.store, digests))
-            gone = await self._in_thread(lambda: {one for one in digests if not self.store.has(one)})
-            self.made -= gone
-            for digest in gone:
-                self._sizes.pop(digest, None)
+            return await self._in_thread(partial(self._let_go, digests))
         except StoreError as error:
             log.warning("what nobody names was not withdrawn: %s", error)
+            return set()
         finally:
             for digest in digests:
                 del self._early[digest]
             ended.set()
-        return gone
 
     async def download(self, blobs: Iterable[BlobRef], *, on_trouble: OnTrouble | None = None) -> Fetched:
         """Bring every chunk of `blobs` into the cache, verified; return what is missing still, and why."""
@@ -231,7 +226,8 @@ class Transfer:
 
     def kept_sizes(self) -> dict[Digest, int]:
         """Return these with their bytes."""
-        return {digest: self._sizes[digest] for digest in self.kept() if digest in self._sizes}
+        sizes = self._sizes.copy()  # A worker thread takes some out.
+        return {digest: sizes[digest] for digest in self.kept() if digest in sizes}
 
     @property
     def kept_count(self) -> int:
@@ -441,6 +437,17 @@ class Transfer:
             self.made_bytes += chunk.size
         else:
             self._found(chunk.digest)
+
+    def _let_go(self, digests: set[Digest]) -> set[Digest]:
+        """Withdraw chunks that were made here; return those that the store holds no more."""
+        gone: set[Digest] = set()
+        try:
+            withdraw(self.store, digests, gone)
+        finally:  # In this thread: whoever waits for it may be gone before it ends.
+            self.made -= gone
+            for digest in gone:
+                self._sizes.pop(digest, None)
+        return {digest for digest in gone if not self.store.has(digest)}
 
     def _found(self, digest: Digest) -> None:
         """Note that the store had a chunk already; only what others made needs a claim."""

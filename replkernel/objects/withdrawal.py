@@ -6,7 +6,8 @@ out of sight, reads all marks, and puts back what is named. Whoever relies on a 
 before the marks were read, or looks again after it was out of sight, and stores it anew.
 A server cannot hide: there the chunks that are about to go are *announced* in a document before all marks
 are read, and whoever has named or made a chunk looks for announcements, and waits (`transfer`).
-Law: a chunk that this kernel did not make, or that any mark names, is left to `collect`.
+Law: a chunk that this kernel did not make, or that any mark names, is left to `collect`. What it has let go
+it has not made any more, whether its name is free or not: who stores it again has, and nobody else names it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from replkernel.errors import DocumentUnfit
 from replkernel.objects.collect import LEAVING, decode_digests, encode_digests, forget_kernel, read_marks
@@ -61,24 +62,29 @@ def read_made(
     return found
 
 
-def end_kernel(store: ObjectStore, kernel_id: KernelId, incarnation: str, made: Iterable[Digest] = ()) -> int:
-    """Delete a kernel's documents and the chunks that nobody else uses; return how many chunks went."""
+def end_kernel(
+    store: ObjectStore, kernel_id: KernelId, incarnation: str, made: Iterable[Digest] = ()
+) -> set[Digest]:
+    """Delete a kernel's documents and the chunks that nobody else uses; return these chunks."""
     noted = read_made(store, kernel_id, incarnation) | set(made)
     forget_kernel(store, kernel_id, incarnation)
-    return withdraw(store, noted)
+    gone: set[Digest] = set()
+    withdraw(store, noted, gone)
+    return gone
 
 
-def withdraw(store: ObjectStore, made: Iterable[Digest]) -> int:
-    """Delete those of `made` that no mark names; nothing, when a mark cannot be read. Return how many."""
+def withdraw(store: ObjectStore, made: Iterable[Digest], gone: set[Digest]) -> None:
+    """Delete those of `made` that no mark names; nothing, when a mark cannot be read.
+
+    Adds to `gone` what is the maker's no more, also where it raises StoreError before its end.
+    """
     if not store.can_withdraw:
-        return 0
+        return
     named = read_marks(store)
     left = [digest for digest in made if digest not in named]
-    deleted = 0
     for start in range(0, len(left), BATCH):
         some = left[start : start + BATCH]
-        deleted += _withdraw_some(store, some) if store.hides else _withdraw_announced(store, some)
-    return deleted
+        (_withdraw_hidden if store.hides else _withdraw_announced)(store, some, gone)
 
 
 def read_announced(store: ObjectStore) -> dict[str, set[Digest]]:
@@ -91,12 +97,12 @@ def read_announced(store: ObjectStore) -> dict[str, set[Digest]]:
     return found
 
 
-def _withdraw_announced(store: ObjectStore, digests: list[Digest]) -> int:
+def _withdraw_announced(store: ObjectStore, digests: list[Digest], gone: set[Digest]) -> None:
     """Delete what no mark names, while an announcement says so.
 
     It stays where a deletion failed, for that may be carried out later: whoever waits gives up in the end.
     """
-    name, deleted = f"{LEAVING}/{secrets.token_hex(8)}", 0
+    name = f"{LEAVING}/{secrets.token_hex(8)}"
     began, began_by_wall = time.monotonic(), time.time()
     store.put_document(name, encode_digests(digests))
     named = read_marks(store)
@@ -104,23 +110,26 @@ def _withdraw_announced(store: ObjectStore, digests: list[Digest]) -> int:
         if max(time.monotonic() - began, abs(time.time() - began_by_wall)) > LEAVING_S:
             break  # This process stood still, or the store is slow: the rest goes with the next batch.
         if digest not in named:
+            gone.add(digest)  # Before: one that fails may be carried out all the same.
             store.delete(digest)
-            deleted += 1
     store.delete_document(name)
-    return deleted
 
 
-def _withdraw_some(store: ObjectStore, digests: list[Digest]) -> int:
-    hidden = {digest: token for digest in digests if (token := store.hide(digest)) is not None}
-    try:
-        named = read_marks(store)
-    except BaseException:
-        for digest, token in hidden.items():
-            store.show(digest, token)
-        raise
-    for digest, token in hidden.items():
-        if digest in named:
-            store.show(digest, token)
-        else:
+def _withdraw_hidden(store: ObjectStore, digests: list[Digest], gone: set[Digest]) -> None:
+    """Delete what no mark names while it is out of sight; bring back the rest, whatever fails."""
+    named: Collection[Digest] = digests  # Until the marks were read.
+
+    def end(digest: Digest, token: str) -> None:
+        if digest not in named:
+            gone.add(digest)
             store.drop(token)
-    return sum(digest not in named for digest in hidden)
+        elif not store.show(digest, token):
+            gone.add(digest)
+
+    with contextlib.ExitStack() as ends:
+        for digest in digests:
+            if (token := store.hide(digest)) is None:
+                gone.add(digest)
+            else:
+                ends.callback(end, digest, token)
+        named = read_marks(store)

@@ -17,7 +17,7 @@ from replkernel.objects.collect import LEAVING, collect, encode_digests, forget_
 from replkernel.objects.packing import MARK, pack
 from replkernel.objects.store import ObjectStore
 from replkernel.objects.transfer import Transfer
-from replkernel.objects.withdrawal import withdraw
+from replkernel.objects.withdrawal import end_kernel, withdraw
 from replkernel.records import Digest, KernelId
 
 
@@ -214,9 +214,40 @@ class ObjectStoreContract:
             digests.append(named(data))
             assert store.make_chunk(digests[-1], tmp_path / "source")
         write_mark(store, KernelId("k2"), digests[1:])
-        assert withdraw(store, digests) == 1
+        gone: set[Digest] = set()
+        withdraw(store, digests, gone)
+        assert gone == {digests[0]}
         assert set(store.list_digests()) == {digests[1]}
         assert set(store.list_documents()) == {"k2/mark"}, "no announcement is left"
+
+    def test_what_another_kernel_stores_anew_while_it_is_withdrawn_stays_at_the_first_ones_end(
+        self, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.probe()
+        if not store.can_withdraw:
+            return
+        cache = BlobCache(tmp_path / "cache")
+        ref = cache.write_blob(b"both of us have this" * 5000)
+        digest = ref.chunks[0].digest
+        step = "hide" if store.hides else "delete"
+        take = getattr(store, step)
+
+        def take_and_store_anew(wanted: Digest) -> str | None:
+            token: str | None = take(wanted)
+            assert store.make_chunk(wanted, cache.chunk_path(wanted))
+            return token
+
+        async def give_up() -> set[Digest]:
+            transfer = Transfer(store, cache)
+            async with asyncio.timeout(30):
+                await transfer.upload([ref])
+                with monkeypatch.context() as patched:
+                    patched.setattr(store, step, take_and_store_anew)
+                    await transfer.give_up([digest])
+            return transfer.end()
+
+        end_kernel(store, KernelId("k1"), "one", asyncio.run(give_up()))
+        assert store.get_chunk(digest) == b"both of us have this" * 5000
 
     def test_an_object_announced_to_go_is_awaited_and_stored_again(
         self, store: ObjectStore, tmp_path: Path

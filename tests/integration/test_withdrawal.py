@@ -52,7 +52,7 @@ def test_an_end_deletes_what_nobody_else_names(store: ObjectStore, tmp_path: Pat
     write_mark(store, K1, [alone, shared], name="k1/mark-one")
     store.put_document("k1/checkpoint-one-000001-0000000000000001", b"c")
     write_mark(store, K2, [shared], name="k2/mark-two-shared-host")
-    assert end_kernel(store, K1, "one", [alone, shared]) == 1
+    assert end_kernel(store, K1, "one", [alone, shared]) == {alone}
     assert not store.has(alone)
     assert store.get_chunk(shared) == b"shared"
     assert set(store.list_documents()) == {"k2/mark-two-shared-host"}
@@ -67,7 +67,7 @@ def test_chunks_noted_before_a_rest_go_when_the_kernel_is_forgotten(
     write_made(store, K1, "one", "host", {digest})
     assert read_made(store, K1, "one") == {digest}
     assert read_made(store, K1, "two") == set()
-    assert end_kernel(store, K1, "one") == 1
+    assert end_kernel(store, K1, "one") == {digest}
     assert not store.has(digest)
     assert store.list_documents() == {}
 
@@ -86,8 +86,52 @@ def test_a_chunk_claimed_while_it_is_out_of_sight_comes_back(
         return token
 
     monkeypatch.setattr(store, "hide", hide_and_be_claimed)
-    assert withdraw(store, [digest]) == 0
+    gone: set[Digest] = set()
+    withdraw(store, [digest], gone)
+    assert not gone
     assert store.get_chunk(digest) == b"x"
+
+
+def test_a_chunk_stored_anew_and_claimed_while_it_is_out_of_sight_is_its_new_makers(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, path = chunk(tmp_path, b"x")
+    store.make_chunk(digest, path)
+    hide = store.hide
+
+    def hide_and_be_stored(wanted: Digest) -> str | None:
+        token = hide(wanted)
+        assert store.make_chunk(digest, path)
+        write_mark(store, K2, [digest])
+        return token
+
+    monkeypatch.setattr(store, "hide", hide_and_be_stored)
+    gone: set[Digest] = set()
+    withdraw(store, [digest], gone)
+    assert gone == {digest}
+    assert store.get_chunk(digest) == b"x"
+    assert not list((tmp_path / "store").glob("**/.part-*"))
+
+
+def test_chunks_come_back_into_sight_when_another_cannot_be_hidden(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = dict(chunk(tmp_path, data) for data in (b"x", b"y"))
+    digests = list(sources)
+    assert all(store.make_chunk(digest, path) for digest, path in sources.items())
+    hide = store.hide
+
+    def hide_one(wanted: Digest) -> str | None:
+        if wanted != digests[0]:
+            raise StoreError(store.url, "does not answer", "look at it")
+        return hide(wanted)
+
+    monkeypatch.setattr(store, "hide", hide_one)
+    gone: set[Digest] = set()
+    with pytest.raises(StoreError, match="does not answer"):
+        withdraw(store, digests, gone)
+    assert not gone
+    assert [store.get_chunk(digest) for digest in digests] == [b"x", b"y"]
 
 
 def test_nothing_goes_while_a_mark_cannot_be_read(store: ObjectStore, tmp_path: Path) -> None:
@@ -95,7 +139,7 @@ def test_nothing_goes_while_a_mark_cannot_be_read(store: ObjectStore, tmp_path: 
     store.make_chunk(digest, path)
     store.put_document("k2/mark", b"damaged")
     with pytest.raises(StoreError):
-        withdraw(store, [digest])
+        withdraw(store, [digest], set())
     assert store.has(digest)
 
 

@@ -87,8 +87,7 @@ class Notes:
         spec = self._spec
         with self._lock:
             self._ended = True
-        made = made | read_made(store, spec.kernel_id, spec.incarnation)
-        if end_kernel(store, spec.kernel_id, spec.incarnation, made):
-            gone = {digest for digest in made if not store.has(digest)}
-            cache.forget(gone)
-            cache.remove_unsaved(gone)
+        gone = end_kernel(store, spec.kernel_id, spec.incarnation, made)
+        free = {digest for digest in gone if not store.has(digest)}  # Others may have stored some anew.
+        cache.forget(free)
+        cache.remove_unsaved(free)

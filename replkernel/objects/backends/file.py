@@ -127,12 +127,16 @@ class FileBackend:
                 return None
         return str(scratch)
 
-    def show(self, key: str, token: str) -> None:
-        """Link the file to its own name again."""
+    def show(self, key: str, token: str) -> bool:
+        """Link the file to its own name again, unless that is taken."""
         with self._told():
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.link(token, self._root / key)
+                back = True
+            except FileExistsError:
+                back = False
             os.unlink(token)
+        return back
 
     def drop(self, token: str) -> None:
         """Unlink the scratch file."""

@@ -395,9 +395,10 @@ async def test_a_chunk_that_goes_before_it_was_claimed_is_stored_anew(bench: Ben
 async def test_a_chunk_stored_early_for_nothing_leaves_the_store(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def withdraw(store: Store, digests: Iterable[Digest]) -> None:
+    def withdraw(store: Store, digests: Iterable[Digest], gone: set[Digest]) -> None:
         for digest in digests:
             del store.held[digest]
+            gone.add(digest)
 
     monkeypatch.setattr(transfer_module, "withdraw", withdraw)
     bench.store.held[Digest("others")] = 10.0
