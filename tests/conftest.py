@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat.sign  # noqa: F401  # It tells sqlite3 how to keep times, before tests of state look there.
 import pytest
 
+from tests.again import LastRun
 from tests.support import left_open
 from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
@@ -60,6 +61,12 @@ STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
 
 
 left_open.install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what fails for `make again`, where pytest has a cache and is no worker of another."""
+    if (cache := getattr(config, "cache", None)) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(LastRun(cache))
 
 
 @pytest.hookimpl(wrapper=True)
