@@ -69,6 +69,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(LastRun(cache))
 
 
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Say which test runs, before its fixtures are set up."""
+    left_open.test_begins(nodeid)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Look at what a test has started, when its own fixtures have ended."""
+    left_open.test_ends()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collections, in a quarter less time: what is here then lasts anyway."""
@@ -143,7 +153,7 @@ def _own_directories(
         monkeypatch.delenv(name)
     base = next(_directories)
     base.mkdir()
-    left_open.test_begins(request.node.nodeid, base)
+    left_open.test_has(base)
     made = STARTS_NOTHING.isdisjoint(request.node.path.relative_to(ROOT).parts)
     for name in OWN:
         directory = base / name.lower()
