@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat.sign  # noqa: F401  # It tells sqlite3 how to keep times, before tests of state look there.
 import pytest
 
+from tests.again import LastRun
 from tests.support import left_open
 from tests.support.ending import end_agents, end_schedulers
 from tests.support.forked import end_zygotes
@@ -60,6 +61,22 @@ STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
 
 
 left_open.install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what fails for `make again`, where pytest has a cache and is no worker of another."""
+    if (cache := getattr(config, "cache", None)) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(LastRun(cache))
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Say which test runs, before its fixtures are set up."""
+    left_open.test_begins(nodeid)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Look at what a test has started, when its own fixtures have ended."""
+    left_open.test_ends()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -136,7 +153,7 @@ def _own_directories(
         monkeypatch.delenv(name)
     base = next(_directories)
     base.mkdir()
-    left_open.test_begins(request.node.nodeid, base)
+    left_open.test_has(base)
     made = STARTS_NOTHING.isdisjoint(request.node.path.relative_to(ROOT).parts)
     for name in OWN:
         directory = base / name.lower()

@@ -1,5 +1,7 @@
 """What a module's tests leave open: sockets, files, threads, processes; each with the test that opened it.
 
+A module's fixture belongs to the test that asked for it first.
+
 What nobody closes is reported by Python when it is collected, which may be in another module's test.
 So it is looked for at the end of each module, when its tests and fixtures have ended, and the module fails.
 """
@@ -7,6 +9,7 @@ So it is looked for at the end of each module, when its tests and fixtures have 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import sys
@@ -15,17 +18,19 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import psutil
 import pytest
 
 GRACE_S = 20.0
-"""What was told to end a moment ago may take so long to do so."""
+"""What was told to end a moment ago, a thread or a process, may take so long to do so."""
 
 LOOK_S = 0.02
+LEFT = "left open (close it in the test or the fixture that opened it, best by `with`):"
 FRAMES_MAX = 40
-LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "lib" + os.sep + "python")
+LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "lib" + os.sep + "python", "<frozen ")
 LASTING_THREADS = (
     "fsspecIO",
     "asyncio_",
@@ -36,7 +41,16 @@ LASTING_THREADS = (
 )
 """Parts of the names of threads that libraries keep for the whole process, and use again."""
 
+IDLE_THREADS = ("pytest_timeout", "Dummy-")
+"""Likewise those that close nothing: what is open while no others run stays open."""
+
+UNHEARD = "a library that Python does not hear"
+
 LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+Left = tuple[object, ...]
+"""A kind of thing, and what tells it from others of its kind."""
 
 
 class Opened(NamedTuple):
@@ -44,6 +58,9 @@ class Opened(NamedTuple):
 
     test: str
     where: str
+
+    def __str__(self) -> str:
+        return f"of {self.test}: {self.where}"
 
 
 lasting_pids: set[int] = set()
@@ -56,36 +73,52 @@ lasting_threads: set[int] = set()
 """Likewise threads, by their idents."""
 
 _sockets: weakref.WeakKeyDictionary[socket.socket, Opened] = weakref.WeakKeyDictionary()
+_tests_of_threads: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
+_tests_of_files: dict[str, str] = {}
+"""Who opened a path last, since the module began."""
 _test = "before the first test"
 _tests_of_directories: dict[str, str] = {}
 _lock = threading.Lock()
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "socket.__new__" and isinstance(arguments[0], socket.socket):
+    if event == "open":
+        if isinstance(arguments[0], str):
+            _tests_of_files[arguments[0]] = _test
+    elif event == "socket.__new__" and isinstance(arguments[0], socket.socket):
         with _lock:
-            _sockets[arguments[0]] = Opened(_test, _where())
+            _sockets[arguments[0]] = Opened(_test, _where(sys._getframe(1)))
 
 
-def _where() -> str:
-    """Return the innermost lines that lead here, ours before libraries'."""
-    lines, frame = [], sys._getframe(2)
+def _where(frame: FrameType | None) -> str:
+    """Return the innermost lines that lead to a frame, and of ours too."""
+    lines: list[str] = []
     while frame is not None and len(lines) < FRAMES_MAX:
         lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     ours = [line for line in lines if not any(part in line for part in LIBRARIES)]
     return " < ".join([*lines[1:4], *ours[:3]])
 
 
-def test_begins(name: str, directory: Path) -> None:
-    """Take note of which test runs, and of the directory that the environment of its processes names."""
+def test_begins(name: str) -> None:
+    """Take note of which test runs."""
     global _test
     _test = name
-    _tests_of_directories[str(directory)] = name
+
+
+def test_has(directory: Path) -> None:
+    """Take note of the directory that the environment of the test's processes names."""
+    _tests_of_directories[str(directory)] = _test
+
+
+def test_ends() -> None:
+    """Take note of the threads that run since this test."""
+    for thread in threading.enumerate():
+        _tests_of_threads.setdefault(thread, _test)
 
 
 def install() -> None:
-    """Hear of sockets from here on."""
+    """Hear of sockets and files from here on."""
     sys.addaudithook(_hear)
 
 
@@ -93,47 +126,69 @@ def install() -> None:
 def nothing_left_open(temporary: Path) -> Iterator[None]:
     """Fail if something is open at the end that was not at the beginning."""
     known, older = set(_open_here(temporary)), _pids()
+    _tests_of_files.clear()
     yield
+    if left := _left_at_last(temporary, known, older):
+        pytest.fail(f"{LEFT}\n" + "\n".join(sorted(left.values())), pytrace=False)
+
+
+def _left_at_last(temporary: Path, known: set[Left], older: frozenset[str]) -> dict[Left, str]:
+    """Return what is left once nothing can close it any more, or after a time of grace."""
+    if {kind for kind, *_ in _left(temporary, known, older)} == {"file"}:
+        gc.collect()  # As it would be for the next module.
     deadline = time.monotonic() + GRACE_S
-    while (left := _left(temporary, known, older)) and time.monotonic() < deadline:
+    while True:
+        others = _others_run()  # Before the look: one that closes something, and ends, has done so by then.
+        left = _left(temporary, known, older)
+        may_close = others or any(kind == "process" for kind, *_ in left)
+        if not left or not may_close or time.monotonic() > deadline:
+            return left
         time.sleep(LOOK_S)
-    if left:
-        pytest.fail("left open:\n" + "\n".join(sorted(left.values())), pytrace=False)
 
 
-def _open_here(temporary: Path) -> dict[object, str]:
+def _others_run() -> bool:
+    """Tell whether other threads run that may close something."""
+    return any(
+        one is not threading.current_thread() and not any(name in one.name for name in IDLE_THREADS)
+        for one in threading.enumerate()
+    )
+
+
+def _open_here(temporary: Path) -> dict[Left, str]:
     return {**_open_sockets(), **_open_files(temporary), **_threads()}
 
 
-def _left(temporary: Path, known: set[object], older: frozenset[str]) -> dict[object, str]:
+def _left(temporary: Path, known: set[Left], older: frozenset[str]) -> dict[Left, str]:
     here = {what: said for what, said in _open_here(temporary).items() if what not in known}
     return {**here, **_processes(temporary, older)}
 
 
-def _open_sockets() -> dict[object, str]:
+def _open_sockets() -> dict[Left, str]:
     with _lock:
         made = list(_sockets.items())
     return {
-        ("socket", id(one)): f"{one!r} of {opened.test}: {opened.where}"
+        ("socket", id(one)): f"{one!r} {opened}"
         for one, opened in made
         if one.fileno() != -1 and one.family in (socket.AF_INET, socket.AF_INET6)
     }
 
 
-def _open_files(temporary: Path) -> dict[object, str]:
+def _open_files(temporary: Path) -> dict[Left, str]:
     """Return the open files below the tests' temporary directory."""
-    found: dict[object, str] = {}
+    found: dict[Left, str] = {}
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         with contextlib.suppress(OSError):
             path = os.readlink(f"/proc/self/fd/{name}")
             if path.startswith(str(temporary)):
-                found["file", name, path] = f"the file {path}"
+                found["file", name, path] = f"the file {path}, opened by {_tests_of_files.get(path, UNHEARD)}"
     return found
 
 
-def _threads() -> dict[object, str]:
+def _threads() -> dict[Left, str]:
+    frames = sys._current_frames()
     return {
-        ("thread", one.ident): f"the thread {one.name}"
+        ("thread", one.ident): f"the thread {one.name} "
+        f"{Opened(_tests_of_threads.get(one, _test), _where(frames.get(one.ident)))}"
         for one in threading.enumerate()
         if one.ident is not None
         and one.ident not in lasting_threads
@@ -145,12 +200,12 @@ def _pids() -> frozenset[str]:
     return frozenset(filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc") else ()))
 
 
-def _processes(temporary: Path, older: frozenset[str]) -> dict[object, str]:
+def _processes(temporary: Path, older: frozenset[str]) -> dict[Left, str]:
     """Return children, and whoever else has one of our tests' directories in its environment.
 
     Those that were there before are not looked at: to read all environments twice takes 10 ms a module.
     """
-    found: dict[object, str] = {}
+    found: dict[Left, str] = {}
     us, mark = os.getpid(), str(temporary).encode()
     for name in _pids() - older:
         with contextlib.suppress(OSError, psutil.Error, ValueError, IndexError):

@@ -61,9 +61,9 @@ def place(
 
 
 @pytest.fixture(autouse=True)
-def _own_directories(place: Path, request: pytest.FixtureRequest) -> None:
+def _own_directories(place: Path) -> None:
     """Take the module's directories instead of a test's own."""
-    left_open.test_begins(request.node.nodeid, place)
+    left_open.test_has(place)
 
 
 @pytest.fixture(autouse=True)

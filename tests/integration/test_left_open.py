@@ -1,0 +1,94 @@
+"""What tests leave open fails their module: it is named with its test, and with what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import left_open
+
+ME = re.escape("tests/integration/test_left_open.py::test_")
+
+
+@pytest.fixture(autouse=True)
+def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_open, "GRACE_S", 0.0)
+
+
+@contextlib.contextmanager
+def told(what: str, temporary: Path) -> Iterator[None]:
+    """Expect that this is told of what the body opens."""
+    with (
+        pytest.raises(pytest.fail.Exception, match=rf"(?s)^left open \(close it in the test .*{what}"),
+        left_open.nothing_left_open(temporary),
+    ):
+        yield
+
+
+def test_a_socket_is_told_with_its_test_and_its_line(tmp_path: Path) -> None:
+    with (
+        contextlib.ExitStack() as opened,
+        told(rf"laddr=.* of {ME}a_socket_is.*: {__file__}:\d+ < ", tmp_path),
+    ):
+        opened.enter_context(socket.socket())
+
+
+def test_a_file_is_told_with_its_test(tmp_path: Path) -> None:
+    path = tmp_path / "a-file"
+    with contextlib.ExitStack() as opened, told(f"the file {path}, opened by {ME}a_file_is", tmp_path):
+        opened.enter_context(path.open("w"))
+
+
+def test_a_thread_is_told_with_its_test_and_where_it_is(tmp_path: Path) -> None:
+    end, began = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        began.set()
+        end.wait()
+
+    thread = threading.Thread(target=stay, name="a-thread")
+    try:
+        with told(rf"the thread a-thread of {ME}a_thread_is.* {__file__}:\d+", tmp_path):
+            thread.start()
+            began.wait()
+            left_open.test_ends()
+            left_open.test_begins("a later test")
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_a_process_is_told_with_its_test(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as opened, told(rf"the process \d+: .*, of {ME}a_process_is", tmp_path):
+        command = [sys.executable, "-c", "input()"]
+        process = opened.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+        opened.callback(process.kill)
+
+
+def test_what_nobody_can_close_any_more_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_open, "GRACE_S", 60.0)
+    monkeypatch.setattr(left_open.threading, "enumerate", lambda: [threading.current_thread()])
+    monkeypatch.setattr(left_open.time, "sleep", lambda _: pytest.fail("waits", pytrace=False))
+    with contextlib.ExitStack() as opened, told("laddr", tmp_path):
+        opened.enter_context(socket.socket())
+
+
+def test_what_another_thread_closes_soon_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_open, "GRACE_S", 60.0)
+    looked = threading.Event()
+    monkeypatch.setattr(left_open.time, "sleep", lambda _: looked.set())
+    with left_open.nothing_left_open(tmp_path):
+        one = socket.socket()
+        threading.Thread(target=lambda: looked.wait() and one.close()).start()
