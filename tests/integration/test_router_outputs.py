@@ -13,6 +13,7 @@ import pytest
 from replkernel.agent.io.lookup import find_agent
 from replkernel.launch.kernel_record import kernel_dir
 from replkernel.settings import data_dir
+from tests.support.live import eventually
 from tests.support.routed import Client, Routed
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
@@ -180,14 +181,29 @@ def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(routed: Calla
     assert client.texts(msg_id).splitlines() == lines(20).splitlines()
 
 
-def test_a_reply_given_while_there_was_no_router_arrives(routed: Callable[..., Routed]) -> None:
+CAPTURED = """class Captured:
+    def __replkernel_dump__(self): open({mark!r}, 'w').close()
+    @classmethod
+    def __replkernel_load__(cls, state): return cls()
+"""
+"""Marks when a cell that makes one is captured, which is after its reply."""
+
+
+def test_a_reply_given_while_there_was_no_router_arrives(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    client.finish(client.kernel.execute("1"))
-    msg_id = client.kernel.execute("import time; print('begun', flush=True); time.sleep(1); 'done'")
+    gate, mark = tmp_path / "gate", tmp_path / "captured"
+    client.finish(client.kernel.execute(CAPTURED.format(mark=str(mark))))
+    waits = f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    msg_id = client.kernel.execute(
+        f"import os, time; print('begun', flush=True)\n{waits}\ncaptured = Captured()\n'done'"
+    )
     printed_so_far(client, msg_id, "begun\n")
     kernel.kill()
-    time.sleep(2)
+    gate.touch()
+    eventually(mark.exists, "the end of the cell")
     kernel.start()
     assert client.finish(msg_id)["execution_count"] == 2
     results = [
