@@ -23,6 +23,7 @@ LINES = "import time\nfor i in range({}):\n    print('line', i, flush=True); tim
 PAUSED = """import os, time
 for i in range({count}):
     print('line', i, flush=True); time.sleep(0.02)
+    with open({gate!r} + '.passed', 'a') as passed: passed.write('.')
     while i == {pause} and not os.path.exists({gate!r}):
         time.sleep(0.02)
 """
@@ -59,6 +60,11 @@ def begun(client: Client, directory: Path, count: int) -> tuple[str, Path]:
     msg_id = client.kernel.execute(PAUSED.format(count=count, pause=3, gate=str(gate)))
     printed_so_far(client, msg_id, "line 3\n")
     return msg_id, gate
+
+
+def passed(gate: Path, line: int) -> None:
+    """Wait until a cell of `begun` has printed a line, which its client need not have heard of."""
+    eventually(lambda: gate.with_suffix(".passed").stat().st_size > line, f"line {line}")
 
 
 def test_outputs_are_told_until_they_are_saved(routed: Callable[..., Routed]) -> None:
@@ -122,7 +128,7 @@ def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tm
     client.close()
     time.sleep(0.3)
     gate.touch()
-    time.sleep(1)
+    passed(gate, 40)
     client.open()
     client.kernel.kernel_info()
     client.finish(msg_id)
@@ -297,10 +303,11 @@ def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
     client.close()
     time.sleep(0.3)
     gate.touch()
-    time.sleep(0.5)
+    passed(gate, 20)
     kernel.kill()
     kernel.start()
-    time.sleep(2)
+    kernel.await_answer()
+    passed(gate, 59)
     client.open()
     client.kernel.kernel_info()
     assert client.finish(msg_id)["status"] == "ok"
