@@ -18,7 +18,7 @@ BROWSERS ?= $(shell cores=$(CORES); others=$$(($(PROCESSES) - 1)); \
   echo $$((others < 1 ? 1 : others > cores + 1 ? cores + 1 : others)))
 beside = $(if $(filter 0 1,$(1)),,-n $(1) --dist loadfile --no-loadscope-reorder)
 BESIDE := $(call beside,$(PROCESSES))
-TESTS := tests/unit tests/contracts tests/golden tests/integration tests/security tests/fuzz tests/e2e
+TESTS := tests/unit tests/golden tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
 # What Python has compiled is kept, whatever the shell says: to compile the tests anew takes as long as to run them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,7 +80,7 @@ test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=
 	$(PYTEST) $(BESIDE) $(TESTS) -m $(FAST)
 
 unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
-	$(PYTEST) $(BESIDE) tests/unit tests/contracts -m $(FAST)
+	$(PYTEST) $(BESIDE) tests/unit -m $(FAST)
 
 nightly: $(STAMP) lab ## what repeats for breadth: every example, the slow tests, other orders, the compiled core, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
 	$(BIN)/python -m tests.nightly --processes $(PROCESSES) $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(ONLY),--only "$(ONLY)")

@@ -56,7 +56,7 @@ NO_MORE_IMPORTS = ("REPLKERNEL_ZYGOTE_IDLE_S", "0")
 
 Those that play on as users have it take `zygotes_as_shipped`.
 """
-STARTS_NOTHING = frozenset({"unit", "contracts", "golden"})
+STARTS_NOTHING = frozenset({"unit", "golden"})
 """Folders whose tests make what they need of these: to make and remove five takes as long as a test there."""
 
 

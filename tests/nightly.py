@@ -18,10 +18,14 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.12", "3.13")
 FAST = "not slow and not ui"
-UNIT = ("tests/unit", "tests/contracts")
+UNIT = "tests/unit"
 OTHERS = ("tests/golden", "tests/integration", "tests/security", "tests/fuzz", "tests/e2e")
 STATE = "classes or containers or functions or identities or iterators or names or exceptions"
 """The sequences that need no library."""
+CONTRACTS = tuple(
+    f"tests/integration/test_{name}.py" for name in ("store_memory", "store_file", "raft_contract")
+)
+"""What implements an interface and needs no server of its own."""
 
 UNRAISABLE = "pytest.PytestUnraisableExceptionWarning"
 """Python 3.13 says more of what is let go of while it is open: which tests close theirs is 3.11's to say."""
@@ -56,16 +60,16 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
     beside = ("-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder") if processes > 1 else ()
     test = ("-m", "pytest", *beside)
     everything = {"EXAMPLES": "all"}
-    yield Step("all examples", (python, *test, *UNIT, "-m", "not ui"), everything)
+    yield Step("all examples", (python, *test, UNIT, "-m", "not ui"), everything)
     yield Step("slow", (python, "-m", "pytest", *OTHERS, "-m", "slow and not ui"), everything)
     yield Step("browser, slow", (python, "-m", "pytest", "tests/ui", "-m", "slow"), {})
-    shuffled = ("-m", "pytest", "-p", "tests.support.shuffled", *UNIT, "-m", FAST)
+    shuffled = ("-m", "pytest", "-p", "tests.support.shuffled", UNIT, "-m", FAST)
     for order in ("reversed", str(date.today().toordinal())):
         yield Step(f"order {order}", (python, *shuffled), {"ORDER": order})
     yield Step("compiled core, built", (python, "scheduler/compiled.py", "build/compiled"), {})
     yield Step("compiled core", (python, *test, *ALIKE, "-o", f"pythonpath={COMPILED}", "-m", FAST), {})
     for release, other in others.items():
-        quick = (*UNIT, "tests/golden", "-m", FAST, "-W", f"ignore::{UNRAISABLE}")
+        quick = (UNIT, *CONTRACTS, "tests/golden", "-m", FAST, "-W", f"ignore::{UNRAISABLE}")
         yield Step(f"Python {release}", (other, *test, *quick), {})
         sequences = ("tests/e2e/state/test_sequences.py", "-k", STATE)
         yield Step(f"Python {release}, state", (other, "-m", "pytest", *sequences, "-m", FAST), {})

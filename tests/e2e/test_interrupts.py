@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from replkernel.router.core.interrupts import READING_S
-from tests.support.live import Live, kernel
+from tests.support.live import Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 from tests.support.stuck_cells import CATCHES_ALL, ENDING, ENDS_AS, GO, NEVER_LOOKS
 
@@ -22,8 +24,8 @@ pytestmark = pytest.mark.timeout(180)
 PRELOADED = "pandas,torch"
 """Executor and standbys have them from their zygote: these tests are not about imports."""
 
-STARTING, STARTS_S, BUSY_S = ("shell", "os.system", "subprocess"), 0.4, 0.1
-"""A process that a cell starts is there after so long; the others are busy once they have said `go`."""
+STARTING, BUSY_S = ("shell", "os.system", "subprocess"), 0.1
+"""The first start a `sleep`, which is waited for; the others are busy so soon after they have said `go`."""
 
 ENDS_WITHIN_S = 30.0
 """Long enough for a loaded machine, and far below what the cells take by themselves."""
@@ -75,11 +77,24 @@ def reply(live: Live, request: str, within_s: float = ENDS_WITHIN_S) -> dict[str
     raise AssertionError(f"no reply within {within_s:g} s")
 
 
+def _names_below(process: psutil.Process) -> list[str]:
+    """Return the names of a process's children, and of theirs."""
+    names = []
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.append(child.name())
+    return names
+
+
 def test_an_interrupt_ends_each_cell_that_it_ends_on_stock_and_the_next_one_runs(live: Live) -> None:
     ended, kept = {}, []
+    executor = psutil.Process(int(live.value("import os; print(os.getpid())")))
     for name, cell in ENDING.items():
         request = begin(live, cell)
-        time.sleep(STARTS_S if name in STARTING else BUSY_S)
+        if name in STARTING:
+            eventually(lambda: "sleep" in _names_below(executor), "the start of its process")
+        else:
+            time.sleep(BUSY_S)
         live.manager.interrupt_kernel()
         ended[name] = reply(live, request).get("ename")
         kept.append(int(live.value("kept.append(1); print(len(kept))")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.breadth import first_of
@@ -158,17 +159,38 @@ def test_another_replica_goes_on_from_the_state_that_was_undone(live: Live) -> N
     assert live.value("print(z, later)") == "[1, 2] 1"
 
 
-@pytest.mark.parametrize("delay_s", first_of(0.004, 0.0, 0.015, 0.05))
+DEADLY = """import numpy, os, threading
+class Deadly:
+    def __init__(self, changed): self.changed = changed
+    def __replkernel_dump__(self): return self.changed
+    @classmethod
+    def __replkernel_load__(cls, changed):
+        if not changed and os.path.exists({mark!r}):
+            os.remove({mark!r})
+            kill = os.getpid(), 9
+            threading.Timer({delay_s}, os.kill, kill).start() if {delay_s} else os.kill(*kill)
+        return cls(changed)
+"""
+"""Kills the process that goes back to what was not changed yet, a moment after it has begun to."""
+
+
+@pytest.mark.parametrize("delay_s", first_of(0.0, 0.004, 0.015, 0.05))
 def test_a_process_that_is_killed_while_it_goes_back_leaves_one_of_the_two_points(
-    live: Live, delay_s: float
+    live: Live, tmp_path: Path, delay_s: float
 ) -> None:
-    live.run("import numpy, os, threading; first = numpy.zeros(500_000); second = [0] * 1000; third = 0")
-    live.run("first += 1; second[:] = [1] * 1000; third = 1")
+    mark = tmp_path / "deadly"
+    live.run(DEADLY.format(mark=str(mark), delay_s=delay_s))
+    live.run("first = numpy.zeros(500_000); middle = Deadly(0); second = [0] * 1000; third = 0")
+    live.run("first += 1; middle = Deadly(1); second[:] = [1] * 1000; third = 1")
     live.run("%replkernel sync")
-    live.run(f"threading.Timer({delay_s}, os.kill, (os.getpid(), 9)).start()\n%replkernel undo\n")
+    executor = int(live.value("print(os.getpid())"))
+    mark.touch()
+    live.run("%replkernel undo")
+    assert not mark.exists(), "it had begun to go back"
+    eventually(lambda: not psutil.pid_exists(executor), "its end")
     live.run("pass")
-    seen = live.value("print(float(first.min()), float(first.max()), *set(second), third)")
-    assert seen in ("0.0 0.0 0 0", "1.0 1.0 1 1")
+    seen = live.value("print(float(first.min()), float(first.max()), *set(second), third, middle.changed)")
+    assert seen in ("0.0 0.0 0 0 0", "1.0 1.0 1 1 1")
 
 
 def test_an_undo_names_variables_that_cannot_be_copied_before_it_loses_any(live: Live) -> None:

@@ -144,7 +144,7 @@ def test_a_cell_waits_for_the_state_it_needs(stage: Stage) -> None:
     first, second = stage.start("r1"), stage.start("r2")
     first.run("x = 5")
     waiting = second.submit("x + 1", needs=1, seq=2)
-    assert not second.channels["shell"].poll(300)
+    assert not second.channels["executions"].poll(300)
     stage.move("r1", "r2", 1)
     assert second.receive(waiting)["content"]["status"] == "ok"
     assert stage.agent.await_delta("r2", 2).fence == 2
@@ -154,7 +154,8 @@ def test_waiting_for_state_can_be_interrupted(stage: Stage) -> None:
     stage.start("r1")
     second = stage.start("r2")
     waiting = second.submit("x", needs=1, seq=2)
-    time.sleep(0.3)
+    second.await_published(waiting, "busy")
+    assert not second.channels["executions"].poll(100), "it waits"
     interrupt(stage.processes["r2"])
     reply = second.receive(waiting)
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "KeyboardInterrupt")
@@ -172,8 +173,8 @@ def test_waiting_for_state_can_be_interrupted(stage: Stage) -> None:
 
 def test_running_code_can_be_interrupted(stage: Stage) -> None:
     router = stage.start("r1")
-    running = router.submit("import time\nwhile True: time.sleep(0.01)")
-    time.sleep(0.5)
+    running = router.submit("import time\nprint('go', end='')\nwhile True: time.sleep(0.01)")
+    router.await_published(running, "go")
     reply = router.ask("interrupt_request", {}, channel="control")
     assert reply["content"]["status"] == "ok"
     assert router.receive(running)["content"]["ename"] == "KeyboardInterrupt"

@@ -23,13 +23,18 @@ from replkernel.protocol.process_to_agent import (
 )
 from replkernel.records import KernelId
 from tests.integration.test_kernel_process import Stage
-from tests.support.fake_agent import interrupt, text_of
+from tests.support.fake_agent import FakeRouter, interrupt, text_of
+from tests.support.live import eventually
 
 SLOW = """\
-import time
+import os, time
 class Slow:
     def __replkernel_dump__(self):
-        time.sleep(0.5)
+        with open('dumps', 'a', buffering=1) as dumps:
+            print('begun', file=dumps)
+            while os.path.exists('hold'):
+                time.sleep(0.01)
+            print('ended', file=dumps)
     @classmethod
     def __replkernel_load__(cls, state):
         return cls()
@@ -142,25 +147,35 @@ def test_fetching_can_be_interrupted_and_tried_again(stage: Stage) -> None:
         assert second.value("len(big)", needs=1, seq=3) == 300_000
 
 
-def test_an_interrupt_does_not_break_a_capture(stage: Stage) -> None:
-    router = stage.start("r1")
+@contextmanager
+def captured_slowly(stage: Stage, router: FakeRouter, code: str) -> Iterator[None]:
+    """Have `slow` defined, run a cell, and keep its capture from ending before the block does."""
     router.run(SLOW)
     stage.agent.await_delta("r1", 1)
-    router.run("x = 1\nslow = Slow()", needs=1)
-    time.sleep(0.2)
-    interrupt(stage.processes["r1"])
+    dumps, hold = (stage.agent.directory / name for name in ("dumps", "hold"))
+    dumps.unlink()
+    hold.touch()
+    router.run(code, needs=1)
+    eventually(dumps.exists, "the capture")
+    yield
+    hold.unlink()
+
+
+def test_an_interrupt_does_not_break_a_capture(stage: Stage) -> None:
+    router = stage.start("r1")
+    with captured_slowly(stage, router, "x = 1\nslow = Slow()"):
+        interrupt(stage.processes["r1"])
     names = {name for part in stage.agent.await_delta("r1", 2).components for name in part.names}
     assert "x" in names
+    assert (stage.agent.directory / "dumps").read_text().startswith("begun\nended\n")
 
 
 def test_an_interrupt_during_a_capture_reaches_the_cell_behind_it(stage: Stage) -> None:
     router = stage.start("r1")
-    router.run(SLOW)
-    stage.agent.await_delta("r1", 1)
-    router.run("y = slow", needs=1)
-    behind = router.submit("z = 1", needs=2)
-    time.sleep(0.2)
-    interrupt(stage.processes["r1"])
+    with captured_slowly(stage, router, "y = slow"):
+        behind = router.submit("z = 1", needs=2)
+        router.ask("kernel_info_request", {}, channel="control")  # What was sent before it has arrived, too.
+        interrupt(stage.processes["r1"])
     assert router.receive(behind)["content"]["ename"] == "KeyboardInterrupt"
     assert router.value("'z' in globals()", needs=2, seq=4) is False
 

@@ -13,6 +13,7 @@ import pytest
 from replkernel.agent.io.lookup import find_agent
 from replkernel.launch.kernel_record import kernel_dir
 from replkernel.settings import data_dir
+from tests.support.live import eventually
 from tests.support.routed import Client, Routed
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
@@ -22,6 +23,7 @@ LINES = "import time\nfor i in range({}):\n    print('line', i, flush=True); tim
 PAUSED = """import os, time
 for i in range({count}):
     print('line', i, flush=True); time.sleep(0.02)
+    with open({gate!r} + '.passed', 'a') as passed: passed.write('.')
     while i == {pause} and not os.path.exists({gate!r}):
         time.sleep(0.02)
 """
@@ -58,6 +60,11 @@ def begun(client: Client, directory: Path, count: int) -> tuple[str, Path]:
     msg_id = client.kernel.execute(PAUSED.format(count=count, pause=3, gate=str(gate)))
     printed_so_far(client, msg_id, "line 3\n")
     return msg_id, gate
+
+
+def passed(gate: Path, line: int) -> None:
+    """Wait until a cell of `begun` has printed a line, which its client need not have heard of."""
+    eventually(lambda: gate.with_suffix(".passed").stat().st_size > line, f"line {line}")
 
 
 def test_outputs_are_told_until_they_are_saved(routed: Callable[..., Routed]) -> None:
@@ -121,7 +128,7 @@ def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tm
     client.close()
     time.sleep(0.3)
     gate.touch()
-    time.sleep(1)
+    passed(gate, 40)
     client.open()
     client.kernel.kernel_info()
     client.finish(msg_id)
@@ -180,14 +187,29 @@ def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(routed: Calla
     assert client.texts(msg_id).splitlines() == lines(20).splitlines()
 
 
-def test_a_reply_given_while_there_was_no_router_arrives(routed: Callable[..., Routed]) -> None:
+CAPTURED = """class Captured:
+    def __replkernel_dump__(self): open({mark!r}, 'w').close()
+    @classmethod
+    def __replkernel_load__(cls, state): return cls()
+"""
+"""Marks when a cell that makes one is captured, which is after its reply."""
+
+
+def test_a_reply_given_while_there_was_no_router_arrives(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    client.finish(client.kernel.execute("1"))
-    msg_id = client.kernel.execute("import time; print('begun', flush=True); time.sleep(1); 'done'")
+    gate, mark = tmp_path / "gate", tmp_path / "captured"
+    client.finish(client.kernel.execute(CAPTURED.format(mark=str(mark))))
+    waits = f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    msg_id = client.kernel.execute(
+        f"import os, time; print('begun', flush=True)\n{waits}\ncaptured = Captured()\n'done'"
+    )
     printed_so_far(client, msg_id, "begun\n")
     kernel.kill()
-    time.sleep(2)
+    gate.touch()
+    eventually(mark.exists, "the end of the cell")
     kernel.start()
     assert client.finish(msg_id)["execution_count"] == 2
     results = [
@@ -281,10 +303,11 @@ def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
     client.close()
     time.sleep(0.3)
     gate.touch()
-    time.sleep(0.5)
+    passed(gate, 20)
     kernel.kill()
     kernel.start()
-    time.sleep(2)
+    kernel.await_answer()
+    passed(gate, 59)
     client.open()
     client.kernel.kernel_info()
     assert client.finish(msg_id)["status"] == "ok"

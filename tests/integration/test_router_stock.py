@@ -144,8 +144,9 @@ def test_interrupt_by_message_and_by_signal(start: Start) -> None:
 def test_completion_does_not_wait_for_a_long_cell(start: Start) -> None:
     manager, client = start()
     run(client, "pass")
-    busy = client.execute(f"import time; time.sleep({100 * TIMEOUT_S})")
-    time.sleep(1.5)
+    busy = client.execute("import time; print('begun', flush=True); [time.sleep(0.1) for _ in range(6000)]")
+    while client.get_iopub_msg(timeout=TIMEOUT_S)["msg_type"] != "stream":
+        pass
     reply = client.complete("zi", reply=True, timeout=TIMEOUT_S)
     assert "zip" in reply["content"]["matches"]
     assert client.kernel_info(reply=True, timeout=TIMEOUT_S)["content"]["implementation"] == "ipython"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tornado.testing import bind_unused_port
 from tornado.web import Application
 
 from replkernel.leasing import wire
+from tests.support.channel_server import until
 from tests.support.scheduler_client import Client, Closed, close_all, offer
 
 PREFIX = "/services/replkernel"
@@ -36,8 +37,15 @@ class World:
         }
         self.away = False
         self.url = ""
+        self.asked: Counter[str] = Counter()
+
+    async def asked_again(self, token: str) -> None:
+        """Wait until a token has been asked about twice more: what the first told counts by then."""
+        before = self.asked[token]
+        await until(lambda: self.asked[token] >= before + 2)
 
     async def identify(self, token: str) -> Identity | None:
+        self.asked[token] += 1
         if self.away:
             raise IdentityUnknown("The Hub cannot be asked who you are.")
         return self.tokens.get(token)
@@ -69,7 +77,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def test_a_connection_ends_once_its_token_is_revoked(world: World) -> None:
     client = await Client.hello(world.url, "a", "router", "k")
-    await asyncio.sleep(0.3)
+    await world.asked_again("a")
     del world.tokens["a"]
     assert "not valid any more" in (await client.hear(wire.Refused)).why
     with pytest.raises(Closed):
@@ -89,7 +97,7 @@ async def test_connections_go_on_while_the_hub_is_away_and_nobody_new_comes(worl
     agent.say(offer("h", 1))
     router = await Client.hello(world.url, "a", "router", "k")
     world.away = True
-    await asyncio.sleep(0.5)
+    await world.asked_again("a")
     router.say(wire.KernelHere(("h",)), wire.LeaseWish("one", 1))  # type: ignore[arg-type]
     assert (await router.hear(wire.Granted)).lease.host == "h"
     with pytest.raises(HTTPClientError, match="503"):
@@ -104,7 +112,7 @@ async def test_a_quota_that_changes_counts_for_a_router_that_is_there_already(wo
     router.say(wire.KernelHere(("h",)), wire.LeaseWish("one", 2))  # type: ignore[arg-type]
     await router.hear(wire.Granted)
     world.tokens["a"] = Identity(UserName("alice"), may_host=False, quota=UserQuota(gpu_quota=2))
-    await asyncio.sleep(0.5)
+    await world.asked_again("a")
     router.say(wire.LeaseWish("two", 1))
     assert "gpu_quota of alice is 2" in (await router.hear(wire.Denied)).why
 

@@ -88,10 +88,16 @@ def test_a_full_server_is_told_and_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
-    store = open_store(server.url, {})
-    store.probe()
-    server.stop()
-    with pytest.raises(StoreError) as caught:
-        store.probe()
-    assert not isinstance(caught.value, StoreRefused)
-    store.close()
+    try:
+        store = open_store(server.url, {})
+        store.put_document("k1/checkpoint", b"before")
+        server.stop()
+        with pytest.raises(StoreError) as caught:
+            store.probe()
+        assert not isinstance(caught.value, StoreRefused)
+        server.start()
+        store.put_document("k1/checkpoint", b"after")
+        assert store.get_document("k1/checkpoint") == b"after"
+        store.close()
+    finally:
+        server.stop()

@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -316,18 +316,32 @@ class FakeRouter:
         What came while another message was waited for counts.
         """
         found: list[dict[str, Any]] = []
+        for message in self._published_for(msg_id, patience_s):
+            found.append(message)
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return found
+        return []
+
+    def await_published(self, msg_id: str, said: str) -> None:
+        """Wait until a text, or a status, is published for `msg_id`."""
+        for message in self._published_for(msg_id, PATIENCE_S):
+            content = message["content"]
+            if said in (content.get("execution_state"), content.get("text")):
+                return
+        raise AssertionError(f"{said!r} was not published for {msg_id}")
+
+    def _published_for(self, msg_id: str, patience_s: float) -> Iterator[dict[str, Any]]:
+        """Yield what was published for `msg_id` and what comes, until patience ends."""
         deadline = time.monotonic() + patience_s
         seen = 0
         while True:
             for message in self.published[seen:]:
                 if message["parent_header"].get("msg_id") == msg_id:
-                    found.append(message)
-                    if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
-                        return found
+                    yield message
             seen = len(self.published)
             left = deadline - time.monotonic()
             if left <= 0 or not self.iopub.poll(round(left * 1000)):
-                return []
+                return
             _, frames = self.session.feed_identities(self.iopub.recv_multipart())
             self.published.append(self.session.deserialize(frames))
 

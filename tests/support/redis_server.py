@@ -1,6 +1,7 @@
 """A real Redis server for tests: Debian's ``redis-server`` on a free loopback port, with a password.
 
-It is started by the test on its own port and directory and ends with `stop`; no system service is touched.
+It is started by the test on its own port and directory and ends with `stop`; `start` has it back on
+that port, empty. No system service is touched.
 """
 
 from __future__ import annotations
@@ -28,23 +29,28 @@ class RedisServer:
     """One running server; `url` reaches it with its password."""
 
     def __init__(self, directory: Path, *, bytes_max: int = 0) -> None:
-        binary = find_redis()
-        if binary is None:
+        self._binary = find_redis()
+        if self._binary is None:
             raise FileNotFoundError("redis-server is not installed: apt-get install redis-server")
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        config = directory / "redis.conf"
-        config.write_text(
+        self._config = directory / "redis.conf"
+        self._config.write_text(
             f'port {self.port}\nbind 127.0.0.1\nrequirepass {PASSWORD}\ndir {directory}\nsave ""\n'
             f"maxmemory {bytes_max}\nmaxmemory-policy noeviction\ndaemonize no\n"
         )
-        config.chmod(0o600)
+        self._config.chmod(0o600)
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"redis://:{PASSWORD}@{self.address}/0"
         self.log = directory / "redis.log"
-        with self.log.open("wb") as log:
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, for the first time or after `stop`, and wait until it answers."""
+        assert self._binary is not None
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [binary, str(config)],
+                [self._binary, str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

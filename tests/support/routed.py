@@ -136,6 +136,16 @@ class Routed:
         self.router.kill()
         self.router.wait()
 
+    def await_answer(self) -> None:
+        """Wait until the router answers, without being one of those who listen."""
+        asking = BlockingKernelClient(connection_file=str(self.file))
+        asking.load_connection_file()
+        asking.start_channels(shell=False, iopub=False, stdin=False, hb=False)
+        asking.control_channel.send(asking.session.msg("kernel_info_request", {}))
+        asking.get_control_msg(timeout=WAIT_S)
+        asking.stop_channels()
+        asking.context.destroy(linger=0)
+
     def client(self) -> Client:
         """Return a client that the kernel answers."""
         client = Client(self.file)

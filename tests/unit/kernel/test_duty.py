@@ -36,6 +36,7 @@ def audits_of(cost_s: float, minutes: int, *, urgent: bool) -> list[tuple[float,
 @pytest.mark.parametrize("cost_s", [0.05, 0.4, 1.5])
 def test_audits_take_a_fifth_of_any_minute_at_most(cost_s: float, urgent: bool) -> None:
     seen = audits_of(cost_s, 5, urgent=urgent)
+    assert len(seen) > 5, "minutes of them"
     for start, _ in seen:
         worked = sum(max(0.0, min(end, start + MINUTE_S) - max(began, start)) for began, end in seen)
         assert worked <= 0.2 * MINUTE_S + cost_s

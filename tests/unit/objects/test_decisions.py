@@ -16,7 +16,7 @@ chunks = st.lists(
         CachedChunk,
         digest=st.uuids().map(str),
         size=st.integers(1, 1000),
-        used_at=st.floats(NOW - 3 * UNSAVED_AGE_MAX_S, NOW),
+        used_at=st.floats(NOW - 2000, NOW) | st.floats(NOW - 3 * UNSAVED_AGE_MAX_S, NOW),
         saved=st.booleans(),
     ),
     max_size=30,
