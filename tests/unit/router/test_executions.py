@@ -333,6 +333,14 @@ def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
     assert world.sent_to(cell) == ["r1", "r2"]
 
 
+def test_a_cell_that_found_its_process_dead_does_not_say_that_the_process_is_stopped() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.wait(60)
+    assert world.seen(cell) == []
+
+
 def notes_on(world: World, msg_id: str) -> list[str]:
     """Return what the journal was told of where an execution is, in order."""
     told = world.of(events.Given, world.all) + world.of(events.TakenBack, world.all)

@@ -38,6 +38,7 @@ from replkernel_scheduler.policies.prewarm_little import Little
 from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.protocol import ClusterLoad, ScalingStep
 from replkernel_scheduler.policies.scaling_buffered import Buffered
+from replkernel_scheduler.reservations import BOOT_WEIGHT
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import HostName, HostShape, KernelId
 
@@ -223,6 +224,16 @@ def test_a_host_that_does_not_come_is_given_up_and_asked_for_again_by_who_needs_
     assert cluster.feed(HostNotProvisioned(again.reservation)) == []
     assert of(ProvisionHost, cluster.feed(TimeReached(), after_s=5.0))
     assert not of(ProvisionHost, cluster.feed(KernelEnded(K)))
+
+
+def test_a_host_that_came_late_has_hosts_thought_to_take_longer() -> None:
+    cluster = Cluster(settings=CoreSettings(host_shape=HostShape(4), boot_s=15.0))
+    cluster.host("a", 4)
+    cluster.host("b", 4)
+    (wanted,) = of(ProvisionHost, cluster.kernel("k"))
+    cluster.now += 114.0
+    cluster.host("c", 4, reservation=wanted.reservation)
+    assert cluster.core.image().mean_boot_s == pytest.approx(15.0 + BOOT_WEIGHT * (115.0 - 15.0))
 
 
 def test_prewarmed_processes_are_kept_at_their_number_and_used_by_new_replicas() -> None:
