@@ -92,7 +92,7 @@ class CellClient(AsyncKernelClient):
         if app is None or manager is None:
             return None
         try:
-            return metadata_of(code, await _cells_of(app, str(manager.kernel_id)))
+            return metadata_of(code, await cells_of(app, str(manager.kernel_id)))
         except Exception as error:  # Other extensions' documents: a cell runs without its line.
             log.warning("The cell of code that the server sends was not found: %s", error)
             return None
@@ -104,7 +104,7 @@ def install(app: ServerApp) -> None:
     client_classes[app.kernel_manager] = CellClient
 
 
-async def _cells_of(app: ServerApp, kernel_id: str) -> list[SharedCell]:
+async def cells_of(app: ServerApp, kernel_id: str) -> list[SharedCell]:
     """Return the code cells of the notebooks that have this kernel, as their documents are now."""
     documents = app.web_app.settings.get(DOCUMENTS)
     found: list[SharedCell] = []

@@ -76,7 +76,10 @@ def test_a_server_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
     file.release()
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"version": 2}', '{"kernels": 5}', '{"kernels": [{"x": 1}]}'])
+LATER_VERSION = '{"version": 2, "kernels": [{"kernel_id": "k", "kernel_name": "replkernel"}]}'
+
+
+@pytest.mark.parametrize("content", ["", "[]", LATER_VERSION, '{"kernels": 5}', '{"kernels": [{"x": 1}]}'])
 def test_a_file_that_does_not_fit_restores_nothing(tmp_path: Path, content: str) -> None:
     first = opened(tmp_path)
     first.write("127.0.0.1", 8888, KERNELS)

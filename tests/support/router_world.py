@@ -50,6 +50,7 @@ class World:
         *,
         resuming: bool = False,
         standby_idle_s: float = 0.0,
+        linger_s: float | None = None,
     ) -> None:
         self.now = 0.0
         self.checks = True
@@ -75,7 +76,7 @@ class World:
             self.fleet,
             placement,
             identity,
-            Rest(standby_idle_s=standby_idle_s),
+            Rest(standby_idle_s=standby_idle_s, linger_s=linger_s),
             leases=self.leases,
             move=move,
             versions=versions,

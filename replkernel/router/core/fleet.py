@@ -157,12 +157,13 @@ class Fleet:
 
     def unavailable(self, now: float) -> Fault | None:
         """Return why cells cannot run at all, once that is certain or has lasted too long."""
-        if self.empty_since is None:
+        gives_up = self.gives_up_at()
+        if gives_up is None:
             return None
         if self.fault is not None:
             return self.fault
         why = "" if self._revival is None else self._revival.why
-        return why_unavailable(self.replicas, self.hosts, now - self.empty_since, why)
+        return why_unavailable(self.replicas, self.hosts, why, late=now >= gives_up)
 
     def put_aside(self, name: ReplicaId, now: float) -> None:
         """Give one replica no cells (empty: all are given some again)."""

@@ -121,8 +121,6 @@ class Governor:
         running, held = self._shell.running, self._leases.held_leases.by_id.get(idle.lease)
         if running is None or held is None or running.request.header.msg_id != held.cell:
             return []
-        if running.replied_at is not None:
-            return []
         ends = idle.ends_in_s is not None and idle.ends_in_s <= 0.0 and self._told_idle == held.cell
         ends_in_s = idle.ends_in_s if ends or idle.ends_in_s else None
         self._told_idle = held.cell

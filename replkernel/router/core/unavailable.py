@@ -17,9 +17,12 @@ NO_REPLICA_LIMIT_S = 60.0
 
 
 def why_unavailable(
-    replicas: Mapping[ReplicaId, Replica], hosts: Mapping[HostName, Host], waited_s: float, not_revived: str
+    replicas: Mapping[ReplicaId, Replica], hosts: Mapping[HostName, Host], not_revived: str, *, late: bool
 ) -> Fault | None:
-    """Return why, once that is certain or has lasted too long; `not_revived`: why no checkpoint is read."""
+    """Return why, once that is certain or has lasted too long (`late`).
+
+    `not_revived`: why no checkpoint is read.
+    """
     troubles = [host.trouble for host in hosts.values() if host.trouble is not None]
     if len(troubles) == len(hosts) and troubles:
         return troubles[0]
@@ -32,7 +35,7 @@ def why_unavailable(
             f"All replicas of this kernel are gone{because}; "
             "restart the kernel, which then begins without variables.",
         )
-    if waited_s < NO_REPLICA_LIMIT_S:
+    if not late:
         return None
     if not_revived:
         return Fault("StoreError", f"The kernel cannot be brought back: {not_revived}")

@@ -51,14 +51,18 @@ class Arrivals:
     def saw(self, wanted: PoolWanted, free: int, now: float) -> None:
         """Take note of one."""
         self.times.append(now)
-        while self.times[0] < now - HOUR_S:
-            self.times.popleft()
+        self._forget_before(now - HOUR_S)
         for watch in self.watched:
             watch.saw(wanted, free, now)
 
     def between_s(self, now: float) -> float:
         """Return the mean time between arrivals over the last hour."""
+        self._forget_before(now - HOUR_S)
         return HOUR_S / max(1, len(self.times))
+
+    def _forget_before(self, then: float) -> None:
+        while self.times and self.times[0] < then:
+            self.times.popleft()
 
     def next_result(self) -> float | None:
         """Return when the next decision can be judged."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from replkernel_server.shared_cells import SharedCell, metadata_of, with_whole_numbers
+from types import SimpleNamespace
+from typing import Any
+
+from replkernel_server.shared_cells import DOCUMENTS, SharedCell, cells_of, metadata_of, with_whole_numbers
 
 
 def cell(name: str, source: str, *, running: bool = False, wanted: object = None) -> SharedCell:
@@ -24,6 +27,29 @@ def test_code_that_is_nobodys_or_of_one_of_several_cells_is_sent_alone() -> None
     cells = [cell("a", "f()"), cell("b", "f()"), cell("c", "g()")]
     assert metadata_of("f()", cells) is None
     assert metadata_of("%who", cells) is None
+
+
+def test_of_cells_that_run_the_same_code_and_ask_for_different_things_nobody_knows_which() -> None:
+    one, two = (cell(name, "f()", running=True, wanted={"gpus": gpus}) for name, gpus in (("a", 1), ("b", 2)))
+    assert metadata_of("f()", [one, two]) is None
+    assert metadata_of("f()", [one, one]) == {"cellId": "a", "replkernel": {"gpus": 1}}
+
+
+async def test_code_cells_alone_are_looked_at_in_the_notebooks_of_the_kernel() -> None:
+    shared = [{"id": kind, "source": "x", "cell_type": kind} for kind in ("markdown", "code", "raw")]
+
+    class Documents:
+        async def get_document(self, **_: object) -> Any:
+            return SimpleNamespace(ycells=shared)
+
+    class Sessions:
+        async def list_sessions(self) -> list[dict[str, Any]]:
+            told = (("k", "notebook"), ("k", "console"), ("other", "notebook"))
+            return [{"kernel": {"id": kernel}, "type": kind, "path": "a"} for kernel, kind in told]
+
+    settings = {DOCUMENTS: Documents()}
+    app: Any = SimpleNamespace(web_app=SimpleNamespace(settings=settings), session_manager=Sessions())
+    assert await cells_of(app, "k") == [cell("code", "x")]
 
 
 def test_numbers_of_a_shared_document_are_those_of_its_file() -> None:

@@ -21,7 +21,7 @@ from replkernel.objects.transfer import (
     REFRESH_AFTER_S,
     Transfer,
 )
-from replkernel.objects.trouble import BACKOFF_MAX_S, backoff_s
+from replkernel.objects.trouble import BACKOFF_MAX_S, Trouble, backoff_s
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 LARGE = 1 << 20
@@ -314,6 +314,21 @@ def test_waiting_grows_and_is_bounded(failures: int, chance: float) -> None:
     waited = backoff_s(failures, chance)
     assert 0 < waited <= BACKOFF_MAX_S
     assert backoff_s(failures + 1, chance) >= waited
+
+
+def test_who_failed_at_once_does_not_try_again_at_once() -> None:
+    soonest, later = (backoff_s(3, chance) for chance in (0.0, 0.5))
+    assert later == pytest.approx(1.5 * soonest)
+
+
+def test_a_failure_after_some_progress_is_the_first_in_a_row() -> None:
+    told: list[str] = []
+    trouble = Trouble(told.append)
+    for _ in range(3):
+        trouble.failed(unreachable(), progress=True)
+    assert (trouble.failures, told) == (1, [])
+    trouble.failed(unreachable(), progress=False)
+    assert (trouble.failures, told) == (2, [str(unreachable())])
 
 
 async def test_a_chunk_that_others_made_is_claimed_before_anybody_relies_on_it(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from replkernel.records import (
     ReplicaId,
     Seq,
 )
-from replkernel.replication import entries
+from replkernel.replication import entries, executions
 from replkernel.replication.entries import Entry, encode_entry, split_delta
 from replkernel.replication.executions import EXECUTIONS_KEPT
 from replkernel.replication.machine import HELD_DELTAS_MAX, KEYS_REMEMBERED, KernelMachine
@@ -214,6 +214,21 @@ def test_executions_that_wait_for_their_store_are_not_forgotten(log: Log) -> Non
         log.claim(seq)
     for seq in range(1, count + 1):
         assert isinstance(log.commit(delta(seq, component("a", "x", seq=seq)))[-1], DeltaApplied)
+
+
+def test_a_claim_beyond_what_may_wait_is_refused_until_an_earlier_one_has_ended(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "OPEN_MAX", 3)
+    for seq in range(1, 4):
+        assert isinstance(log.claim(seq)[-1], ExecutionClaimed)
+    (refused,) = log.claim(4)
+    assert isinstance(refused, Refused)
+    assert refused.again
+    assert "3 executions wait" in refused.why
+    log.commit(delta(1))
+    again = entries.execution_started(Seq(5), R1, Fence(5))
+    assert isinstance(log.add(again)[-1], ExecutionClaimed)
 
 
 # -- deltas --

@@ -60,7 +60,10 @@ def test_notices_are_bounded_and_said_once() -> None:
     notices.trouble("r1", "full")
     notices.trouble("r1", "full")
     assert notices.take() == ["full"]
+    notices.trouble("r2", "full")
+    assert notices.take() == [], "it is one trouble, whoever has it"
     notices.trouble("r1", "")
+    notices.trouble("r2", "")
     notices.trouble("r1", "full")
     assert notices.take() == ["full"]
 

@@ -34,6 +34,13 @@ def test_cells_whose_results_are_lost_after_their_reply_keep_their_counts() -> N
     assert counts.at_least == 4
 
 
+def test_a_router_that_takes_over_counts_from_the_highest_that_was_seen() -> None:
+    counts = Counts()
+    for seen in (3, 4, 0):  # The last one has not begun.
+        counts.resumed(seen)
+    assert counts.at_least == 4
+
+
 def test_cells_that_are_not_counted_change_nothing() -> None:
     counts = Counts()
     counts.answered(STORED, 4)

@@ -49,6 +49,13 @@ def test_a_process_that_is_gone_holds_nobody_and_nobody_is_told_that_it_does() -
     assert doubts.holders(READY) == ["r1"]
 
 
+def test_a_holder_that_is_not_ready_binds_nobody() -> None:
+    doubts = Doubts()
+    doubts.take(ReplicaId("r2"), (pin(),))
+    assert doubts.holders(READY[1:]) == []
+    assert doubts.holders(READY) == ["r1"]
+
+
 def test_a_loss_that_no_variable_tells_of_is_told_when_its_process_is_gone() -> None:
     placement = Placement("sticky", random.Random(1))
     thread = Pin("thread T", "threading.Thread", ReplicaId("r1"), Seq(3), "", "It runs.", 2)

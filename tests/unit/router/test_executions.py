@@ -13,6 +13,7 @@ from replkernel.protocol.agent_to_router import (
 from replkernel.protocol.router_to_agent import PrepareReplica
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router.core import events
+from replkernel.router.core.unavailable import NO_REPLICA_LIMIT_S
 from tests.support.router_world import HOST, World
 
 RAN = ["busy", "execute_input", "execute_reply:ok", "idle"]
@@ -81,6 +82,16 @@ def test_a_cell_sent_before_any_replica_is_ready_runs_when_one_is() -> None:
     world.up("r2")
     assert world.sent_to(cell) == ["r2"]
     assert world.envelope(cell).queued_s == 20
+
+
+def test_waiting_for_a_replica_ends_when_its_time_comes_whatever_rounding_makes_of_the_difference() -> None:
+    world = World(replicas=1).up()
+    world.now = 39.98323142255905
+    assert world.now + NO_REPLICA_LIMIT_S - world.now < NO_REPLICA_LIMIT_S
+    world.lose("r1")
+    cell = world.execute()
+    world.wait(NO_REPLICA_LIMIT_S)
+    assert "execute_reply:error" in world.seen(cell)
 
 
 def test_numbers_and_fences_grow_and_needs_is_the_last_completed_cell() -> None:
@@ -331,6 +342,14 @@ def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
     world.lose("r1")
     world.say(Elected(Seq(3), ReplicaId("r2")))
     assert world.sent_to(cell) == ["r1", "r2"]
+
+
+def test_a_cell_that_found_its_process_dead_does_not_say_that_the_process_is_stopped() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.wait(60)
+    assert world.seen(cell) == []
 
 
 def notes_on(world: World, msg_id: str) -> list[str]:

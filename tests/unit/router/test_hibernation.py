@@ -43,9 +43,9 @@ def standing(world: World) -> list[str]:
     return [effect.standing for effect in world.of(events.Register)]
 
 
-def grouped(hosts: tuple[HostName, ...] = (HOST,)) -> World:
+def grouped(hosts: tuple[HostName, ...] = (HOST,), *, linger_s: float | None = None) -> World:
     """Return a kernel whose group has been started and that has run a cell."""
-    world = World(hosts=hosts).up()
+    world = World(hosts=hosts, linger_s=linger_s).up()
     prepare(world)
     world.run("r1")
     world.commit("r1", 1)
@@ -62,8 +62,8 @@ def ask(world: World) -> str:
     return world.request("replkernel_hibernate_request", channel="control")
 
 
-def asleep() -> World:
-    world = grouped()
+def asleep(*, linger_s: float | None = None) -> World:
+    world = grouped(linger_s=linger_s)
     ask(world)
     world.say(CheckpointWritten(K, "c", Seq(1)))
     world.say(KernelHibernated(K))
@@ -218,6 +218,16 @@ def test_a_message_that_needs_no_replica_does_not_wake_the_kernel(kind: str) -> 
     assert told(world, PrepareReplica) == []
     world.request("complete_request")
     assert len(told(world, PrepareReplica)) == 3
+
+
+def test_a_router_at_rest_stays_while_it_has_a_client_and_a_while_after_the_last_one() -> None:
+    world = asleep(linger_s=60.0)
+    world.feed(events.ClientsCounted(1))
+    assert world.of(events.Exit, world.wait(100.0)) == []
+    world.feed(events.ClientsCounted(0))
+    assert world.of(events.Exit, world.wait(59.0)) == []
+    world.now += 1.0
+    assert world.of(events.Exit, world.feed(events.Tick())) == [events.Exit(0)]
 
 
 def test_an_end_at_rest_has_the_store_tidied() -> None:

@@ -308,7 +308,9 @@ def test_a_cell_is_told_that_it_leaves_its_gpus_idle_and_interrupted_when_its_ti
     effects = world.scheduler(LeaseIdle("lease-1", 0.012, 2700.0, 0.0))
     assert "so the cell is interrupted" in str(effects)
     assert world.of(events.SignalProcess, effects) == [events.SignalProcess(ReplicaId("r1"), SIGINT)]
-    world.finish("r1", cell)
+    world.finish("r1", cell, idle=False)
+    assert world.scheduler(LeaseIdle("lease-1", 0.0, 2800.0, 0.0)) == [], "it has been answered"
+    world.status("r1", cell, "idle")
     for idle in (LeaseIdle("lease-1", 0.0, 900.0), LeaseIdle("other", 0.0, 900.0, 0.0)):
         assert world.scheduler(idle) == [], "its cell is over, or it is another kernel's"
 

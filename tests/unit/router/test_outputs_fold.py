@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import nbformat.v4
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
@@ -83,6 +83,13 @@ def merged(outputs: list[Any]) -> Iterator[dict[str, Any]]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(MESSAGES, max_size=15))
+@example(
+    [
+        ("stream", {"name": "stdout", "text": "a"}),
+        ("clear_output", {"wait": True}),
+        ("stream", {"name": "stdout", "text": "b"}),
+    ]
+)
 def test_the_fold_is_nbclients(messages: list[tuple[str, dict[str, Any]]]) -> None:
     fold = OutputsFold()
     for kind, content in messages:

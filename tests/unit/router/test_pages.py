@@ -158,6 +158,16 @@ def test_news_of_an_older_message_let_nothing_go() -> None:
     assert wishes(world) == []
 
 
+def test_an_older_change_that_is_durable_lets_nothing_go() -> None:
+    world = with_widget()
+    first = move(world)
+    saved(world, "r1", first, 1, audit=1)
+    move(world)
+    ask(world)
+    world.commit("r1", 1, audit=1)
+    assert wishes(world) == []
+
+
 def test_a_rest_that_waits_for_a_widget_in_vain_is_refused() -> None:
     world = with_widget()
     move(world)
@@ -165,6 +175,16 @@ def test_a_rest_that_waits_for_a_widget_in_vain_is_refused() -> None:
     world.wait(COMMIT_LIMIT_S + 1)
     assert "not durable yet" in world.answer(wish)["evalue"]
     assert world.sent_to(move(world)) == ["r1"]
+
+
+def test_a_page_that_never_falls_silent_has_no_rest_wait_for_longer() -> None:
+    world = with_widget()
+    move(world)
+    wish = ask(world)
+    world.wait(COMMIT_LIMIT_S / 2)
+    move(world)
+    world.wait(COMMIT_LIMIT_S / 2 + 1)
+    assert "not durable yet" in world.answer(wish)["evalue"]
 
 
 def test_how_long_a_rest_waits_counts_from_the_last_message_that_is_not_durable() -> None:

@@ -486,6 +486,16 @@ def test_an_election_is_not_disturbed_by_the_commit_that_a_lost_executor_owed() 
     assert world.sent_to(cell) == ["r2"]
 
 
+def test_an_executor_that_holds_an_object_stays_though_another_replica_holds_one_too() -> None:
+    placement = Placement("rotate", random.Random(1))
+    r1, r2, r3 = (ReplicaId(name) for name in ("r1", "r2", "r3"))
+    placement.pinned((Pin("g", "generator", r1, Seq(3)), Pin("h", "generator", r2, Seq(4))))
+    placement.executor = r2
+    assert placement.pick([r1, r2, r3], stay=False) == r2
+    placement.executor = r3
+    assert placement.pick([r1, r2, r3], stay=False) == r1
+
+
 def test_a_lost_process_pins_nothing_more() -> None:
     placement = Placement("rotate", random.Random(1))
     r1, r2, r3 = (ReplicaId(name) for name in ("r1", "r2", "r3"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import LeaseOver
 from replkernel.protocol.agent_to_router import GpusUsed
 from replkernel.records import ReplicaId
 from replkernel.router.core import events
@@ -54,6 +55,28 @@ def test_a_lease_that_lingers_is_one_and_its_end_is_seen() -> None:
     assert look(world, ("g0", GB), times=1) == [], "the process before it is forgotten"
 
 
+def test_a_look_at_the_process_before_it_is_none_at_a_new_one() -> None:
+    world = governed(replicas=1)
+    look(world, ("g7", GB), times=1)
+    world.lose("r1")
+    world.ready("r1")
+    world.begin("r1", world.execute())
+    assert look(world, ("g7", GB), times=1) == []
+    assert len(look(world, ("g7", GB), times=1)) == 1
+
+
+def test_looks_before_and_after_a_lease_are_not_in_a_row() -> None:
+    world = governed(replicas=1)
+    look(world, ("g0", GB), times=1)
+    world.finish("r1", compute(world))
+    look(world, ("g0", GB), times=1)
+    world.scheduler(LeaseOver("lease-1", "somebody waits"))
+    world.begin("r1", world.execute())
+    before = told(world)
+    assert look(world, ("g0", GB), times=1) == before
+    assert "without a lease" in look(world, ("g0", GB), times=1)[-1]
+
+
 def test_one_that_went_away_and_comes_again_is_told_again() -> None:
     world = governed()
     cell = world.execute()
@@ -75,6 +98,7 @@ def test_more_memory_than_was_asked_for_is_told_once_a_lease() -> None:
     world.grant(wish_of(cell), ("g0",))
     world.begin("r1", cell)
     assert look(world, ("g0", 2 * GB)) == []
+    assert look(world, ("g0", 2 * GB + GB // 16)) == [], "allocators take memory in pieces"
     said = look(world, ("g0", 3 * GB))
     assert len(said) == 1
     assert "has 3 GiB on g0 and asked for 2 GiB" in said[0]

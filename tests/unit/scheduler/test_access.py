@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from replkernel_scheduler.bounds import Bounds, UserBounds
 from replkernel_scheduler.events import KernelEnded
 from replkernel_scheduler.types import KernelId, UserName, UserQuota
 from replkernel_server.scheduling import access
+from replkernel_server.scheduling.client_registry import ClientRegistry
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, one_token, token_of
 from replkernel_server.scheduling.quotas import owned_by, quota_of
 
+from replkernel.leasing import wire
 from tests.unit.scheduler.cluster import Cluster
 
 ALICE, BOB = UserName("alice"), UserName("bob")
@@ -63,6 +66,16 @@ def test_a_host_is_offered_by_who_may() -> None:
     assert not access.why_not_host(Identity(UserName("service/agents")))
     assert not access.why_not_host(ADMIN)
     assert "custom:replkernel:host" in access.why_not_host(USER)
+
+
+def test_a_user_has_so_many_connections_at_once_and_an_admin_any_number() -> None:
+    clients = ClientRegistry(Bounds(UserBounds(connections=1)), {})
+    for number, who in enumerate((USER, ADMIN)):
+        clients.joins(number, wire.Hello(wire.WIRE_VERSION, "router", f"k{number}"), who)
+    assert "alice has 1 connections" in clients.why_not(USER)
+    assert not clients.why_not(ADMIN)
+    clients.leaves(0)
+    assert not clients.why_not(USER)
 
 
 def test_only_an_admin_may_do_what_is_for_admins() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.effects import Effect, LeaseGranted, LeaseRefused
+from replkernel_scheduler.effects import Effect, LeaseGranted, LeaseRefused, ReclaimLease
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.policies.backfill_easy import EasyBackfill
 from replkernel_scheduler.policies.built_in import easy_batch, fcfs_batch
@@ -65,6 +65,17 @@ def test_who_takes_what_is_left_beside_the_first_passes_however_long() -> None:
     granted(cluster.ask("long", 3, ttl_s=1000, expected_s=100))
     cluster.ask("next", 3, ttl_s=1000, expected_s=50)
     assert passes(cluster.ask("small", 1, ttl_s=9000, expected_s=9000)), "4 - 3 is left beside it"
+
+
+def test_gpus_that_are_asked_back_for_the_first_are_thought_to_come_now() -> None:
+    cluster = Cluster(easy_batch())
+    cluster.host("a", 5)
+    granted(cluster.ask("long", 2, ttl_s=1000, expected_s=100))
+    rests = granted(cluster.ask("rests", 2, ttl_s=1000))
+    cluster.linger(rests)
+    assert of(ReclaimLease, cluster.ask("wide", 3, ttl_s=1000, expected_s=50))
+    assert not passes(cluster.ask("short", 1, expected_s=60))
+    assert granted(cluster.release(rests)).request == "wide"
 
 
 def test_where_nobody_says_how_long_nobody_passes() -> None:

@@ -6,6 +6,7 @@ import random
 
 import msgspec
 import pytest
+from replkernel_scheduler.bookings import GATHERS_S_MAX
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
     BookingRefused,
@@ -78,6 +79,26 @@ def test_when_the_time_comes_only_members_get_what_is_booked() -> None:
     assert not cluster.core.bookings()
 
 
+def test_of_members_who_hold_more_than_was_booked_no_more_counts() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    book(cluster, 2, 1000.0, 2000.0, "ada")
+    reach(cluster, 1000.0)
+    granted(cluster.ask("theirs", 3, 5000.0, user="ada"))
+    assert ready(cluster) == 2
+
+
+def test_gpus_are_set_aside_an_hour_ahead_at_most_however_long_leases_are_held() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    cluster.release(granted(cluster.ask("long", 1, 100_000.0)), after_s=36_000.0)
+    at = cluster.now + 2 * GATHERS_S_MAX
+    book(cluster, 3, at, at + 1000.0, "ada")
+    assert (cluster.core.bookings()[0].phase, ready(cluster)) == ("planned", 0)
+    reach(cluster, at - GATHERS_S_MAX)
+    assert (cluster.core.bookings()[0].phase, ready(cluster)) == ("gathering", 3)
+
+
 def test_a_cell_that_runs_when_it_begins_is_not_ended_and_what_it_gives_back_is_set_aside() -> None:
     cluster = Cluster()
     cluster.host("a", 2)
@@ -148,6 +169,8 @@ def test_whoever_of_the_group_shows_up_is_a_member() -> None:
     cluster.feed(BookingJoined(CLASS, UserName("ada")))
     assert cluster.core.booked_for(["class"], UserName("ada")) == []
     assert [lease.request for lease in cluster.leases()] == ["one"]
+    book(cluster, 1, 10.0, 3000.0)
+    assert cluster.core.booked_for(["class"], UserName("ada")) == [], "also once the booking is changed"
 
 
 def test_a_member_whose_notebook_is_elsewhere_is_moved_to_what_is_booked() -> None:

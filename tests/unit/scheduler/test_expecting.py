@@ -6,7 +6,7 @@ from random import Random
 
 from replkernel_scheduler.effects import LeaseRefused, ReclaimLease
 from replkernel_scheduler.events import TimeReached
-from replkernel_scheduler.expecting.durations import Durations, kinds_of
+from replkernel_scheduler.expecting.durations import OF_ONE_MAX, Durations, kinds_of
 from replkernel_scheduler.expecting.forecast import BEYOND, likely_s, range_s
 from replkernel_scheduler.expecting.foresight import AGAIN_S, EVERY_S, Expected, Foresight
 from replkernel_scheduler.types import CellUsage, HostName, KernelId, LeaseId, RequestId, UserName
@@ -37,6 +37,15 @@ def test_a_notebooks_own_durations_count_most() -> None:
         durations.observe(row("short", 10.0))
         durations.observe(row("long", 1000.0, user="bob", gpus=2))
     draws = durations.draws_for(kinds_of("short", "ada", 1), 0.0)
+    dice = Random(0)
+    assert sum(draws.left_s(dice) == 10.0 for _ in range(200)) > 190
+
+
+def test_a_notebooks_newest_durations_count() -> None:
+    durations = Durations()
+    for leased_s in [1000.0] * OF_ONE_MAX + [10.0] * OF_ONE_MAX:
+        durations.observe(row("one", leased_s))
+    draws = durations.draws_for(kinds_of("one", "ada", 1), 0.0)
     dice = Random(0)
     assert sum(draws.left_s(dice) == 10.0 for _ in range(200)) > 190
 

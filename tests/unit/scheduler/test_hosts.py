@@ -38,6 +38,9 @@ from replkernel_scheduler.policies.prewarm_little import Little
 from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.protocol import ClusterLoad, ScalingStep
 from replkernel_scheduler.policies.scaling_buffered import Buffered
+from replkernel_scheduler.prewarm import RATE_S, PrewarmRate
+from replkernel_scheduler.reservations import BOOT_WEIGHT
+from replkernel_scheduler.scaling import IDLE_REPLICAS_MAX
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import HostName, HostShape, KernelId
 
@@ -192,6 +195,26 @@ def test_scaling_releases_at_most_two_idle_hosts_a_pass_and_keeps_the_floor() ->
     assert not of(ReleaseHost, passes(cluster))
 
 
+def test_scaling_releases_those_hosts_first_of_which_kernels_have_least() -> None:
+    cluster = scaled()
+    for name in "abcd":
+        cluster.host(name, 4)
+    for name, gpus in (("a", 3), ("b", 2), ("c", 1)):
+        cluster.kernel(f"on {name}", gpus, 1, hosts=name)
+    passes(cluster)
+    assert {host.name for host in cluster.core.view().hosts if host.state != "up"} == {"c", "d"}
+
+
+def test_scaling_releases_no_host_with_more_replicas_than_are_moved_away() -> None:
+    cluster = scaled()
+    for name in "abc":
+        cluster.host(name, 4)
+        for number in range(IDLE_REPLICAS_MAX + 1):
+            cluster.kernel(f"{name}{number}", 1, 1, hosts=name)
+    passes(cluster)
+    assert {host.state for host in cluster.core.view().hosts} == {"up"}
+
+
 @pytest.mark.parametrize(
     ("hosts", "committed", "step"),
     [
@@ -225,6 +248,16 @@ def test_a_host_that_does_not_come_is_given_up_and_asked_for_again_by_who_needs_
     assert not of(ProvisionHost, cluster.feed(KernelEnded(K)))
 
 
+def test_a_host_that_came_late_has_hosts_thought_to_take_longer() -> None:
+    cluster = Cluster(settings=CoreSettings(host_shape=HostShape(4), boot_s=15.0))
+    cluster.host("a", 4)
+    cluster.host("b", 4)
+    (wanted,) = of(ProvisionHost, cluster.kernel("k"))
+    cluster.now += 114.0
+    cluster.host("c", 4, reservation=wanted.reservation)
+    assert cluster.core.image().mean_boot_s == pytest.approx(15.0 + BOOT_WEIGHT * (115.0 - 15.0))
+
+
 def test_prewarmed_processes_are_kept_at_their_number_and_used_by_new_replicas() -> None:
     cluster = Cluster(change(notebook(), prewarm=Minimum(2)))
     assert cluster.host("a", 4) == [Prewarm(HostName("a"), 2)]
@@ -253,6 +286,13 @@ def test_littles_law_keeps_what_is_used_while_one_gets_ready() -> None:
     assert Little().target(2.0, 3.0, 2) == 3
     assert Little().target(0.0, 3.0, 2) == 1
     assert Little().target(1000.0, 3.0, 1) == 16
+
+
+def test_processes_that_were_used_long_ago_count_less() -> None:
+    rate = PrewarmRate(3.0)
+    rate.used(0.0)
+    assert rate.uses_per_s(0.0) == pytest.approx(1.0 / RATE_S)
+    assert rate.uses_per_s(3 * RATE_S) < 0.05 / RATE_S
 
 
 def moving_while_a_cell_waits(*, source_is_busy: bool) -> tuple[Cluster, StartReplica]:

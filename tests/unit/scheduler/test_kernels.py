@@ -30,6 +30,7 @@ from replkernel_scheduler.events import (
     ReplicaReady,
     TimeReached,
 )
+from replkernel_scheduler.migrations import wait_s
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.policies.limit_paper import Paper
 from replkernel_scheduler.policies.limit_static import Static
@@ -100,6 +101,11 @@ def test_with_provisioning_a_kernel_waits_for_all_and_its_share_is_kept() -> Non
     assert [kernel.kernel_id for kernel in placed] == ["k", "other"]
 
 
+def test_hosts_on_their_way_count_among_those_that_there_may_be() -> None:
+    cluster = Cluster(settings=CoreSettings(host_shape=HostShape(4), hosts_max=2))
+    assert len(of(ProvisionHost, cluster.kernel("k"))) == 2
+
+
 def test_a_kernel_that_no_host_could_hold_is_refused() -> None:
     cluster = four_hosts(Cluster())
     (refused,) = cluster.kernel("k", gpus=5)
@@ -148,6 +154,13 @@ def test_a_failed_election_binds_the_target_first_and_the_old_replica_goes_last(
     assert set(kernel.hosts) == set("abcd") - {start.source}
 
 
+class Sixes:
+    """Dice that always show the most."""
+
+    def random(self) -> float:
+        return 0.999
+
+
 def test_a_new_replica_that_fails_is_rolled_back_and_tried_five_times_with_growing_waits() -> None:
     cluster, start = moving(settings=CoreSettings(boot_s=10.0))
     waits = []
@@ -162,6 +175,7 @@ def test_a_new_replica_that_fails_is_rolled_back_and_tried_five_times_with_growi
         cluster.now = due
         (start,) = of(StartReplica, cluster.feed(TimeReached(), after_s=0.0))
     assert all(5.0 <= wait <= 15.0 for wait in waits), "from 0.5 T to 1.5 T (spec 1.5)"
+    assert wait_s(4, 10.0, Sixes()) == 15.0
     (failed,) = of(MigrationFailed, cluster.feed(ReplicaFailed(start.migration, "no room")))
     assert failed.why == "Kernel k was not moved: no room."
     assert cluster.waiting() == ["cell"], "it waits for its own hosts"
@@ -182,7 +196,9 @@ def test_who_waits_for_a_host_that_is_on_its_way_is_not_given_up_before_the_dead
         due = cluster.core.deadline()
         assert due is not None
         cluster.now = due
-        assert not of(LeaseRefused, cluster.feed(TimeReached(), after_s=0.0))
+        effects = cluster.feed(TimeReached(), after_s=0.0)
+        assert not of(LeaseRefused, effects)
+        assert not of(ProvisionHost, effects), "one host is on its way"
     cluster.host("d", 4, reservation=wanted.reservation)
     cluster.now = cluster.core.deadline() or cluster.now
     (start,) = of(StartReplica, cluster.feed(TimeReached(), after_s=0.0))

@@ -12,6 +12,7 @@ from replkernel_scheduler.policies.preempt_deferred import Deferred
 from replkernel_scheduler.policies.preempt_never import NeverPreempt
 from replkernel_scheduler.policies.preempt_periodic import Periodic
 from replkernel_scheduler.policies.preempt_shortest import Shortest
+from replkernel_scheduler.pool.arrivals import DEFERRAL_MAX_S, Arrivals, Watch
 from replkernel_scheduler.pool.core import PoolCore
 from replkernel_scheduler.pool.predicting import Bayes, Grid, Predictor, Uniform
 from replkernel_scheduler.pool.protocol import Dice, Preempting
@@ -233,6 +234,22 @@ def test_3_4_without_such_an_arrival_nothing_was_needed() -> None:
     made.handle(job("late", 4, 10), 136.0)
     made.handle(PoolTime(), 140.0)
     assert policy.learned[0].needed_s == 0.0
+
+
+def test_3_4_arrivals_count_for_an_hour_also_where_nobody_comes_after_them() -> None:
+    arrivals = Arrivals()
+    for now in (0.0, 1800.0, 1801.0, 1802.0):
+        arrivals.saw(PoolWanted("any", 4, 500.0, LOAD, PAUSE), 0, now)
+    assert arrivals.between_s(3600.0) == 900.0
+    assert arrivals.between_s(3601.0) == 1200.0
+    arrivals.saw(PoolWanted("late", 4, 500.0, LOAD, PAUSE), 0, 5401.5)
+    assert arrivals.between_s(5401.5) == 1800.0
+
+
+def test_3_4_no_deferral_is_thought_to_need_longer_than_the_longest() -> None:
+    watch = Watch(Context(1800.0, 1000.0, 500.0, PAUSE), 4, 0.0, 0.0)
+    watch.saw(PoolWanted("late", 4, 500.0, LOAD, PAUSE), 0, 3 * DEFERRAL_MAX_S)
+    assert watch.result().needed_s == DEFERRAL_MAX_S
 
 
 def test_3_5_between_two_passes_nobody_starts_or_stops() -> None:

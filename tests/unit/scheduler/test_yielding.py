@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
+from replkernel_scheduler import yielding
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import LeaseGranted, ReclaimLease
 from replkernel_scheduler.events import GpusAwaited, GpusWanted, LeaseRenewed
@@ -67,6 +69,15 @@ def test_the_larger_job_comes_first_and_the_host_with_the_least_to_take() -> Non
     lingering(cluster, "one", 2, "a")
     lingering(cluster, "two", 1, "b")
     assert asked_back(cluster, GpusAwaited((A, B), 1), GpusAwaited((A, B), 2)) == ["two", "one"]
+
+
+def test_so_many_jobs_are_looked_at_in_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yielding, "JOBS_MAX", 2)
+    cluster = Cluster()
+    cluster.host("a", 3)
+    for name in ("one", "two", "three"):
+        lingering(cluster, name, 1, "a")
+    assert asked_back(cluster, GpusAwaited((A,), 1, 10**9)) == ["one", "two"]
 
 
 def test_a_gpu_that_came_back_is_no_lease_of_the_jobs() -> None:
