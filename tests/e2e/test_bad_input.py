@@ -20,7 +20,7 @@ import pytest
 from replkernel.agent.io.keeper_driver import STORE_WAIT_S
 from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
-from tests.support.ending import end_agents, end_process
+from tests.support.ending import end_agents, lose
 from tests.support.live import Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
@@ -244,7 +244,7 @@ def test_a_store_without_room_is_told_and_state_is_durable_once_there_is_some(tm
             )
             assert stored
             live.value("%replkernel sync")
-            end_process(executor)
+            lose(executor)
             assert live.value("print(sum(big) == check)") == "True"
 
 
@@ -264,14 +264,14 @@ def test_a_variable_too_large_for_the_stores_disk_is_held_by_name_and_the_rest_i
             after = live.run("x = 7; y = os.urandom(3_000_000)")
             assert after.said["durable"] is True
             assert "`huge` is not durable" in live.value("%replkernel status")
-            end_process(executor)
+            lose(executor)
             lost = live.run("print(x, len(y), 'huge' in globals())")
             assert lost.out.strip() == "7 3000000 False"
             assert "`huge` is missing: the object store had no room for it" in lost.err
             executor = int(live.value("huge = os.urandom(50_000_000); print(os.getpid())"))
             subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
             eventually(lambda: "huge" not in live.value("%replkernel status"), "room for it", 30.0)
-            end_process(executor)
+            lose(executor)
             assert live.value("print(x, len(huge))") == "7 50000000"
 
 
@@ -346,7 +346,7 @@ def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(
             eventually(
                 lambda: applied_everywhere(**places(disk, short_dir)), "the commit of what came later", 30.0
             )
-            end_process(executor)
+            lose(executor)
             assert live.value("print(x, len(y))") == "2 5000000"
         end_agents(os.environ | places(disk, short_dir))
 

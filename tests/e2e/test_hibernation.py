@@ -17,6 +17,7 @@ from replkernel.cli import main
 from replkernel.client.inquiry import ask_agents
 from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
+from tests.support.ending import lose
 from tests.support.live import Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids, runs
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
@@ -24,9 +25,6 @@ from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_d
 __all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = pytest.mark.timeout(180)
-
-NEWS_S = 0.5
-"""The news of a death takes this long at most to whom it concerns."""
 
 
 @pytest.fixture
@@ -83,9 +81,7 @@ def test_a_blob_that_another_kernel_uses_stays_when_its_maker_ends(live: Live, t
         live.manager.shutdown_kernel(now=False)
         eventually(lambda: len(replica_pids()) == 3, "the end of the first kernel")
         time.sleep(1)
-        for pid in pids & replica_pids():
-            os.kill(pid, signal.SIGKILL)
-        time.sleep(NEWS_S)
+        lose(*pids & replica_pids())
         same = "import random; print(x == random.Random(1).randbytes(3_000_000))"
         assert other.value(same) == "True"
         assert set(blobs()) & set(mine)

@@ -25,7 +25,7 @@ PRELOADED = "pandas,torch"
 """Executor and standbys have them from their zygote: these tests are not about imports."""
 
 STARTING, BUSY_S = ("shell", "os.system", "subprocess"), 0.1
-"""The first start a `sleep`, which is waited for; the others are busy so soon after they have said `go`."""
+"""The first start a `sleep`, which is waited for. All are busy so soon after it, or after they said `go`."""
 
 ENDS_WITHIN_S = 30.0
 """Long enough for a loaded machine, and far below what the cells take by themselves."""
@@ -93,8 +93,7 @@ def test_an_interrupt_ends_each_cell_that_it_ends_on_stock_and_the_next_one_runs
         request = begin(live, cell)
         if name in STARTING:
             eventually(lambda: "sleep" in _names_below(executor), "the start of its process")
-        else:
-            time.sleep(BUSY_S)
+        time.sleep(BUSY_S)
         live.manager.interrupt_kernel()
         ended[name] = reply(live, request).get("ename")
         kept.append(int(live.value("kept.append(1); print(len(kept))")))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ending import lose
 from tests.support.live import Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
@@ -98,8 +99,7 @@ def test_a_reply_that_says_durable_has_the_graph_checked(tmp_path: Path) -> None
         ran = live.run("globals()['b' + 'ig'][0].append('new')", 120)
         assert ran.said["durable"] is True
         pid = int(live.value("import os; print(os.getpid())", 120))
-        os.kill(pid, signal.SIGKILL)
-        time.sleep(NEWS_S)
+        lose(pid)
         after = live.run("print(big[0])", 120)
         assert (after.out.strip(), after.err) == ("[0, 'new']", "")
 
@@ -111,8 +111,7 @@ def test_a_cell_that_asks_to_sync_leaves_nothing_to_be_checked(live: Live) -> No
     said = live.run("%replkernel sync", 120)
     assert said.said["durable"] is True
     assert re.search(r"^Durable up to this cell: \d+ components, [\d,]+ bytes\.$", said.out, re.MULTILINE)
-    os.kill(pid, signal.SIGKILL)
-    time.sleep(NEWS_S)
+    lose(pid)
     after = live.run("print([small, big[0]])", 120)
     assert (after.out.strip(), after.err) == ("[2, [0, 'new']]", "")
 

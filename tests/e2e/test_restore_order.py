@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.support.ending import lose
 from tests.support.live import Live, Ran, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
 
@@ -63,9 +60,6 @@ SNEAKY = {
     "import pickle\nprint(repr(pickle.loads(pickle.dumps(model))))": "<3.0>",
     "try:\n    big1\nexcept NameError:\n    print('lost')\nelse:\n    print(big1[0])": "1.0",
 }
-
-NEWS_S = 0.5
-"""The news of a death takes this long at most to whom it concerns."""
 
 SMALL_RSS = "print(int(open('/proc/self/statm').read().split()[1]) * 4096 < 290_000_000)"
 """Whether the process holds less than the 320 MB of arrays that the notebook has."""
@@ -144,9 +138,7 @@ def test_results_that_wait_come_back_to_out(tmp_path: Path) -> None:
 def test_a_process_that_takes_over_runs_the_next_cell_and_restores_the_rest_behind_it(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as running:
         pid = int(value(running.run(SETUP + "import os; print(os.getpid())")))
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not psutil.pid_exists(pid), "the end of the executor")
-        time.sleep(NEWS_S)
+        lose(pid)
         ran = running.run(f"small.append(2); {SMALL_RSS}")
         assert value(ran) == "True"
         assert value(running.run("print(len(small), model.total(), alias is big0)")) == "2 2.0 True"

@@ -26,6 +26,7 @@ from replkernel.launch.kernel_record import read_record
 from replkernel.protocol.status import ReplicaStatus
 from replkernel.settings import data_dir
 from tests.support.breadth import first_of
+from tests.support.ending import lose
 from tests.support.live import Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 from tests.support.stock import OURS, kernelspec_dir
@@ -37,20 +38,11 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("zygotes_as_ship
 SETTLE_S = 0.5
 """Cells that must survive are committed within this time of their reply."""
 
-NEWS_S = 0.3
-"""The news of a death takes this long at most to whom it concerns."""
-
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
     with kernel(tmp_path) as running:
         yield running
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not _runs(pid), f"the end of process {pid}")
-    time.sleep(NEWS_S)
 
 
 def _runs(pid: int) -> bool:
@@ -123,7 +115,7 @@ def test_a_replaced_stream_is_the_processs_own_after_a_crash_and_the_loss_is_tol
     live.run(TEE)
     pid = int(live.value("print(os.getpid())"))
     time.sleep(SETTLE_S)
-    kill(pid)
+    lose(pid)
     ran = live.run("print(type(tee).__name__, kept[0] is tee, tee.under is own is sys.stdout, tee.count > 0)")
     assert ran.out == "Tee True True True\n"
     assert "went what lived in it alone" in ran.err and "sys.stdout (cell 1)" in ran.err
@@ -142,7 +134,7 @@ def test_a_callback_that_waits_on_the_event_loop_holds_the_notebook_and_is_told_
     assert "callbacks wait" not in live.value("%replkernel pins")
     assert "A callback waits on the event loop: list.append in " in live.value("%replkernel pins")
     time.sleep(SETTLE_S)
-    kill(pid)
+    lose(pid)
     ran = live.run("print(hits)")
     assert ran.out == "[]\n"
     assert "went what lived in it alone: callback list.append (cell 1): A callback waits" in ran.err
@@ -181,7 +173,7 @@ def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: st
 def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
     pid = int(live.value("import os; x = 1; print(os.getpid())"))
     time.sleep(SETTLE_S)
-    kill(pid)
+    lose(pid)
     ran = live.run("x += 1; print(x, os.getpid())")
     assert ran.status == "ok", ran.error
     value, runs_in = ran.out.split()
@@ -208,17 +200,14 @@ def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: L
     ran = live.run("import os; data = bytearray(os.urandom(300_000)); check = sum(data)")
     before = eventually(whole, "three replicas")
     standby = next(name for name in before if name != ran.replica)
-    kill(before[standby].kernel_pid)
+    lose(before[standby].kernel_pid)
     after = eventually(
         lambda: (found := whole()) and found[standby].kernel_pid != before[standby].kernel_pid and found,
         "another process for the standby",
     )
     live.value("print('go on')")
     time.sleep(SETTLE_S)
-    for name, replica in after.items():
-        if name != standby:
-            os.kill(replica.kernel_pid, signal.SIGKILL)
-    time.sleep(NEWS_S)
+    lose(*(replica.kernel_pid for name, replica in after.items() if name != standby))
     assert live.value("print(sum(data) == check)") == "True"
 
 
@@ -230,12 +219,12 @@ def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: L
 def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> None:
     pid = int(live.value("import os; x = [1]; print(os.getpid())"))
     time.sleep(SETTLE_S)
-    kill(agent_pid())
+    lose(agent_pid())
     ran = live.run("x.append(2); print(x, os.getpid())")
     assert ran.status == "ok", ran.error
     assert ran.out == f"[1, 2] {pid}\n"
     eventually(lambda: whole(2), "three replicas under a new agent")
-    kill(pid)
+    lose(pid)
     assert live.value("print(x)") == "[1, 2]"
 
 
@@ -248,7 +237,7 @@ def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live) -> None:
     assert ran.status == "ok", ran.error
     assert ran.out == f"done {pid}\n"
     eventually(lambda: whole(2), "three replicas under a new agent")
-    kill(pid)
+    lose(pid)
     assert live.value("print(x)") == "2"
 
 
@@ -264,7 +253,7 @@ def router_pid() -> int:
 
 def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Live) -> None:
     pid = int(live.value("import os; x = {1: 2}; print(os.getpid())"))
-    kill(router_pid())
+    lose(router_pid())
     live.manager.restart_kernel(now=True)
     live.client.wait_for_ready(timeout=30)
     ran = live.run("print(x, os.getpid())")
@@ -280,7 +269,7 @@ def test_a_cell_lost_with_its_process_and_its_router_is_said_to_be_lost(live: Li
     router = router_pid()
     pid = int(live.value("x += 1; print(os.getpid())"))
     os.kill(pid, signal.SIGKILL)
-    kill(router)
+    lose(router)
     live.manager.restart_kernel(now=True)
     live.client.wait_for_ready(timeout=30)
     ran = live.run("print(x)")
@@ -345,6 +334,6 @@ def test_when_memory_runs_out_a_standby_is_killed_before_the_executor_and_both_b
     others = [pid for pid in (router, *{each.agent_pid for each in known.values()}) if pid]
     eventually(lambda: min(score(pid) for pid in standbys if pid) > score(executor), "the standbys' place")
     assert max(map(score, others)) < score(executor)
-    kill(executor)
+    lose(executor)
     taken = int(live.value("print(os.getpid())"))
     assert score(taken) == max(map(score, others)) + 200

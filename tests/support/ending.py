@@ -18,6 +18,8 @@ from replkernel.errors import AgentUnavailable
 
 STOP_S = 30.0
 LOOK_S = 0.05
+NEWS_S = 0.5
+"""The news of a death takes this long at most to whom it concerns."""
 
 
 def end_agents(env: Mapping[str, str]) -> None:
@@ -42,6 +44,13 @@ def end_process(pid: int, signum: int = signal.SIGKILL, timeout_s: float = 15.0)
         assert ended.poll(timeout_s * 1000), f"process {pid} has not ended"
     finally:
         os.close(process)
+
+
+def lose(*pids: int) -> None:
+    """Kill processes, and give their router time to hear of it: a cell on its way to one is lost with it."""
+    for pid in pids:
+        end_process(pid)
+    time.sleep(NEWS_S)
 
 
 def end_schedulers(directory: Path) -> None:
