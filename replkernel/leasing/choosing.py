@@ -76,6 +76,8 @@ def choose_hosts(
     if not found:
         return (host_name(env),), f"{HERE} {why}." if why else _nobody(len(placed))
     hosts = tuple(found[: replicas + SPARES])
+    lost = [host for host in placed if host not in took]
+    why = why or f"the scheduler places it on {', '.join(lost)} too, where no agent of yours is found"
     on = ", ".join(hosts[:replicas])
     return (
         hosts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.agent.core.gpu_guard import AGAIN_S, GpuAccess, GpuGuard, HookCall
+from replkernel.agent.core.gpu_guard import AGAIN_MAX_S, AGAIN_S, GpuAccess, GpuGuard, HookCall
 from replkernel.leasing.wire import LeaseHere, LeasesOpen
 
 
@@ -87,6 +87,19 @@ def test_a_gpu_that_could_not_be_closed_is_opened_for_nobody_else_and_closed_aga
     assert [call.owner for call in runs(guard, AGAIN_S)] == ["alice"]
     guard.told([lease("n", "bob", "0")])
     assert [call.owner for call in runs(guard, AGAIN_S)] == ["bob"]
+
+
+def test_a_gpu_that_cannot_be_closed_is_tried_ever_more_slowly_up_to_a_bound() -> None:
+    guard, now, waits = GpuGuard(), 0.0, []
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([])
+    for _ in range(8):
+        assert runs(guard, now, failing={"release": "no"})
+        waits.append(guard.deadline() - now)
+        now = guard.deadline()
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (AGAIN_S, AGAIN_MAX_S)
 
 
 def test_a_gpu_that_could_not_be_closed_is_named_until_it_was() -> None:

@@ -110,3 +110,12 @@ def test_joining_is_repeated_until_the_log_shows_it() -> None:
     assert first == again == [Propose(JoinProposal("a:1"))]
     outbox.joined()
     assert outbox.deadline() is None
+
+
+def test_what_a_last_member_hands_on_ends_before_the_first_delta_that_the_store_lacks() -> None:
+    outbox = Outbox()
+    for seq, blobs in ((1, 0), (2, 1), (3, 0)):
+        outbox.add_delta(delta(seq, blobs=blobs), 1, 0.0)
+    assert [each.seq for each in outbox.stored_deltas()] == [1]
+    outbox.upload_ended(Mark(Seq(2)), "", 0.0)
+    assert [each.seq for each in outbox.stored_deltas()] == [1, 2, 3]

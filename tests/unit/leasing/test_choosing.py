@@ -83,6 +83,14 @@ def test_the_replicas_are_where_the_scheduler_places_them_and_the_next_best_are_
     ]
 
 
+def test_where_its_hosts_have_no_agent_of_ours_it_begins_on_those_that_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts, told = chosen(monkeypatch, Asked(list("abcd"), on("dxy")), "a b c d")
+    assert hosts == tuple("abcd")
+    assert "the same: the scheduler places it on x, y too, where no agent of yours is found." in told
+
+
 def test_a_kernel_waits_for_hosts_that_are_on_their_way_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replkernel.protocol.timeline import NoSuchPoint
+from replkernel.protocol.timeline import MAIN, NoSuchPoint
 from replkernel.records import (
     BlobRef,
     ChunkRef,
@@ -130,8 +130,26 @@ def test_the_earliest_points_go_beyond_each_limit_and_named_ones_stay() -> None:
     assert book.at(first).components[ComponentId("a")].payload.head == b"1"
     book.run(component("a", b"x"), note=Note(at=1e7, limits=Limits(100, 60.0, 2**40)))
     assert [point.mark for point in book.machine.timeline().points[:-1]] == [first]
-    book.run(component("a", b"y"), note=Note(at=1e7, unnamed=("start",), limits=Limits(0)))
-    assert len(book.machine.timeline().points) == 1
+    book.run(component("a", b"y"), note=Note(at=1e7, unnamed=("start",), limits=Limits(1)))
+    assert first not in [point.mark for point in book.machine.timeline().points]
+    book.run(note=Note(at=1e7, named=(("end", None),), limits=MANY))
+    book.run(component("a", b"z"), note=Note(at=1e7, limits=Limits(0)))
+    assert len(book.machine.timeline().points) == 1, "without a history nothing is kept for its name"
+
+
+def test_a_points_time_is_no_earlier_than_that_of_the_one_before() -> None:
+    book = Notebook()
+    for value, at in ((b"1", 5.0), (b"2", 3.0), (b"3", 6.0)):  # Another host's clock is behind.
+        book.run(component("a", value), note=Note(at=at, limits=MANY))
+    assert [point.at for point in book.machine.timeline().points] == [5.0, 5.0, 6.0]
+
+
+def test_no_point_has_a_branchs_name_and_the_branch_of_now_stays() -> None:
+    book = Notebook()
+    first = book.run(component("a", b"1"))
+    book.run(note=Note(at=2.0, named=((MAIN, first), ("mine", first)), unnamed=(MAIN,), limits=MANY))
+    timeline = book.machine.timeline()
+    assert (timeline.names, timeline.branches) == ({"mine": first}, {MAIN: first})
 
 
 def test_bytes_count_what_the_state_of_now_does_without() -> None:

@@ -195,6 +195,12 @@ def test_a_router_s_fence_refuses_older_claims(log: Log) -> None:
     assert isinstance(log.claim(1, fence=7)[-1], ExecutionClaimed)
 
 
+def test_under_a_new_routers_fence_any_replica_may_claim(log: Log) -> None:
+    log.claim(1)
+    log.add(entries.router_attached(Fence(7)))
+    assert log.claim(2, R2, fence=7)[-1] == ExecutionClaimed("started:2:7:r2", Seq(2), R2, Fence(7))
+
+
 def test_a_router_that_attaches_leaves_the_running_execution_alone(log: Log) -> None:
     log.claim(1)
     log.add(entries.router_attached(Fence(7)))
@@ -206,6 +212,13 @@ def test_old_executions_are_forgotten_and_stay_over(log: Log) -> None:
         log.run(seq)
     assert "is over" in refusal(log.claim(3, R2, fence=999))
     assert "is over" in refusal(log.add(entries.execution_failed(Seq(3), R1, "late")))
+
+
+def test_failed_executions_are_forgotten_and_stay_over(log: Log) -> None:
+    for seq in range(1, EXECUTIONS_KEPT + 20):
+        log.claim(seq)
+        log.add(entries.execution_failed(Seq(seq), R1, "lost"))
+    assert "is over" in refusal(log.claim(3, R2, fence=999))
 
 
 def test_executions_that_wait_for_their_store_are_not_forgotten(log: Log) -> None:
@@ -358,6 +371,16 @@ def test_the_log_elects(log: Log) -> None:
     log.add(entries.vote(Seq(1), R1, Fence(1), R3))
     counted = log.add(entries.vote(Seq(1), R3, Fence(1), R3))
     assert counted == [VoteCounted("vote:1:1:r3", Seq(1), R3, R3, True)]
+
+
+def test_half_of_the_votes_confirm_nobody(log: Log) -> None:
+    for number, replica in enumerate((R1, R2)):
+        log.add(entries.replica_joined(replica, HostName(f"h{number}"), f"127.0.0.1:{20000 + number}"))
+    log.add(entries.lead(Seq(1), R1, Fence(1)))
+    for replica, confirmed in ((R1, False), (R2, True)):
+        (counted,) = log.add(entries.vote(Seq(1), replica, Fence(1), R1))
+        assert isinstance(counted, VoteCounted)
+        assert counted.confirmed is confirmed
 
 
 def test_a_newer_fence_elects_anew_and_an_older_one_not_at_all(log: Log) -> None:

@@ -165,6 +165,17 @@ def test_without_a_majority_nothing_is_changed() -> None:
     assert told(world, world.wait(1000)) == []
 
 
+def test_half_of_the_members_are_no_majority() -> None:
+    world = World(replicas=2, hosts=(A, B, C))
+    for host in (A, B, C):
+        come(world, host)
+    for name, host in ((R1, A), (R2, B)):
+        world.say(ReplicaPrepared(name, f"{host}:1"), host)
+        ready(world, name, host)
+    lose(world, B)
+    assert told(world, world.wait(1000)) == []
+
+
 def test_without_a_spare_host_the_others_take_no_more_than_their_share() -> None:
     world = grouped((A, B, C))
     lose(world, B)

@@ -95,6 +95,39 @@ def test_a_guard_that_comes_back_is_told_all_and_asked_again() -> None:
     assert len(of(room, router, wire.Granted)) == 1
 
 
+def test_a_guard_that_comes_back_has_opened_nothing_until_it_says_so() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    room.say(router, wire.LeaseWish("r", 1))
+    [lease] = here(room, guard)
+    room.say(guard, wire.LeasesOpen((lease.lease,)))
+    room.do(room.desk.handle(Left(guard), room.now))
+    again, back = guarded(room), kernel(room, "k")
+    room.say(back, wire.LeaseWish("r", 1))
+    assert not of(room, back, wire.Granted)
+    room.say(again, wire.LeasesOpen((lease.lease,)))
+    assert len(of(room, back, wire.Granted)) == 1
+
+
+def test_a_host_that_comes_back_without_a_guard_has_none() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    room.do(room.desk.handle(Left(guard), room.now))
+    room.say(room.join("agent", "a", KEEPER), wire.HostOffer(GPUS))
+    room.say(router, wire.LeaseWish("r", 1))
+    assert len(of(room, router, wire.Granted)) == 1
+
+
+def test_a_host_out_of_sight_takes_no_gpus_that_are_open_from_their_holder() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    room.say(router, wire.LeaseWish("r", 1))
+    room.say(guard, wire.LeasesOpen((here(room, guard)[0].lease,)))
+    room.do(room.desk.handle(Left(guard), room.now))
+    room.wait(30.0)
+    assert not of(room, router, wire.LeaseOver)
+
+
 def test_a_host_that_is_lost_before_it_has_opened_its_gpus_refuses_whoever_waits() -> None:
     room = Room()
     guard, router = guarded(room), kernel(room, "k")

@@ -63,6 +63,13 @@ def test_a_cell_is_told_once_with_what_its_gpus_did_and_interrupted_later() -> N
     assert (ended.for_s, ended.ends_in_s) == (300.0, 0.0)
 
 
+def test_a_lease_that_is_told_of_again_does_not_begin_the_time_anew() -> None:
+    day = Day()
+    assert day.passes(98.0, 0.01, 0.03) == []
+    day.underuse.began(LEASE, day.now)
+    assert len(day.passes(4.0, 0.01, 0.03)) == 1
+
+
 def test_without_that_setting_nobody_is_interrupted() -> None:
     day = Day(Rule(0.05, 100.0))
     (told,) = day.passes(5_000.0, 0.0, 0.0)
