@@ -88,7 +88,7 @@ class Yielding:
                     yield pool
 
     def _ask_back(self, pool: Pool, gpus: int, but: _Spared) -> None:
-        """Ask so many GPUs back of those that have lingered longest."""
+        """Ask so many GPUs back of those that linger, first what was granted first."""
         for records in _units(_resting(pool, but)):
             if gpus <= 0:
                 return
