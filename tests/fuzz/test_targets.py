@@ -26,11 +26,14 @@ targets = pytest.mark.parametrize("name", NAMES)
 
 @pytest.fixture(autouse=True, scope="module")
 def _own_place() -> Iterator[None]:
-    """Have targets keep their files in one directory, which goes with the tests."""
+    """Have targets keep their files in one directory, which goes with the tests; close what they keep."""
+    from tests.fuzz.targets import agent
+
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="rk-") as place:
         tempfile.tempdir = place
         yield
+        agent.end()
         tempfile.tempdir = before
 
 

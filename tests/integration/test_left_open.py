@@ -24,10 +24,10 @@ def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def told(what: str, temporary: Path) -> Iterator[None]:
-    """Expect that this is told of what the body opens."""
+def told(what: str, temporary: Path, head: str = r"left open \(close it in the test ") -> Iterator[None]:
+    """Expect that this is told of what the body opens or changes."""
     with (
-        pytest.raises(pytest.fail.Exception, match=rf"(?s)^left open \(close it in the test .*{what}"),
+        pytest.raises(pytest.fail.Exception, match=rf"(?s)^{head}.*{what}"),
         left_open.nothing_left_open(temporary),
     ):
         yield
@@ -39,6 +39,22 @@ def test_a_socket_is_told_with_its_test_and_its_line(tmp_path: Path) -> None:
         told(rf"laddr=.* of {ME}a_socket_is.*: {__file__}:\d+ < ", tmp_path),
     ):
         opened.enter_context(socket.socket())
+
+
+def test_a_pair_of_unix_sockets_is_told(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as opened, told(f"family=1.* of {ME}a_pair_of", tmp_path):
+        for one in socket.socketpair():
+            opened.enter_context(one)
+
+
+def test_a_changed_directory_variable_or_path_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = f"REPLKERNEL_OF_A_TEST: None has become 'x'\nsys.path: .*\nworking directory: .*{tmp_path}"
+    with monkeypatch.context() as patch, told(changed, tmp_path, "left changed by some test "):
+        patch.chdir(tmp_path)
+        patch.setenv("REPLKERNEL_OF_A_TEST", "x")
+        patch.syspath_prepend(tmp_path)
 
 
 def test_a_file_is_told_with_its_test(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ class Zygote:
         """How those that ended did."""
         self.pid, self._link, _ = spawn_zygote(sys.executable, env, (), os.devnull)
         left_open.lasting_pids.add(self.pid)
+        left_open.lasting_sockets.add(self._link)
         self._reader = FrameReader()
         self._forked: list[int] = []
 

@@ -89,6 +89,7 @@ def start(*arguments: str) -> ForkedScheduler | None:
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
         left_open.lasting_pids.add(process.pid)
+        left_open.lasting_sockets.add(ours)
         _parent = (process, ours, _read_at_starts(os.environ))
     _, link, before = _parent
     return ForkedScheduler(arguments, link) if before == _read_at_starts(os.environ) else None

@@ -1,5 +1,7 @@
 """What a module's tests leave open: sockets, files, threads, processes; each with the test that opened it.
 
+Likewise what they leave changed: the working directory, the environment, where modules are imported from.
+
 A module's fixture belongs to the test that asked for it first.
 
 What nobody closes is reported by Python when it is collected, which may be in another module's test.
@@ -29,6 +31,7 @@ GRACE_S = 20.0
 
 LOOK_S = 0.02
 LEFT = "left open (close it in the test or the fixture that opened it, best by `with`):"
+CHANGED = "left changed by some test of this module (undo it there, best by `monkeypatch`):"
 FRAMES_MAX = 40
 LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "lib" + os.sep + "python", "<frozen ")
 LASTING_THREADS = (
@@ -45,6 +48,12 @@ IDLE_THREADS = ("pytest_timeout", "Dummy-")
 """Likewise those that close nothing: what is open while no others run stays open."""
 
 UNHEARD = "a library that Python does not hear"
+
+LASTING_SOCKETS = ("/jupyter_core/utils/", "/fsspec/asyn.py")
+"""Parts of the paths of libraries that keep an event loop, which has a pair of sockets to wake it."""
+
+OUR_VARIABLES = ("REPLKERNEL_", "JUPYTER", "IPYTHON", "PYTHON", "CUDA_VISIBLE", "HOME", "TMPDIR")
+"""How variables begin that no library sets by itself; of others, only what was there is looked at."""
 
 LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -72,6 +81,9 @@ forked_pids: set[int] = set()
 lasting_threads: set[int] = set()
 """Likewise threads, by their idents."""
 
+lasting_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""Likewise sockets."""
+
 _sockets: weakref.WeakKeyDictionary[socket.socket, Opened] = weakref.WeakKeyDictionary()
 _tests_of_threads: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
 _tests_of_files: dict[str, str] = {}
@@ -86,16 +98,23 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         if isinstance(arguments[0], str):
             _tests_of_files[arguments[0]] = _test
     elif event == "socket.__new__" and isinstance(arguments[0], socket.socket):
-        with _lock:
-            _sockets[arguments[0]] = Opened(_test, _where(sys._getframe(1)))
+        lines = _lines(sys._getframe(1))
+        if not any(part in line for line in lines for part in LASTING_SOCKETS):
+            with _lock:
+                _sockets[arguments[0]] = Opened(_test, _where(lines))
 
 
-def _where(frame: FrameType | None) -> str:
-    """Return the innermost lines that lead to a frame, and of ours too."""
+def _lines(frame: FrameType | None) -> list[str]:
+    """Return the innermost lines that lead to a frame."""
     lines: list[str] = []
     while frame is not None and len(lines) < FRAMES_MAX:
         lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
         frame = frame.f_back
+    return lines
+
+
+def _where(lines: list[str]) -> str:
+    """Return the first of these lines, and of ours too."""
     ours = [line for line in lines if not any(part in line for part in LIBRARIES)]
     return " < ".join([*lines[1:4], *ours[:3]])
 
@@ -125,11 +144,25 @@ def install() -> None:
 @contextlib.contextmanager
 def nothing_left_open(temporary: Path) -> Iterator[None]:
     """Fail if something is open at the end that was not at the beginning."""
-    known, older = set(_open_here(temporary)), _pids()
+    known, older, settings = set(_open_here(temporary)), _pids(), _settings()
     _tests_of_files.clear()
     yield
-    if left := _left_at_last(temporary, known, older):
-        pytest.fail(f"{LEFT}\n" + "\n".join(sorted(left.values())), pytrace=False)
+    left, now = _left_at_last(temporary, known, older), _settings()
+    changed = [
+        f"{name}: {settings.get(name)!r} has become {now.get(name)!r}"
+        for name in sorted(settings.keys() | now.keys())
+        if settings.get(name) != now.get(name) and (name in settings or name.startswith(OUR_VARIABLES))
+    ]
+    told = [LEFT, *sorted(left.values())] if left else []
+    told += [CHANGED, *changed] if changed else []
+    if told:
+        pytest.fail("\n".join(told), pytrace=False)
+
+
+def _settings() -> dict[str, object]:
+    """Return what all modules share that run in this process."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {"working directory": os.getcwd(), "sys.path": [*sys.path], **variables}
 
 
 def _left_at_last(temporary: Path, known: set[Left], older: frozenset[str]) -> dict[Left, str]:
@@ -169,7 +202,7 @@ def _open_sockets() -> dict[Left, str]:
     return {
         ("socket", id(one)): f"{one!r} {opened}"
         for one, opened in made
-        if one.fileno() != -1 and one.family in (socket.AF_INET, socket.AF_INET6)
+        if one.fileno() != -1 and one not in lasting_sockets
     }
 
 
@@ -188,7 +221,7 @@ def _threads() -> dict[Left, str]:
     frames = sys._current_frames()
     return {
         ("thread", one.ident): f"the thread {one.name} "
-        f"{Opened(_tests_of_threads.get(one, _test), _where(frames.get(one.ident)))}"
+        f"{Opened(_tests_of_threads.get(one, _test), _where(_lines(frames.get(one.ident))))}"
         for one in threading.enumerate()
         if one.ident is not None
         and one.ident not in lasting_threads

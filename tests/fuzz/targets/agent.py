@@ -120,6 +120,12 @@ class Listeners:
             if self.failed is not None:
                 raise self.failed
 
+    def close(self) -> None:
+        """Give up the sockets and the loop."""
+        self.routers.close()
+        self.processes.close()
+        self.loop.close()
+
 
 _listeners: list[Listeners] = []
 GREETING = encode(RouterHello("token", KERNEL, "", 0))
@@ -131,6 +137,12 @@ def seeds() -> list[bytes]:
     told += [joined(PROCESSES, message) for message in packed(KernelToAgent)]
     told += [joined(ZYGOTE, len(report).to_bytes(4, "big") + report) for report in packed(ZygoteReport)]
     return told
+
+
+def end() -> None:
+    """Close what `fuzz` keeps from one input to the next."""
+    while _listeners:
+        _listeners.pop().close()
 
 
 def fuzz(data: bytes) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from replkernel.gpu.door import HIDDEN
 from replkernel.kernel.visible_gpus import NONE, TORCH_LOOKS, VARIABLE, VisibleGpus
 from replkernel.state.process.environment import is_own
 
@@ -24,8 +25,9 @@ class Torch:
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test an environment of its own, without torch."""
     monkeypatch.setenv(VARIABLE, "7")
-    monkeypatch.setenv(TORCH_LOOKS, "")
-    monkeypatch.delenv(TORCH_LOOKS)
+    for name in (TORCH_LOOKS, HIDDEN):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
