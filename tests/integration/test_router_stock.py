@@ -177,7 +177,9 @@ def test_shutdown_leaves_no_process_behind(start: Start) -> None:
 @pytest.mark.parametrize(
     "traits", [{"transport": "ipc"}, {"transport_encryption": "required"}], ids=["ipc", "curve"]
 )
-def test_other_transports(start: Start, short_dir: Path, traits: dict[str, str]) -> None:
+def test_a_cell_runs_over_ipc_and_with_encryption(
+    start: Start, short_dir: Path, traits: dict[str, str]
+) -> None:
     if traits.get("transport") == "ipc":
         traits = {**traits, "ip": str(short_dir / "k")}
     _, client = start(**traits)
