@@ -144,7 +144,7 @@ def test_a_scheduler_that_is_not_there_is_told_and_cells_run(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "url", ["nonsense", *map(repeats, ("http://", "ftp://host", "http://127.0.0.1:many"))]
 )
-def test_a_scheduler_address_that_is_none(tmp_path: Path, url: str) -> None:
+def test_a_scheduler_address_that_is_none_is_told_and_the_cell_runs(tmp_path: Path, url: str) -> None:
     with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL=url, REPLKERNEL_REPLICAS="1") as live:
         ran = live.run("x = 1")
         assert ran.status == "ok"

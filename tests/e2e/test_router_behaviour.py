@@ -377,7 +377,7 @@ def test_rotate_runs_each_cell_on_another_replica(rotating: Live) -> None:
     assert rotating.value("print(len(trail), len(set(trail)))") == "6 3"
 
 
-def test_one_replica_alone(tmp_path: Path) -> None:
+def test_a_kernel_of_one_replica_answers_while_its_cell_runs(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_REPLICAS="1") as live:
         first = live.run("import time; x = 1")
         assert (first.status, first.replica) == ("ok", "r1")

@@ -70,7 +70,7 @@ def stage(short_dir: Path) -> Iterator[Stage]:
         print(log.name, log.read_text()[-2000:])
 
 
-def test_one_execution(stage: Stage) -> None:
+def test_a_cell_is_answered_and_its_output_and_its_delta_leave_the_process(stage: Stage) -> None:
     router = stage.start("r1")
     reply, published = router.run("x = 41\nprint('hello')\nx + 1")
     assert reply["content"]["status"] == "ok"
@@ -265,7 +265,7 @@ def test_one_history_session_for_all_replicas(stage: Stage) -> None:
     assert sessions == 1
 
 
-def test_pins_are_told(stage: Stage) -> None:
+def test_a_running_thread_is_told_as_a_pin_in_the_delta_and_by_the_magic(stage: Stage) -> None:
     router = stage.start("r1")
     router.run(
         "import threading, time\nt = threading.Thread(target=time.sleep, args=(60,), daemon=True)\nt.start()"

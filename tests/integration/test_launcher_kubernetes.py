@@ -16,7 +16,7 @@ from replkernel_server.launchers.protocol import (
     Launcher,
     LauncherFailed,
 )
-from replkernel_server.testing import Heard, LauncherContract
+from replkernel_server.testing import PATIENCE_S, Heard, LauncherContract
 
 from tests.support.fake_kubernetes import FakeKubernetes
 from tests.support.needs import need
@@ -107,23 +107,26 @@ def coming(heard: Heard) -> list[HostComing]:
     return [word for word in heard.words if isinstance(word, HostComing)]
 
 
+async def another_host(launcher: KubernetesLauncher) -> bool:
+    """Ask for one more host; tell whether that could be asked."""
+    try:
+        await launcher.ask_hosts(1)
+    except LauncherFailed:
+        return False
+    return True
+
+
 async def test_an_api_server_that_restarts_takes_no_host_away(
     cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard], caplog: pytest.LogCaptureFixture
 ) -> None:
     launcher, heard = opened
     await cluster.away()
-    for _ in range(200):
-        if "cannot be asked" in caplog.text:
-            break
-        await asyncio.sleep(0.05)
-    assert "cannot be asked" in caplog.text
+    await heard.until(lambda: "cannot be asked" in caplog.text)
     assert len(heard.hosts()) == 2
     await cluster.serve(cluster.port)
-    for _ in range(200):  # It asks again by itself; a person may be sooner than its next turn.
-        try:
-            await launcher.ask_hosts(1)
-            break
-        except LauncherFailed:
+    async with asyncio.timeout(PATIENCE_S):
+        # It asks again by itself; a person may be sooner than that.
+        while not await another_host(launcher):  # noqa: ASYNC110 - the API server tells nobody
             await asyncio.sleep(0.05)
     await heard.until(lambda: len(heard.hosts()) == 3)
 

@@ -58,7 +58,7 @@ def test_the_shortest_first_goes_by_what_is_predicted() -> None:
     assert wrong == {"a": 0.0, "d": 10.0, "b": 15.0, "c": 23.0}, "a prediction that is wrong costs c its turn"
 
 
-def test_the_narrowest_first() -> None:
+def test_a_written_order_has_the_narrowest_job_start_first() -> None:
     written("NarrowFirst")
     jobs = [("a", 0.0, 10.0, 4), ("wide", 1.0, 10.0, 4), ("two", 2.0, 10.0, 2), ("one", 3.0, 5.0, 1)]
     assert started(jobs, "easy-batch,backfill=none", "1x4") == {

@@ -15,6 +15,7 @@ import pytest
 
 from replkernel.errors import AuthenticationFailed
 from replkernel.hosts.reach import Reach
+from replkernel.replication import raft_node
 from replkernel.replication.addresses import HELD_MAX, free_raft_address, release_raft_address
 from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
 from replkernel.replication.raft import RaftMember
@@ -87,16 +88,23 @@ def test_a_stranger_cannot_make_us_buffer_much(member: RaftMember) -> None:
             stranger.sendall(b"x" * 64 * 1024 * 1024)
 
 
-def test_strangers_do_not_keep_peers_out(member: RaftMember) -> None:
+@pytest.mark.usefixtures("by_tcp")
+def test_strangers_do_not_keep_peers_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raft_node, "HANDSHAKE_S", 60.0)  # None of them leaves for its age.
+    group = sorted((free_raft_address(), free_raft_address()))
+    first, second = (member_at(address, tmp_path / address, peers=tuple(group)) for address in group)
     strangers: list[socket.socket] = []
+    first.start()
     try:
         for _ in range(40):
-            strangers.append(connect(member))
+            strangers.append(connect(first))
             time.sleep(0.005)
         until(lambda: sum(_closed(stranger) for stranger in strangers) >= 40 - 32)
+        second.start()  # The one of the greater address connects to the other.
+        until(lambda: first.status().quorum and second.status().quorum)
     finally:
-        for stranger in strangers:
-            stranger.close()
+        for each in (*strangers, first, second):
+            each.close()
 
 
 def _closed(stranger: socket.socket) -> bool:

@@ -24,6 +24,7 @@ from traitlets.config import Config
 from replkernel.provisioner import ReplkernelProvisioner
 from replkernel.settings import SETTING_DOCS, Settings, read_settings
 from tests.support import conversation
+from tests.support.live import eventually
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0
@@ -181,11 +182,12 @@ def test_a_restart_gives_a_fresh_kernel(manager: KernelManager, *, now: bool) ->
 def test_a_router_that_crashed_is_replaced_without_ending_its_kernel(manager: KernelManager) -> None:
     manager.start_kernel(stderr=subprocess.DEVNULL)
     client = connect(manager)
-    pid = int(say(client, "import os; print(os.getpid())"))
-    os.kill(manager.provisioner.pid, signal.SIGKILL)
-    while manager.is_alive():
-        time.sleep(0.02)
-    manager.restart_kernel(now=True)
-    client.wait_for_ready(timeout=TIMEOUT_S)
-    assert psutil.pid_exists(pid)
-    client.stop_channels()
+    try:
+        pid = say(client, "import os; kept = 41; print(os.getpid())")
+        os.kill(manager.provisioner.pid, signal.SIGKILL)
+        eventually(lambda: not manager.is_alive(), "the end of the router")
+        manager.restart_kernel(now=True)
+        client.wait_for_ready(timeout=TIMEOUT_S)
+        assert say(client, "print(os.getpid(), kept)") == f"{pid} 41"
+    finally:
+        client.stop_channels()

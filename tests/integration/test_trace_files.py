@@ -239,6 +239,7 @@ def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch:
     path.write_text(HELIOS_REDUCED + "7" * 5000)
     with pytest.raises(TraceUnreadable, match="line 3: it is longer than 1000"):
         list(forms.read(TraceFile(path)))
+    assert max(map(len, TraceFile(path).pieces())) == 1000
 
 
 def test_a_long_trace_is_sorted_on_the_disk_read_twice_and_leaves_nothing(

@@ -22,12 +22,17 @@ def each_nth(cases: Iterable[Any], every: int, first: int = 0) -> list[Any]:
     return [case if number % every == first else _rarely(case) for number, case in enumerate(cases)]
 
 
-def some_of_each(cases: Iterable[Any], area: Callable[[Any], str], every: int) -> list[Any]:
-    """Return the cases as parameters, all but the first of each area, and each one of `every`, as slow."""
+def some_of_each(
+    cases: Iterable[Any], area: Callable[[Any], str], every: int, always: Callable[[Any], bool]
+) -> list[Any]:
+    """Return the cases as parameters, all as slow but the first of each area, each one of `every`, and some.
+
+    `always` tells which are played every time, wherever they stand.
+    """
     known: Counter[str] = Counter()
     marked = []
     for case in cases:
-        marked.append(_rarely(case) if known[area(case)] % every else case)
+        marked.append(_rarely(case) if known[area(case)] % every and not always(case) else case)
         known[area(case)] += 1
     return marked
 

@@ -26,7 +26,8 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True):
     replica for a while; as a text, it is in ``%replkernel pins`` at the end. With `refuses` the replica
     is killed before the last cell, which must show that text. With `preload` the packages of `needs` are
     imported before both kernels start, which saves time where they do not look for a notebook when they are
-    imported. Without `again` the last cell runs once.
+    imported. Without `again` the last cell runs once. `always` is for a fault that was found: `make test`
+    plays it wherever it stands, and of others the first and each 25th of an area.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True):
     refuses: str = ""
     preload: bool = True
     again: bool = True
+    always: bool = False
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -63,13 +65,20 @@ def sequence(
     pinned: bool | str = False,
     refuses: str = "",
     preload: bool = True,
+    always: bool = False,
 ) -> None:
     """Add a sequence."""
     assert name not in _found, f"there are two sequences {name!r}"
     assert len(cells) > 1, f"the sequence {name!r} moves nothing"
     packages = (needs,) if isinstance(needs, str) else needs
     _found[name] = Sequence(
-        name=name, cells=cells, needs=packages, pinned=pinned, refuses=refuses, preload=preload
+        name=name,
+        cells=cells,
+        needs=packages,
+        pinned=pinned,
+        refuses=refuses,
+        preload=preload,
+        always=always,
     )
 
 

@@ -53,7 +53,7 @@ def heads(cell: str, name: str) -> tuple[bytes, list[int]]:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_values_pass(name: str) -> None:
+def test_plain_values_pass(name: str) -> None:
     check_payload(*heads(PLAIN[name], name))
 
 

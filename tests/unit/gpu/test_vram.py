@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
+from replkernel.gpu import vram
 from replkernel.gpu.vram import GIB, PROCESS_BYTES, VramLimit
 
 GB = 10**9
+
+
+@pytest.fixture(autouse=True)
+def _no_limit_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vram, "_pretended", [0])
 
 
 @pytest.fixture

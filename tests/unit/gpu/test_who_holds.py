@@ -46,7 +46,7 @@ GPU = "GPU-a"
         "nothing is told but that a library is there",
     ],
 )
-def test_the_verdict(known: Known, expected: Holds | None) -> None:
+def test_a_process_holds_a_gpu_by_what_is_known_of_it(known: Known, expected: Holds | None) -> None:
     assert verdict(known) == expected
 
 

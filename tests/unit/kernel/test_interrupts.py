@@ -61,7 +61,7 @@ def test_waiting_inside_is_broken_at_once() -> None:
     assert not put_off.take()
 
 
-def test_nothing_arrived() -> None:
+def test_no_interrupt_is_taken_where_none_arrived() -> None:
     put_off = PutOffInterrupts()
     with put_off.put_off():
         pass

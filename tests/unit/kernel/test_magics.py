@@ -105,7 +105,7 @@ def ask(replica: FakeReplica, line: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("line", ["", "--help", "help", "nonsense -h"])
-def test_help(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_question(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = ask(FakeReplica(), line, capsys)
     assert all(verb in out for verb in ("status", "where", "state", "pins"))
 
@@ -254,7 +254,7 @@ def test_a_component_that_another_replica_rebuilt_otherwise_is_a_pin(
     assert any("On replica r2: Its attributes differ." in line for line in lines)
 
 
-def test_no_pins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_binds_the_notebook_pins_say_so(capsys: pytest.CaptureFixture[str]) -> None:
     replica = FakeReplica()
     replica.pins = []
     assert "Nothing binds" in ask(replica, "pins", capsys)

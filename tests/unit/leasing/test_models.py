@@ -28,6 +28,6 @@ from replkernel.leasing.models import model_name
         ("", ""),
     ],
 )
-def test_one_name(written: str, name: str) -> None:
+def test_a_gpu_model_has_one_name_however_it_is_written(written: str, name: str) -> None:
     assert model_name(written) == name
     assert model_name(name) == name

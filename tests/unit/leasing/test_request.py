@@ -62,7 +62,9 @@ def metadata(**own: Any) -> bytes:
         (NOTHING, "print('%%gpu 2')", None, None),
     ],
 )
-def test_who_decides(frame: bytes, code: str, default: GpuRequest | None, asked: GpuRequest | None) -> None:
+def test_metadata_decide_before_the_cells_magic_and_that_before_the_default(
+    frame: bytes, code: str, default: GpuRequest | None, asked: GpuRequest | None
+) -> None:
     assert request_of(frame, code, default) == asked
 
 

@@ -75,7 +75,7 @@ def test_cutting_goes_on_from_an_earlier_cut(number: int, tail: bytes) -> None:
     [TEXT, "größer ist besser, 日本語\n".encode() * 10_000, b"a,b\r\n1,2\r\n" * 50_000, b"x", b""],
     ids=["ascii", "unicode", "csv", "short", "empty"],
 )
-def test_text_is_text(text: bytes) -> None:
+def test_text_looks_like_text(text: bytes) -> None:
     assert looks_like_text(memoryview(text))
 
 
@@ -90,7 +90,7 @@ def test_text_is_text(text: bytes) -> None:
     ],
     ids=["floats", "integers", "zeros", "small floats", "noise"],
 )
-def test_numbers_are_not(numbers: np.ndarray) -> None:
+def test_numbers_do_not_look_like_text(numbers: np.ndarray) -> None:
     assert not looks_like_text(numbers.data.cast("B"))
 
 

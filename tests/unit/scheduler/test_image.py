@@ -81,7 +81,7 @@ def test_decisions_are_the_same_however_often_a_core_began_anew_from_an_image(
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_long_stories_too(name: str) -> None:
+def test_a_restart_from_the_image_changes_no_long_story(name: str) -> None:
     for seed in range(4 if WHOLE else 1):
         dice = random.Random(seed)
         first = World(POLICIES[name], 7)

@@ -42,7 +42,9 @@ def names(view: ClusterView) -> dict[str, list[Any]]:
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=steps, meanwhile=steps, size=st.integers(1, 5))
-def test_slices(story: list[Step], meanwhile: list[Step], size: int) -> None:
+def test_a_view_made_in_slices_is_the_one_made_at_once_or_of_what_was_there_meanwhile(
+    story: list[Step], meanwhile: list[Step], size: int
+) -> None:
     world = World(built_in.notebook(), 7)
     for step in story:
         world.play(step)
