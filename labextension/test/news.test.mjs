@@ -135,6 +135,15 @@ test('so is one whose successor is there before anybody looked', () => {
   assert.equal(tell(3)[0][0], 'executorLost');
 });
 
+test('so is one whose agent was late with its word, and told nothing of its replica meanwhile', () => {
+  const { tell } = page();
+  const others = [replica('r2', 'standby'), replica('r3', 'standby')];
+  tell(0);
+  assert.deepEqual(tell(1, { kernels: [kernel({ replicas: others })] }), []);
+  assert.deepEqual(tell(2, { kernels: [kernel({ replicas: afterLoss })] }), []);
+  assert.equal(tell(5)[0][0], 'executorLost');
+});
+
 test('a restart, hibernation, a move and what was so before are no losses', () => {
   for (const then of [{ execution_count: 0 }, { rest: 'saving' }]) {
     const { tell } = page();

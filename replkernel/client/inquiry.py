@@ -22,6 +22,7 @@ from replkernel.hosts.places import given_address, named_hosts
 from replkernel.launch.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.protocol.agent_to_router import AgentRefuses, AgentToRouter, StatusAnswer
 from replkernel.protocol.message import decoder, encode
+from replkernel.protocol.remote_status import NO_ANSWER
 from replkernel.protocol.router_to_agent import RouterHello, StatusQuery
 from replkernel.protocol.status import HostStatus, KernelStatus, StatusDocument, merge, read_document
 from replkernel.records import KernelId
@@ -154,7 +155,7 @@ def _await_answer(socket: zmq.Socket[bytes], address: AgentAddress, deadline: fl
                 return _absent(address, "answers in an unknown form")
         if isinstance(message, AgentRefuses):
             return _absent(address, f"refuses: {message.why}")
-    return _absent(address, "not answering")
+    return _absent(address, NO_ANSWER)
 
 
 def _absent(address: AgentAddress, state: str) -> StatusDocument:

@@ -14,6 +14,8 @@ HOSTS_LIMIT_S = 2.0
 """So long the router waits for the hosts' agents."""
 ANSWER_LIMIT_S = 5.0
 """So long the cell waits for its router."""
+NO_ANSWER = "not answering"
+"""The state of a host whose agent is late: what it told last may hold still."""
 
 
 class StatusQuestion(msgspec.Struct, frozen=True):

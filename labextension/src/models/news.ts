@@ -96,7 +96,9 @@ export class News {
     const before = this._seen.get(id);
     const well = kernel.replicas.filter(isWell).length;
     const resting = kernel.rest !== 'awake' && kernel.rest !== '';
-    const executor = kernel.replicas.find(one => one.role === 'executor') ?? stillThere(kernel, before);
+    const executor = resting
+      ? null
+      : (kernel.replicas.find(one => one.role === 'executor') ?? stillThere(kernel, before));
     const pinned = executor?.role === 'executor' ? executor.pins.map(pin => pin.name) : before?.pinned;
     this._seen.set(id, { executor, pinned: pinned ?? [], count: kernel.execution_count, resting });
     if (before !== undefined) {
@@ -259,8 +261,12 @@ function cut(text: string, most = MESSAGE_MAX): string {
 }
 
 /** The executor of before, as long as nothing has happened to it: one that dies while it is asked something loses its role before its end is told. */
+/** The executor of before, if its process is the same, or its agent is late and tells nothing of it. */
 function stillThere(kernel: IKernel, before: ISeen | undefined): IKernel['replicas'][number] | null {
   const was = before?.executor ?? null;
   const now = kernel.replicas.find(one => one.replica === was?.replica);
-  return now !== undefined && now.pid === was?.pid && now.last_death === was.last_death ? now : null;
+  if (now === undefined) {
+    return was;
+  }
+  return now.pid === was?.pid && now.last_death === was.last_death ? now : null;
 }

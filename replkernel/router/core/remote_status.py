@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from replkernel.protocol.agent_to_router import StatusAnswer
-from replkernel.protocol.remote_status import ANSWER_TYPE, HOSTS_LIMIT_S, QUESTION_TYPE, StatusReply
+from replkernel.protocol.remote_status import (
+    ANSWER_TYPE,
+    HOSTS_LIMIT_S,
+    NO_ANSWER,
+    QUESTION_TYPE,
+    StatusReply,
+)
 from replkernel.protocol.router_to_agent import StatusQuery
 from replkernel.records import HostName
 from replkernel.router.core.events import AnswerReplica, Effect, ReplicaMessage, ToAgent
@@ -19,7 +25,7 @@ from replkernel.router.core.fleet import Fleet
 
 __all__ = ["QUESTION_TYPE", "RemoteStatus"]
 
-NO_ANSWER, AWAY = "not answering", "away"
+AWAY = "away"
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import msgspec
 
 from replkernel.protocol.progress import TOLD_MAX, ProgressAnswer
 from replkernel.protocol.progress import Execution as TellsExecution
+from replkernel.protocol.remote_status import NO_ANSWER
 from replkernel.protocol.status import (
     BookingStatus,
     HostStatus,
@@ -97,8 +98,11 @@ class LiveState:
         """Take what was told at the Unix time `wall`; `served` are this server's own kernels."""
         self._hosts.only({host.name: _host(host) for host in document.hosts[: told.HOSTS_MAX]})
         self._document = document
-        self._statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
+        statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
         served = list(served)[: told.KERNELS_MAX]
+        if any(host.state == NO_ANSWER for host in document.hosts):  # What it told last stays meanwhile.
+            statuses = {name: self._statuses[name] for name in served if name in self._statuses} | statuses
+        self._statuses = statuses
         self._served = frozenset(served)
         alive = [*served, *(name for name in self._statuses if name not in served)]
         for name in [name for name in self._kernels.things if name not in alive]:

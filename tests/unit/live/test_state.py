@@ -12,6 +12,7 @@ from replkernel_server.scheduling.accounting import SumRow
 from replkernel_server.scheduling.documents import QuotaAnswer
 
 from replkernel.protocol.progress import Execution, Holding, Moving, ProgressAnswer
+from replkernel.protocol.remote_status import NO_ANSWER
 from replkernel.protocol.status import (
     GpuStatus,
     HostStatus,
@@ -119,6 +120,19 @@ def test_replicas_tell_how_far_behind_they_are_and_what_pins_them() -> None:
     assert (mine.kernel_id, mine.replicas, other.kernel_id) == ("mine", [], "k")
     assert [one.lag for one in other.replicas] == [0, 3]
     assert other.replicas[0].pins[0].reason == "an open socket"
+
+
+def test_what_an_agent_told_of_a_kernel_stays_while_it_is_late() -> None:
+    state = LiveState()
+    replicas = (replica("r1", 10, 10, role="executor"),)
+    told = StatusDocument((HostStatus("h"),), (KernelStatus("mine", "idle", 3, replicas=replicas),))
+    state.agents_told(told, ["mine"])
+    state.agents_told(StatusDocument((HostStatus("h", NO_ANSWER),)), ["mine", "new"])
+    mine, new = state.snapshot(0).kernels
+    assert ([one.replica for one in mine.replicas], new.replicas) == (["r1"], [])
+    state.agents_told(StatusDocument((HostStatus("h"),)), ["mine"])
+    (mine,) = state.snapshot(0).kernels
+    assert mine.replicas == [], "it answers, and has the kernel no more"
 
 
 def test_hosts_leases_and_queue_are_told_when_they_change() -> None:
