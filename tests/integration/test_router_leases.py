@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_a_cell_waits_in_the_queue_and_says_where_it_stands(leased: Callable[...
     one.scheduler.end(elses, "released")
     one.client.finish(behind)
     assert one.client.texts(waits).strip() == "here-0"
-    kinds = [message["msg_type"] for message in one.client.of(waits)]
+    kinds = [kind for kind, _ in groupby(message["msg_type"] for message in one.client.of(waits))]
     assert kinds == ["status", "display_data", "clear_output", "execute_input", "stream", "status"]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from replkernel.records import BlobRef
+from replkernel.state.capture import changes, survey_order
 from replkernel.state.capture.pickling import CapturePickler
 from tests.support.notebook import CHUNK_BYTES, Notebook, changed, pair
 
@@ -226,6 +227,8 @@ def test_what_many_names_hold_of_a_large_object_is_not_dumped_for_each(
         return dump_unit(pickler, roots, *rest, **more)
 
     monkeypatch.setattr(CapturePickler, "dump_unit", noting)
+    for module in (survey_order, changes):  # Else what is new is dumped first where the machine is slow.
+        monkeypatch.setattr(module, "HEAVY_S", 60.0)
     one, two = pair()
     deltas = [one.run("whole=[[i] for i in range(12_000)]", 1)]
     names = tuple(f"part_{number}" for number in range(9))
