@@ -18,10 +18,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.support.second_user import ATTACKER, needs_root
+from tests.support.second_user import needs_root
 
 HOOK = ROOT / "examples" / "gpu_doors.py"
-ALICE, BOB = 12346, ATTACKER
+ALICE, BOB = 12348, 12349
+"""No other test has processes of theirs: the hook looks at all that a user has on the machine."""
+
 pytestmark = needs_root
 
 
