@@ -250,9 +250,8 @@ def test_an_interrupt_aborts_the_cells_that_wait(live: Live) -> None:
     live.value("import time; ran = []; print()")
     running = started(live.client, SLEEP)
     waiting = [live.client.execute(f"ran.append({number})") for number in range(3)]
-    reply_to(
-        live.client, live.client.kernel_info()
-    )  # What comes before it has arrived: interrupts overtake it.
+    # The cells have arrived once this is answered: an interrupt would overtake them.
+    reply_to(live.client, live.client.kernel_info())
     live.manager.interrupt_kernel()
     assert reply_to(live.client, running)["content"]["ename"] == "KeyboardInterrupt"
     assert {reply_to(live.client, msg_id)["content"]["status"] for msg_id in waiting} == {"aborted"}

@@ -260,8 +260,10 @@ function cut(text: string, most = MESSAGE_MAX): string {
   return text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`;
 }
 
-/** The executor of before, as long as nothing has happened to it: one that dies while it is asked something loses its role before its end is told. */
-/** The executor of before, if its process is the same, or its agent is late and tells nothing of it. */
+/**
+ * The executor of before, as long as nothing is told to have happened to it: one that dies while it is asked something
+ * loses its role before its end is told, and an agent that is late tells nothing of it.
+ */
 function stillThere(kernel: IKernel, before: ISeen | undefined): IKernel['replicas'][number] | null {
   const was = before?.executor ?? null;
   const now = kernel.replicas.find(one => one.replica === was?.replica);
