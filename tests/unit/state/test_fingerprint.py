@@ -6,8 +6,10 @@ import random
 import threading
 
 import pytest
+from xxhash import xxh3_128_digest
 
 from replkernel.objects.cutting import CHUNK_BYTES
+from replkernel.state.capture import dump
 from replkernel.state.capture.budget import Gate, GiveWay, Terms
 from replkernel.state.capture.dump import DIGEST_BYTES, SHARED_BYTES, BufferDigests
 
@@ -76,12 +78,21 @@ def test_the_owner_can_resize_what_was_begun_when_it_was_ended() -> None:
             each.append(number % 256)
 
 
-def test_who_gives_way_takes_no_more_of_what_was_begun() -> None:
+def test_who_gives_way_takes_no_more_of_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     views = [memoryview(bytearray(SHARED_BYTES)) for _ in range(4)]
-    waiting: list[bool] = []
-    digests = BufferDigests(Gate(Terms(stop=lambda: bool(waiting), every_s=0)))
+    asked = threading.Event()
+
+    def somebody_waits() -> bool:
+        asked.set()
+        return True
+
+    def digest_once_asked(chunk: memoryview) -> bytes:
+        assert asked.wait(60)
+        return xxh3_128_digest(chunk)
+
+    monkeypatch.setattr(dump, "xxh3_128_digest", digest_once_asked)  # Else all may be made by then.
+    digests = BufferDigests(Gate(Terms(stop=somebody_waits, every_s=0)))
     digests.begin(views)
-    waiting.append(True)
     with pytest.raises(GiveWay):
         digests.of(views[0], None)
     digests.end()
