@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 
 import pytest
 from xxhash import xxh3_128_digest
@@ -42,14 +43,33 @@ def test_the_owner_can_resize_the_buffer_at_once() -> None:
         data.append(number % 256)
 
 
-def test_who_gives_way_leaves_no_hold_of_the_buffer_and_no_thread() -> None:
-    def waits() -> bool:
+@pytest.fixture
+def somebody_waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Return who tells that this thread is waited for: no chunk is hashed before he was asked.
+
+    The second thread may have hashed all of them by then otherwise.
+    """
+    asked = threading.Event()
+
+    def tell() -> bool:
+        asked.set()
         return True
 
+    def digest(chunk: memoryview) -> bytes:
+        assert asked.wait(60)
+        return xxh3_128_digest(chunk)
+
+    monkeypatch.setattr(dump, "xxh3_128_digest", digest)
+    return tell
+
+
+def test_who_gives_way_leaves_no_hold_of_the_buffer_and_no_thread(
+    somebody_waits: Callable[[], bool],
+) -> None:
     data = bytearray(SHARED_BYTES)
     before = threading.active_count()
     with pytest.raises(GiveWay):
-        BufferDigests(Gate(Terms(stop=waits))).of(memoryview(data), None)
+        BufferDigests(Gate(Terms(stop=somebody_waits))).of(memoryview(data), None)
     data.append(1)
     assert threading.active_count() == before
 
@@ -78,19 +98,8 @@ def test_the_owner_can_resize_what_was_begun_when_it_was_ended() -> None:
             each.append(number % 256)
 
 
-def test_who_gives_way_takes_no_more_of_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_gives_way_takes_no_more_of_what_was_begun(somebody_waits: Callable[[], bool]) -> None:
     views = [memoryview(bytearray(SHARED_BYTES)) for _ in range(4)]
-    asked = threading.Event()
-
-    def somebody_waits() -> bool:
-        asked.set()
-        return True
-
-    def digest_once_asked(chunk: memoryview) -> bytes:
-        assert asked.wait(60)
-        return xxh3_128_digest(chunk)
-
-    monkeypatch.setattr(dump, "xxh3_128_digest", digest_once_asked)  # Else all may be made by then.
     digests = BufferDigests(Gate(Terms(stop=somebody_waits, every_s=0)))
     digests.begin(views)
     with pytest.raises(GiveWay):
