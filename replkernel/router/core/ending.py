@@ -1,6 +1,7 @@
 """The end of a kernel: hosts are told and waited for, the client is answered, the router exits.
 
-Pure. Law: an end that has begun always ends, after ENDING_LIMIT_S at the latest.
+Pure. Laws: an end that has begun always ends, after ENDING_LIMIT_S at the latest; no GPUs are given back
+before every host has confirmed that nothing is left there.
 """
 
 from __future__ import annotations
@@ -40,8 +41,7 @@ class Ending:
         fleet = self._fleet
         self.begun, self.deadline, self._request = True, now + ENDING_LIMIT_S, request
         self._hosts = set(fleet.agents.reachable())
-        effects = self._leases.kernel_rests()
-        effects += [] if request is None else [answers.busy(request)]
+        effects: list[Effect] = [] if request is None else [answers.busy(request)]
         effects.append(Log(f"the kernel ends: {reason}"))
         end = EndKernel(kernel_id=fleet.kernel_id, reason=reason, spec=fleet.spec)
         effects += [ToAgent(host, end) for host in sorted(self._hosts)]
@@ -69,21 +69,23 @@ class Ending:
         return self.leave() if self.deadline is not None and now >= self.deadline else []
 
     def leave(self) -> list[Effect]:
-        """Answer and exit now, whoever is still missing."""
+        """Answer and exit now, whoever is missing: its agent tells the scheduler when nothing is left."""
         late = [
             Log(f"host {host} did not confirm the end in time", "warning") for host in sorted(self._hosts)
         ]
         self._hosts.clear()
-        return [*late, *self._when_over()]
+        return [*late, *self._when_over(confirmed=not late)]
 
-    def _when_over(self) -> list[Effect]:
+    def _when_over(self, *, confirmed: bool = True) -> list[Effect]:
         if self._hosts or self._over:
             return []
         self._over, self.deadline = True, None
+        given_back = self._leases.kernel_rests() if confirmed else []
         if self._request is None:
-            return [Register("ended"), Exit(0)]
+            return [*given_back, Register("ended"), Exit(0)]
         content = pack({"status": "ok", "restart": read(ShutdownContent, self._request.content).restart})
         return [
+            *given_back,
             answers.reply(self._request, content),
             Publish("shutdown_reply", self._request.header_frame, content),
             answers.idle(self._request),
