@@ -1,7 +1,7 @@
 """The end of a kernel: hosts are told and waited for, the client is answered, the router exits.
 
 Pure. Laws: an end that has begun always ends, after ENDING_LIMIT_S at the latest; no GPUs are given back
-before every host has confirmed that nothing is left there.
+before each host that can be reached has confirmed that nothing is left there.
 """
 
 from __future__ import annotations
