@@ -27,6 +27,8 @@ class Ending:
         self._leases = leases
         self._request: ClientRequest | None = None
         self._hosts: set[HostName] = set()
+        self._confirmed = True
+        """Whether all of them have said that nothing is left there."""
         self._over = False
         self.begun = False
         self.deadline: float | None = None
@@ -60,9 +62,14 @@ class Ending:
         return effects + self.ended(host)
 
     def ended(self, host: HostName) -> list[Effect]:
-        """Take note that a host has stopped everything (or can no longer be asked to)."""
+        """Take note that a host has stopped everything."""
         self._hosts.discard(host)
         return self._when_over()
+
+    def gone(self, host: HostName) -> list[Effect]:
+        """Take note that a host can no longer be asked: its processes outlive its agent."""
+        self._confirmed = self._confirmed and host not in self._hosts
+        return self.ended(host)
 
     def advance(self, now: float) -> list[Effect]:
         """Leave without the hosts that did not answer in time."""
@@ -73,14 +80,15 @@ class Ending:
         late = [
             Log(f"host {host} did not confirm the end in time", "warning") for host in sorted(self._hosts)
         ]
+        self._confirmed = self._confirmed and not self._hosts
         self._hosts.clear()
-        return [*late, *self._when_over(confirmed=not late)]
+        return [*late, *self._when_over()]
 
-    def _when_over(self, *, confirmed: bool = True) -> list[Effect]:
+    def _when_over(self) -> list[Effect]:
         if self._hosts or self._over:
             return []
         self._over, self.deadline = True, None
-        given_back = self._leases.kernel_rests() if confirmed else []
+        given_back = self._leases.kernel_rests() if self._confirmed else []
         if self._request is None:
             return [*given_back, Register("ended"), Exit(0)]
         content = pack({"status": "ok", "restart": read(ShutdownContent, self._request.content).restart})

@@ -518,11 +518,14 @@ def test_a_kernel_that_ends_gives_everything_back_once_its_processes_have_left_t
     assert world.told() == [KernelGone()]
 
 
-def test_gpus_of_a_kernel_that_ends_are_not_given_back_for_a_host_that_has_not_confirmed_it() -> None:
-    """Its agent says when no process is left there."""
+@pytest.mark.parametrize("agent", ["is late", "is gone"])
+def test_no_gpus_are_given_back_for_a_host_that_has_not_confirmed_the_end(agent: str) -> None:
+    """Its agent says when no process is left there, or the next one does."""
     world = governed()
     world.finish("r1", compute(world))
     world.request("shutdown_request", {"restart": False}, channel="control")
+    if agent == "is gone":
+        world.feed(events.AgentGone(HOST))
     world.wait(ENDING_LIMIT_S)
     assert KernelGone() not in world.told(world.all)
     assert world.of(events.Exit, world.all) == [events.Exit(0)]
