@@ -135,8 +135,7 @@ def test_a_scheduler_that_is_not_there_is_told_and_cells_run(tmp_path: Path) -> 
     with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL="http://127.0.0.1:9") as live:
         assert live.run("x = 1").status == "ok"
         parts = ("REPLKERNEL_SCHEDULER_URL", "does not answer (Connection refused)", "`replkernel scheduler`")
-        shown = live.terminal
-        assert is_one_sentence(shown, *parts)
+        eventually(lambda: is_one_sentence(live.terminal, *parts), "the sentence, once")
         assert live.value("print(x)") == "1"
 
 

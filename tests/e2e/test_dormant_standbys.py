@@ -14,6 +14,7 @@ import pytest
 
 from replkernel.cli import main
 from replkernel.client.inquiry import live_agents
+from tests.support.ending import lose
 from tests.support.live import Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, hibernate, replica_pids, runs
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
@@ -27,7 +28,9 @@ pytestmark = pytest.mark.timeout(180)
 def dormant(tmp_path: Path) -> Iterator[Live]:
     """Give a notebook that has variables, and by now its executor's process alone."""
     with kernel(tmp_path, REPLKERNEL_STANDBY_IDLE_S="4") as live:
-        had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+        had = eventually(
+            lambda: live.run("pass") and len(found := replica_pids()) == 3 and found, "three replicas in use"
+        )
         live.value(VARIABLES)
         eventually(lambda: len(replica_pids()) == 1, "one process")
         eventually(lambda: sum(map(runs, had)) == 1, "the end of the others")
@@ -42,13 +45,13 @@ def test_the_next_cell_finds_its_variables_and_standbys_take_over_again(dormant:
     (executor,) = replica_pids()
     assert dormant.value(CHECK) == CHECKED
     _three()
-    os.kill(executor, signal.SIGKILL)
+    lose(executor)
     assert dormant.value(CHECK) == CHECKED
 
 
 def test_an_executor_that_is_lost_meanwhile_takes_nothing_along(dormant: Live) -> None:
     (executor,) = replica_pids()
-    os.kill(executor, signal.SIGKILL)
+    lose(executor)
     assert dormant.value(CHECK) == CHECKED
     _three()
 

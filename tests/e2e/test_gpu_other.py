@@ -6,8 +6,6 @@ All notebooks have one scheduler and one agent with two GPUs; each test has note
 from __future__ import annotations
 
 import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from replkernel.gpu.fake_usage import read_usage
 from tests.e2e.test_gpu_state import GPU, PRELOAD, SET, gpus_here, held, notebooks_there, pid_of
 from tests.support.breadth import first_of
+from tests.support.ending import lose
 from tests.support.live import Live, Ran, eventually, kernel
 from tests.support.needs import need
 from tests.support.scheduler_service import Service
@@ -26,7 +25,6 @@ __all__ = ["_kernel_in_reach", "_own_directories", "place"]
 need("torch")
 pytestmark = [pytest.mark.one_host, pytest.mark.timeout(300)]
 
-SETTLE_S = 2.0
 OTHER = GPU[:-1] + "1"
 STARTED = """%%gpu 1
 import os, torch
@@ -74,7 +72,7 @@ def free(running: Service) -> None:
         return not any(gpu["lease"] for gpu in host["gpus"])
 
     eventually(nobody, "that nobody has a GPU")
-    assert not read_usage(GPU, os.environ)
+    eventually(lambda: not read_usage(GPU, os.environ), "that nothing lies there")
 
 
 @pytest.fixture
@@ -152,8 +150,8 @@ def test_replicas_on_the_same_host_take_over_in_turn(free: None, tmp_path: Path,
 def lose_executor(live: Live) -> int:
     """Kill the process that runs the cells; return the next one's."""
     first = pid_of(live)
-    time.sleep(SETTLE_S)
-    os.kill(first, signal.SIGKILL)
+    live.value("%replkernel sync")
+    lose(first)
     eventually(lambda: first not in held(), "the end of the process")
     ran = live.run("n = 5; import os; print(os.getpid())")
     assert ran.status == "ok", ran.error

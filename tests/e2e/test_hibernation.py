@@ -35,8 +35,13 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 def test_a_kernel_that_is_not_used_hibernates_by_itself(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_HIBERNATE_IDLE_S="2") as live:
-        live.value("x = 5")
-        had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+        had = {int(live.value("import os; x = 5; print(os.getpid())"))}
+
+        def rests() -> bool:
+            had.update(replica_pids())
+            return [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"]
+
+        eventually(rests, "rest")
         eventually(lambda: not any(map(runs, had)), "the end of all replicas")
         assert live.value("print(x)") == "5"
 

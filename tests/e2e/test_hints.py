@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
+from tests.support.ending import lose
 from tests.support.live import Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
@@ -75,7 +74,7 @@ def test_a_kept_variable_is_durable_now_and_then_and_a_crash_goes_back_to_that(t
             lambda: later in (told := live.value("%replkernel state")) and told, "what is said of it"
         )
         assert "last durable: cell" in table
-        os.kill(pid, signal.SIGKILL)
+        lose(pid)
         after = live.run(SHOWN, 120)
         assert after.out in ("0 0 0\n", "1 1 1\n"), "the state is as after one cell"
         assert f"the notebook is back at cell {kept - 1 if after.out[0] == '1' else ''}" in after.err
@@ -89,7 +88,7 @@ def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:
         pid = int(live.value(TRAINING))
         live.run("step()")
         assert "Durable up to this cell" in live.value("step()\n%replkernel sync")
-        os.kill(pid, signal.SIGKILL)
+        lose(pid)
         after = live.run(SHOWN, 120)
         assert (after.out, after.err) == ("2 2 2\n", "")
 

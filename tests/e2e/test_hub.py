@@ -30,12 +30,13 @@ pytestmark = [
 
 
 @pytest.fixture
-def hub(short_dir: Path) -> Iterator[running.Hub]:
-    """Return a running hub."""
+def hub(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[running.Hub]:
+    """Return a running hub; its users' kernels wait for their servers, however long these take to start."""
     try:
         running.find_proxy()
     except FileNotFoundError as error:
         pytest.skip(str(error))
+    monkeypatch.setenv("REPLKERNEL_ORPHAN_GRACE_S", "300")
     with running.hub(short_dir) as found:
         yield found
 

@@ -146,7 +146,7 @@ async def test_of_two_cells_that_wait_the_one_of_the_higher_priority_runs_first(
         await queued(plain)
         goes = asyncio.create_task(urgent.ask(1, within_s=60.0))
         await queued(urgent)
-        assert urgent.positions == [1]
+        assert set(urgent.positions) == {1}, "it is told its place anew when more is known of its wait"
         began = time.monotonic()
         holder.give_back(held.lease)
         first = await goes

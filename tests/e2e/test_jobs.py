@@ -26,25 +26,30 @@ def written(name: str) -> str:
     return next(logs).read_text()
 
 
+def submitted(work: Path, *command: str) -> str:
+    """Submit a job that trains on one GPU or two; return its name."""
+    told = subprocess.run(
+        [sys.executable, "-m", "replkernel.cli", "job", "run", "--gpus", "1,2", "--", *command],
+        cwd=work, capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    found = re.search(r"Job (\S+) is", told)
+    assert found is not None
+    return found[1]
+
+
 def test_cells_have_a_jobs_gpus_and_its_loss_is_that_of_a_training_alone(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     shutil.copy(training.__file__, work / "training.py")
     command = [sys.executable, "training.py", str(EPOCHS)]
     with gpus(2) as service:
-        told = subprocess.run(
-            [sys.executable, "-m", "replkernel.cli", "job", "run", "--gpus", "1,2", "--", *command, "0.4"],
-            cwd=work, capture_output=True, text=True, timeout=60, check=True,
-        ).stdout  # fmt: skip
-        found = re.search(r"Job (\S+) is", told)
-        assert found is not None
-        name = found[1]
-
-        def job() -> dict[str, object]:
-            return service.rest.get(f"jobs/{name}")[1]  # type: ignore[no-any-return]
-
-        eventually(lambda: job()["state"] == "running" and job()["epoch"], "that it trains")
         with notebook(tmp_path, "a") as one, notebook(tmp_path, "b") as two:
+            name = submitted(work, *command, "0.4")
+
+            def job() -> dict[str, object]:
+                return service.rest.get(f"jobs/{name}")[1]  # type: ignore[no-any-return]
+
+            eventually(lambda: job()["state"] == "running" and job()["epoch"], "that it trains")
             first = one.run("%%gpu 1\nimport os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])")
             assert first.status == "ok", first.error
             eventually(lambda: "gpus=1 " in written(name), "that it goes on with the other one")

@@ -149,7 +149,7 @@ class AgentMessages:
         """Take note that the connection to a host's agent has ended."""
         self._host_environments.gone(host)
         if self._ending.begun:
-            return self._ending.ended(host)
+            return self._ending.gone(host)
         gone = self._parts.fleet.agents.gone(host, now) + self._installs.gone(host)
         return gone + self._remote_status.gone(host) + self._hibernation.stopped(host, now)
 

@@ -1,6 +1,7 @@
 """The end of a kernel: hosts are told and waited for, the client is answered, the router exits.
 
-Pure. Law: an end that has begun always ends, after ENDING_LIMIT_S at the latest.
+Pure. Laws: an end that has begun always ends, after ENDING_LIMIT_S at the latest; no GPUs are given back
+before each host that can be reached has confirmed that nothing is left there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Ending:
         self._leases = leases
         self._request: ClientRequest | None = None
         self._hosts: set[HostName] = set()
+        self._confirmed = True
+        """Whether all of them have said that nothing is left there."""
         self._over = False
         self.begun = False
         self.deadline: float | None = None
@@ -40,8 +43,7 @@ class Ending:
         fleet = self._fleet
         self.begun, self.deadline, self._request = True, now + ENDING_LIMIT_S, request
         self._hosts = set(fleet.agents.reachable())
-        effects = self._leases.kernel_rests()
-        effects += [] if request is None else [answers.busy(request)]
+        effects: list[Effect] = [] if request is None else [answers.busy(request)]
         effects.append(Log(f"the kernel ends: {reason}"))
         end = EndKernel(kernel_id=fleet.kernel_id, reason=reason, spec=fleet.spec)
         effects += [ToAgent(host, end) for host in sorted(self._hosts)]
@@ -60,19 +62,25 @@ class Ending:
         return effects + self.ended(host)
 
     def ended(self, host: HostName) -> list[Effect]:
-        """Take note that a host has stopped everything (or can no longer be asked to)."""
+        """Take note that a host has stopped everything."""
         self._hosts.discard(host)
         return self._when_over()
+
+    def gone(self, host: HostName) -> list[Effect]:
+        """Take note that a host can no longer be asked: its processes outlive its agent."""
+        self._confirmed = self._confirmed and host not in self._hosts
+        return self.ended(host)
 
     def advance(self, now: float) -> list[Effect]:
         """Leave without the hosts that did not answer in time."""
         return self.leave() if self.deadline is not None and now >= self.deadline else []
 
     def leave(self) -> list[Effect]:
-        """Answer and exit now, whoever is still missing."""
+        """Answer and exit now, whoever is missing: its agent tells the scheduler when nothing is left."""
         late = [
             Log(f"host {host} did not confirm the end in time", "warning") for host in sorted(self._hosts)
         ]
+        self._confirmed = self._confirmed and not self._hosts
         self._hosts.clear()
         return [*late, *self._when_over()]
 
@@ -80,10 +88,12 @@ class Ending:
         if self._hosts or self._over:
             return []
         self._over, self.deadline = True, None
+        given_back = self._leases.kernel_rests() if self._confirmed else []
         if self._request is None:
-            return [Register("ended"), Exit(0)]
+            return [*given_back, Register("ended"), Exit(0)]
         content = pack({"status": "ok", "restart": read(ShutdownContent, self._request.content).restart})
         return [
+            *given_back,
             answers.reply(self._request, content),
             Publish("shutdown_reply", self._request.header_frame, content),
             answers.idle(self._request),

@@ -27,10 +27,17 @@ from replkernel.leasing.wire import (
     Waiting,
     WishOver,
 )
-from replkernel.protocol.agent_to_router import CheckpointWritten, Elected, KernelHibernated, LeaseFreed
+from replkernel.protocol.agent_to_router import (
+    CheckpointWritten,
+    Elected,
+    KernelEnded,
+    KernelHibernated,
+    LeaseFreed,
+)
 from replkernel.protocol.progress import GPU_REQUEST
 from replkernel.records import Fence, HostName, Pin, ReplicaId, Seq
 from replkernel.router.core import events
+from replkernel.router.core.ending import ENDING_LIMIT_S
 from replkernel.router.core.leased_cells import HOST_WAIT_S
 from replkernel.router.core.succession import COMMIT_LIMIT_S
 from tests.support.router_world import HOST, World
@@ -502,11 +509,26 @@ def test_the_scheduler_is_told_when_the_kernel_has_other_hosts() -> None:
 # -- the life of the kernel --------------------------------------------------------------------------------
 
 
-def test_a_kernel_that_ends_gives_everything_back() -> None:
+def test_a_kernel_that_ends_gives_everything_back_once_its_processes_have_left_the_gpus() -> None:
     world = governed()
     world.finish("r1", compute(world))
     world.request("shutdown_request", {"restart": False}, channel="control")
+    assert world.told() == []
+    world.say(KernelEnded(world.fleet.kernel_id))
     assert world.told() == [KernelGone()]
+
+
+@pytest.mark.parametrize("agent", ["is late", "is gone"])
+def test_no_gpus_are_given_back_for_a_host_that_has_not_confirmed_the_end(agent: str) -> None:
+    """Its agent says when no process is left there, or the next one does."""
+    world = governed()
+    world.finish("r1", compute(world))
+    world.request("shutdown_request", {"restart": False}, channel="control")
+    if agent == "is gone":
+        world.feed(events.AgentGone(HOST))
+    world.wait(ENDING_LIMIT_S)
+    assert KernelGone() not in world.told(world.all)
+    assert world.of(events.Exit, world.all) == [events.Exit(0)]
 
 
 def test_a_kernel_that_hibernates_gives_everything_back_and_is_there_again_when_it_wakes() -> None:
