@@ -20,6 +20,8 @@ WAIT_MAX_S = 0.1
 REMEMBERED_S = 0.1
 """A cell that starts so many seconds after a put-off interrupt was queued behind it and is interrupted."""
 
+MEANT_S = 10.0
+"""So is one that was seen to wait when the interrupt came: on a busy machine it may start later."""
 
 _set_handler = vars(sys.modules["_signal"])["signal"]
 _handler = vars(sys.modules["_signal"])["getsignal"]
@@ -33,6 +35,8 @@ class PutOffInterrupts:
         self._arrived = False
         self._kept = False
         self._until = 0.0
+        self._meant = False
+        """Whether the one that arrived is for a cell that waited."""
         self.count = 0
         """How many were put off so far."""
         self.next_waits: Callable[[], bool] = lambda: False
@@ -56,7 +60,7 @@ class PutOffInterrupts:
             if _handler(signal.SIGINT) == handler:
                 _set_handler(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
             if self._arrived:
-                self._until = time.monotonic() + REMEMBERED_S
+                self._until = time.monotonic() + (MEANT_S if self._meant else REMEMBERED_S)
 
     @contextmanager
     def delivered(self) -> Iterator[None]:
@@ -67,7 +71,7 @@ class PutOffInterrupts:
         saved = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             if self._arrived:
-                self._arrived = False
+                self.forget()
                 raise KeyboardInterrupt
             yield
         finally:
@@ -109,12 +113,12 @@ class PutOffInterrupts:
 
     def forget(self) -> None:
         """Forget what was put off."""
-        self._arrived = False
+        self._arrived = self._meant = False
 
     def take(self) -> bool:
         """Tell once whether an interrupt was put off a moment ago."""
         fresh = self._arrived and time.monotonic() <= self._until
-        self._arrived = False
+        self.forget()
         return fresh
 
     def _keep(self, number: int, frame: FrameType | None) -> None:
@@ -125,5 +129,6 @@ class PutOffInterrupts:
         self.count += 1
 
     def _arrive_after_cell(self, number: int, frame: FrameType | None) -> None:
-        self._arrived = self._arrived or self.next_waits()
+        if self.next_waits():
+            self._arrived = self._meant = True
         self.count += 1

@@ -28,7 +28,11 @@ from replkernel.protocol.confirmation import read_confirmation
 from replkernel.state.process.own_threads import marked
 
 DESCRIPTOR_WAIT_S = 0.2
-"""A cell's end waits no longer for the thread that reads what C code and child processes wrote."""
+DESCRIPTOR_LOOKS = 500
+"""A cell's end waits no longer for the thread that reads what C code and child processes wrote.
+
+But it looks so often, which takes less: where the whole process did not get to run, neither did that thread.
+"""
 
 READ_BYTES = 1000
 
@@ -249,12 +253,14 @@ class OutStream(iostream.OutStream):
         """Wait until what lies in the pipe behind descriptor 1 or 2 is in the buffer."""
         if not self._should_watch or not self._is_master_process():
             return
-        deadline = None
+        deadline, looks = None, 0
         while self._taking or _readable(self._fid):
             now = time.monotonic()
             deadline = now + DESCRIPTOR_WAIT_S if deadline is None else deadline
-            if now >= deadline or not self.watch_fd_thread.is_alive():
+            late = now >= deadline and looks >= DESCRIPTOR_LOOKS
+            if late or not self.watch_fd_thread.is_alive():
                 return
+            looks += 1
             time.sleep(0.0001)
 
     def _watch_pipe_fd(self) -> None:

@@ -63,7 +63,7 @@ async def test_a_named_agent_offers_pretended_gpus_beats_and_leaves(scheduler: C
         assert isinstance(offer, HostOffer)
         assert [gpu.uuid for gpu in offer.gpus] == [f"GPU-fake-h2-{number}" for number in range(4)]
         assert offer.gpus[0].memory_gb == 16.0 and offer.cpu >= 1 and offer.memory_gb > 0
-        document = await asyncio.to_thread(ask_agents, os.environ)
+        document = await asyncio.to_thread(ask_agents, os.environ, 20.0)
         assert [len(host.gpus) for host in document.hosts] == [4]
         process.send_signal(signal.SIGTERM)
         await until(lambda: scheduler.heard[-1] == HostLeaves())

@@ -68,6 +68,7 @@ def test_a_cell_that_runs_while_the_agent_is_killed_commits_late(spec: KernelSpe
         router.make_replicas("r1", "r2", "r3")
         run_cell(router, 1, "x")
         process = router.standin("r1")
+        process.await_seen(lambda seen: not seen["unacknowledged"])
         process.claim(2, 2)
         end_process(first.pid)
         process.propose(delta(2, "y"))

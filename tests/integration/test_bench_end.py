@@ -47,6 +47,6 @@ def test_the_terminal_of_a_measurement_that_is_ended_is_closed() -> None:
         bench.communicate(timeout=PATIENCE_S)
     finally:
         for process in started:
-            if process.is_running():
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         bench.communicate()

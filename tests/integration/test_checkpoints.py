@@ -269,12 +269,12 @@ def test_the_end_of_a_kernel_at_rest_takes_its_documents(spec: KernelSpec, store
 
 
 def test_a_store_that_fails_says_so_and_the_kernel_stays(spec: KernelSpec, tmp_path: Path) -> None:
+    kernels = tmp_path / "store" / "kernels"
+    kernels.parent.mkdir()
+    kernels.write_text("in the way")
     with RouterClient(start(), spec) as router:
         router.make_replicas("r1", "r2", "r3")
         run_cell(router, 1, "x")
-        kernels = tmp_path / "store" / "kernels"
-        shutil.rmtree(kernels, ignore_errors=True)
-        kernels.write_text("in the way")
         router.send(HibernateKernel(spec.kernel_id, "checkpoint", Seq(1)))
         written = router.wait(CheckpointWritten)
         assert written.name == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -114,7 +115,13 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 
 def gone(processes: list[psutil.Process]) -> Callable[[], bool]:
-    return lambda: not any(process.is_running() and process.status() != "zombie" for process in processes)
+    return lambda: not any(map(runs, processes))
+
+
+def runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != "zombie"
+    return False
 
 
 def test_each_host_runs_the_program_once_and_knows_its_place(pair: Pair) -> None:

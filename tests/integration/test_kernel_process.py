@@ -54,6 +54,13 @@ class Stage:
         """Wait until a standby has taken execution `seq` over."""
         self.agent.await_message(replica, ReplicaApplied, lambda message: message.seq >= seq)
 
+    def await_heard(self, replica: str) -> None:
+        """Wait until a process has heard what its agent has sent: it asks something, and hears that last."""
+        seen, asks = len(self.agent.log), "get_ipython().kernel.replica.link.notebook_status()"
+        asked = self.routers[replica].submit(asks, bare=True, silent=True, store_history=False)
+        self.agent.await_message(replica, NotebookStatusQuery, after=seen)
+        self.routers[replica].receive(asked)
+
     def close(self) -> None:
         for router in self.routers.values():
             router.close()
@@ -285,7 +292,7 @@ def test_a_refused_execution_does_not_run(stage: Stage) -> None:
     router = stage.start("r1")
     router.run("x = 1")
     stage.agent.send("r1", ExecutionRefused(Seq(2), "Replica r2 was faster."))
-    time.sleep(0.2)
+    stage.await_heard("r1")
     reply, _ = router.run("x = 2", needs=1)
     assert reply["content"]["status"] == "error"
     assert "r2 was faster" in reply["content"]["evalue"]
@@ -305,7 +312,7 @@ def test_greeting_a_new_agent_with_what_was_not_acknowledged(stage: Stage) -> No
     router.run("x = 1")
     stage.agent.await_delta("r1", 1)
     stage.agent.send("r1", DeltaCommitted(Seq(1)))
-    time.sleep(0.2)
+    stage.await_heard("r1")
     stage.agent.vanish()
     router.run("x = 2", needs=1)
     router.run("x = 3", needs=2)

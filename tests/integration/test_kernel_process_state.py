@@ -6,7 +6,6 @@ import contextlib
 import json
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,6 +138,7 @@ def test_fetching_can_be_interrupted_and_tried_again(stage: Stage) -> None:
     stage.move("r1", "r2", 1)
     stage.agent.blobs = "hold"
     waiting = second.submit("len(big)", needs=1, seq=2)
+    second.await_published(waiting, "busy")
     stage.agent.await_message("r2", FetchBlobs)
     interrupt(stage.processes["r2"])
     assert second.receive(waiting)["content"]["ename"] == "KeyboardInterrupt"
@@ -172,7 +172,8 @@ def test_an_interrupt_does_not_break_a_capture(stage: Stage) -> None:
 
 def test_an_interrupt_during_a_capture_reaches_the_cell_behind_it(stage: Stage) -> None:
     router = stage.start("r1")
-    with captured_slowly(stage, router, "y = slow"):
+    late = "from replkernel.kernel import interrupts\ninterrupts.REMEMBERED_S = 0.0\n"
+    with captured_slowly(stage, router, f"{late}y = slow"):
         behind = router.submit("z = 1", needs=2)
         router.ask("kernel_info_request", {}, channel="control")  # What was sent before it has arrived, too.
         interrupt(stage.processes["r1"])
@@ -322,13 +323,13 @@ def test_connect_request_names_the_routers_ports(stage: Stage) -> None:
 
 def test_claims_are_told_again_to_an_agent_that_comes_back_mid_cell(stage: Stage) -> None:
     router = stage.start("r1")
-    running = router.submit("import time; time.sleep(1.5)")
+    running = router.submit("import os, time\nwhile not os.path.exists('over'): time.sleep(0.01)")
     stage.agent.await_message("r1", ClaimExecution)
     stage.agent.vanish()
-    time.sleep(0.3)
     seen = len(stage.agent.log)
     stage.agent.listen()
     assert stage.agent.await_message("r1", ClaimExecution, after=seen).seq == 1
+    (stage.agent.directory / "over").touch()
     assert router.receive(running)["content"]["status"] == "ok"
     assert stage.agent.await_delta("r1", 1).seq == 1
 

@@ -219,7 +219,7 @@ class StandinClient:
 
     def _order(self, **command: object) -> None:
         with zmq.Context() as context, context.socket(zmq.REQ) as socket:
-            socket.linger = 200
+            socket.linger = int(PATIENCE_S * 1000)
             socket.connect(self._endpoint)
             socket.send(json.dumps(command).encode())
 

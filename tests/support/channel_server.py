@@ -23,6 +23,7 @@ from replkernel.leasing.wire import (
     decode_from_client,
     encode,
 )
+from tests.support.ports import free_port
 
 TOKEN = "a-token-that-nobody-may-ever-see"
 
@@ -46,9 +47,9 @@ class ChannelServer:
 
     async def start(self) -> None:
         """Listen, on the port of the last time if there was one."""
+        self.port = self.port or free_port()
         listener = socket.create_server(("127.0.0.1", self.port))
         listener.setblocking(False)
-        self.port = listener.getsockname()[1]
         self._server = HTTPServer(Application([("/api/v1/channel", _Client, {"shared": self})]))
         self._server.add_socket(listener)
 

@@ -41,6 +41,7 @@ from replkernel.leasing.wire import (
     encode,
 )
 from replkernel.records import HostName
+from tests.support.ports import free_port
 
 TOKEN = "the-token-of-the-test"
 PATIENCE_S = 60.0
@@ -93,9 +94,9 @@ class FakeScheduler:
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._port = self._port or free_port()
         listener = socket.create_server(("127.0.0.1", self._port))
         listener.setblocking(False)
-        self._port = listener.getsockname()[1]
         routes: list[Any] = [("/api/v1/channel", _Client, {"scheduler": self}), ("/api/v1/status", _Status)]
         server = HTTPServer(Application(routes))
         server.add_socket(listener)
