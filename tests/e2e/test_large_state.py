@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ending import lose
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import CELL_S, Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
@@ -58,8 +58,9 @@ def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named
     last = live.run("pass").reply["content"]["execution_count"]
     assert durability(live, "big").startswith("not checked since cell ")
     # What is left to be checked is not while a cell runs.
-    long = live.client.execute("import time; time.sleep(600)")
-    time.sleep(NEWS_S)
+    long = live.client.execute("import time; print('begun', flush=True); time.sleep(600)")
+    while "begun" not in live.client.get_iopub_msg(timeout=CELL_S)["content"].get("text", ""):
+        pass
     os.kill(pid, signal.SIGKILL)
     assert live.reply(long)["content"]["ename"] == "ExecutorLost"
     after = live.run("print([small, big[0]])", 120)
