@@ -112,7 +112,8 @@ class Feed:
 
     async def snapshot(self) -> Snapshot:
         """Return everything, gathered now unless it is young; who comes meanwhile waits for that too."""
-        old = self._turning is None and time.monotonic() > self._fresh_at + FRESH_S
+        unknown = self._agents_at == float("-inf")
+        old = unknown if self._turning is not None else time.monotonic() > self._fresh_at + FRESH_S
         if old and self._gathering is None:
             self._fresh_at = time.monotonic()
             self._gathering = asyncio.get_running_loop().create_task(self._gather_once())

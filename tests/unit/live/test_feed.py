@@ -135,6 +135,12 @@ async def test_who_asks_while_everything_is_gathered_is_told_it_too(world: World
     await world.feed.close()
 
 
+async def test_who_asks_as_a_page_begins_to_listen_is_told_everything(world: World) -> None:
+    world.feed.add(Listener())
+    assert [host.name for host in (await world.feed.snapshot()).hosts] == ["h1"]
+    await world.feed.close()
+
+
 class SlowLine:
     """A kernel's that has not answered yet."""
 
