@@ -225,7 +225,7 @@ SETTING_DOCS = (
         "REPLKERNEL_PORTS",
         "ports",
         "20000-32700",
-        "The TCP ports that a host may listen at for others: one for its agent, and for each replica one of Raft and five of its process.",
+        "The TCP ports that a host may listen at for others: one for its agent, six for each replica, one for each cell or job on several hosts.",
     ),
     SettingDoc(
         "REPLKERNEL_AGENT_PORT",

@@ -159,7 +159,8 @@ class Across:
 
     def takes_seat(self) -> None:
         """Find the port at which all meet, late: until the program has it, others may take it."""
-        self.seat = self.seat._replace(port=free_port(self.seat.address))
+        port = free_port(self.seat.address, read_settings(self._env).reach())
+        self.seat = self.seat._replace(port=port)
 
     def begin(self) -> None:
         """Have the program started on each host."""

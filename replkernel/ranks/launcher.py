@@ -28,6 +28,7 @@ from replkernel.agent.io.death import start_time
 from replkernel.agent.io.start import NOT_FOR_PROGRAMS, RANKS
 from replkernel.hosts.far_sockets import connect
 from replkernel.hosts.places import FAR
+from replkernel.hosts.reach import Reach
 from replkernel.jobs import processes
 from replkernel.jobs.agent_watch import AgentWatch
 from replkernel.jobs.words import JOB_AT, key_of
@@ -135,7 +136,8 @@ class Launcher:
         orders = self.orders
         connect(self._socket, orders.endpoint, beats=True)
         proof = proof_of(key_of(self.env), orders.gang, orders.host)
-        self._send(Here(orders.gang, orders.host, proof, self.address, free_port(self.address)))
+        port = free_port(self.address, read_settings(self.env).reach())
+        self._send(Here(orders.gang, orders.host, proof, self.address, port))
 
     def close(self) -> None:
         """End all processes, and leave the cell."""
@@ -382,12 +384,17 @@ def interfaces(address: str) -> dict[str, str]:
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
 
 
-def free_port(address: str) -> int:
-    """Return a port that is free at an address of this host."""
+def free_port(address: str, reach: Reach) -> int:
+    """Return a port that is free at an address of this host: of its range, or else any.
+
+    A program takes seconds until it listens there, and the system gives no port of the range to others.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as looks:
-        looks.bind((address, 0))
-        return int(looks.getsockname()[1])
+    for port in (*reach.ports(), 0):
+        with contextlib.suppress(OSError), socket.socket(family) as looks:
+            looks.bind((address, port))
+            return int(looks.getsockname()[1])
+    raise OSError(f"no port is free at {address}")
 
 
 def environment(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ending import lose
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import CELL_S, Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
@@ -52,14 +52,16 @@ def build(live: Live, items: int = ITEMS) -> None:
 def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named_once(live: Live) -> None:
     build(live)
     checked = live.run("small = 1").reply["content"]["execution_count"]
-    # The audit that follows takes its share of the time: the next one is not due at once.
-    eventually(lambda: time.sleep(1) or durability(live, "big") == "yes", "an audit's end", 60)
+    # The audit takes its share of the time: the next one is not due for four times as long.
+    live.value("%replkernel sync")
+    assert durability(live, "big") == "yes"
     pid = int(live.value("import os; globals()['b' + 'ig'][0].append('new'); small = 2; print(os.getpid())"))
     last = live.run("pass").reply["content"]["execution_count"]
     assert durability(live, "big").startswith("not checked since cell ")
     # What is left to be checked is not while a cell runs.
-    long = live.client.execute("import time; time.sleep(600)")
-    time.sleep(NEWS_S)
+    long = live.client.execute("import time; print('begun', flush=True); time.sleep(600)")
+    while "begun" not in live.client.get_iopub_msg(timeout=CELL_S)["content"].get("text", ""):
+        pass
     os.kill(pid, signal.SIGKILL)
     assert live.reply(long)["content"]["ename"] == "ExecutorLost"
     after = live.run("print([small, big[0]])", 120)

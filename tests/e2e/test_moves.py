@@ -18,8 +18,10 @@ import pytest
 
 from replkernel.agent.io.lookup import agent_dir
 from replkernel.client.inquiry import live_agents
+from replkernel.settings import data_dir
 from tests.e2e.faults.hosts import kernel_processes
 from tests.support.breadth import first_of
+from tests.support.files_below import files_below
 from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
@@ -106,7 +108,7 @@ def live(tmp_path: Path, service: Service, agents: Agents) -> Iterator[Live]:
 def peers() -> set[frozenset[str]]:
     """Return the group's members as each replica has noted them on its disk."""
     found = set()
-    for path in Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/*/r*/replica.json"):
+    for path in files_below(data_dir(os.environ), "agents/*/kernels/*/*/r*/replica.json"):
         with contextlib.suppress(FileNotFoundError):  # One that leaves takes its directory along.
             found.add(frozenset(json.loads(path.read_bytes())["peers"]))
     return found
@@ -155,6 +157,12 @@ class Cell:
         return self._live.reply(self._message["header"]["msg_id"], 10)
 
 
+def known_hosts(service: Service) -> set[str]:
+    """Return the hosts of the one kernel's replicas, as the scheduler knows them."""
+    (known,) = service.rest.get("kernels")[1]["kernels"]
+    return set(known["hosts"])
+
+
 def said(reply: dict[str, Any]) -> dict[str, Any]:
     return dict(reply["metadata"]["replkernel"])
 
@@ -169,7 +177,8 @@ def moved_right(live: Live, target: str, where: dict[str, str]) -> None:
     (left,) = (where[name] for name in gone)
     eventually(lambda: not kernel_processes(agent_dir(left, os.environ)), "the end of the old process")
     (name,) = gone
-    eventually(lambda: not list(agent_dir(left, os.environ).glob(f"kernels/*/*/{name}")), "no files of it")
+    files = f"kernels/*/*/{name}"
+    eventually(lambda: not files_below(agent_dir(left, os.environ), files), "no files of it")
     assert live.value("y.append(99); print(x)") == "{'a': [1, 2, 3, 99]}"
     assert live.value("print(y is x['a'])") == "True"
 
@@ -187,8 +196,7 @@ def test_a_replica_moves_to_the_gpus_with_the_notebooks_variables(
     assert said(reply)["host"] == "h4"
     assert "Waiting for 2 GPUs: moving this notebook's state to h4 …" in cell.shown
     moved_right(live, "h4", where)
-    (known,) = service.rest.get("kernels")[1]["kernels"]
-    assert set(known["hosts"]) == set(standing().values())
+    eventually(lambda: known_hosts(service) == set(standing().values()), "the scheduler's word of it")
 
 
 def test_one_of_three_replicas_side_by_side_moves_and_a_waiting_cell_can_be_interrupted(
@@ -211,8 +219,7 @@ def test_one_of_three_replicas_side_by_side_moves_and_a_waiting_cell_can_be_inte
         assert said(cell.end())["host"] == "h4"
         assert cell.out.strip() == "{'a': [1, 2, 3]}"
         eventually(lambda: sorted(standing().values()) == sorted([here, here, "h4"]), "three replicas")
-        (known,) = service.rest.get("kernels")[1]["kernels"]
-        assert set(known["hosts"]) == {here, "h4"}
+        eventually(lambda: known_hosts(service) == {here, "h4"}, "the scheduler's word of it")
 
 
 def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
@@ -234,8 +241,7 @@ def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     assert said(reply)["host"] == "h5"
     assert "Waiting for 2 GPUs: moving this notebook's state to h5 …" in cell.shown
     moved_right(live, "h5", where)
-    (known,) = service.rest.get("kernels")[1]["kernels"]
-    assert set(known["hosts"]) == set(standing().values())
+    eventually(lambda: known_hosts(service) == set(standing().values()), "the scheduler's word of it")
 
 
 @pytest.mark.slow
@@ -308,7 +314,7 @@ def test_a_router_killed_past_the_turning_point_has_the_move_completed(live: Liv
 
 def is_started(name: str) -> bool:
     """Tell whether a replica has been told its group's members."""
-    found = Path(os.environ["JUPYTER_DATA_DIR"]).glob(f"**/kernels/*/*/{name}/replica.json")
+    found = files_below(data_dir(os.environ), f"agents/*/kernels/*/*/{name}/replica.json")
     return any(json.loads(path.read_bytes())["peers"] for path in found)
 
 

@@ -15,10 +15,10 @@ import nbformat
 import psutil
 import pytest
 
-from replkernel.client.inquiry import ask_agents
 from tests.e2e.faults.hosts import lives
 from tests.support.breadth import first_of
 from tests.support.executed import run_notebook
+from tests.support.group import replicas
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living, record_path
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
@@ -217,9 +217,8 @@ def test_after_a_crash_of_everything_all_that_was_durable_is_there(
         with life.page(kernel_id) as page:
             page.run("x = 9")
         remembered(life, session)
-        replicas = [replica for kernel in ask_agents(os.environ).kernels for replica in kernel.replicas]
-        assert len(replicas) == 3
-        pids = {pid for replica in replicas for pid in (replica.kernel_pid, replica.agent_pid) if pid}
+        known = eventually(lambda: len(found := replicas()) == 3 and found, "three replicas").values()
+        pids = {pid for replica in known for pid in (replica.kernel_pid, replica.agent_pid) if pid}
         life.stop(signal.SIGKILL)
         eventually(lambda: not _killed(os.environ["JUPYTER_DATA_DIR"]), "the end of all processes")
         assert pids and not any(map(lives, pids))

@@ -72,6 +72,7 @@ def rotating(place: Path) -> Iterator[Live]:
         "import __main__\n\ndef by_name(name):\n    return getattr(__main__, name)\n"
     )
     with kernel(place, REPLKERNEL_EXECUTOR="rotate") as running:
+        eventually(lambda: len({running.run("pass").replica for _ in range(3)}) == 3, "three replicas")
         yield running
 
 

@@ -42,7 +42,7 @@ def told(*words: str) -> str:
 
 
 def settled() -> dict[str, Any]:
-    """Return the status document once all three replicas are up and have applied the first cell."""
+    """Return the status document once all three replicas are up, one leads, and all have the first cell."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         document: dict[str, Any] = json.loads(told("status", "--json"))
@@ -50,7 +50,9 @@ def settled() -> dict[str, Any]:
         rafts = [replica["raft"] for replica in replicas if replica["raft"]]
         started = all(replica["role"] != "starting" for replica in replicas)
         counted = all(kernel["execution_count"] > 0 for kernel in document["kernels"])
-        if len(rafts) == 3 and len({raft["applied"] for raft in rafts}) == 1 and started and counted:
+        # The leadership may just be handed over to the executor's member.
+        led = [raft["role"] for raft in rafts].count("leader") == 1
+        if len(rafts) == 3 and len({raft["applied"] for raft in rafts}) == 1 and started and counted and led:
             return document
         time.sleep(0.2)
     raise AssertionError(f"the replicas did not settle: {document}")

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -35,8 +34,8 @@ __all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place"]
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("zygotes_as_shipped")]
 
-SETTLE_S = 0.5
-"""Cells that must survive are committed within this time of their reply."""
+IN_ITS_MIDST_S = 1.0
+"""A cell that has begun has been claimed within this time."""
 
 
 @pytest.fixture
@@ -72,20 +71,31 @@ def agent_pid() -> int:
     return agent.pid
 
 
-def soon(action: Any, *arguments: Any, after_s: float = 1.0) -> threading.Timer:
-    timer = threading.Timer(after_s, action, arguments)
-    timer.start()
-    return timer
+def settled(cells: int) -> dict[str, ReplicaStatus]:
+    """Wait until each replica has the log of so many executions; return the replicas."""
+    return eventually(lambda: whole(cells), f"{cells} cells in the logs of three replicas")
+
+
+def kill_in_a_cell(pid: int, begun: Path) -> None:
+    """Kill a process in the midst of the cell that makes a file as it begins."""
+
+    def watch() -> None:
+        eventually(begun.exists, "the cell's begin")
+        time.sleep(IN_ITS_MIDST_S)
+        os.kill(pid, signal.SIGKILL)
+
+    threading.Thread(target=watch).start()
 
 
 # -- the executor -----------------------------------------------------------------------------------
 
 
-def test_an_executor_killed_in_a_cell_costs_that_cell_alone(live: Live) -> None:
+def test_an_executor_killed_in_a_cell_costs_that_cell_alone(live: Live, tmp_path: Path) -> None:
     pid = int(live.value("import os; x = {'a': [1, 2]}; y = x['a']; print(os.getpid())"))
-    time.sleep(SETTLE_S)
-    soon(os.kill, pid, signal.SIGKILL)
-    ran = live.run("y.append(3); import time; time.sleep(30)")
+    settled(1)
+    begun = tmp_path / "begun"
+    kill_in_a_cell(pid, begun)
+    ran = live.run(f"y.append(3); import time; open({str(begun)!r}, 'w').close(); time.sleep(30)")
     assert ran.status == "error"
     assert ran.seconds < 25, "it does not sleep to its end"
     assert ran.error.startswith("ExecutorLost: ")
@@ -114,7 +124,7 @@ read, written = os.pipe()
 def test_a_replaced_stream_is_the_processs_own_after_a_crash_and_the_loss_is_told(live: Live) -> None:
     live.run(TEE)
     pid = int(live.value("print(os.getpid())"))
-    time.sleep(SETTLE_S)
+    settled(2)
     lose(pid)
     ran = live.run("print(type(tee).__name__, kept[0] is tee, tee.under is own is sys.stdout, tee.count > 0)")
     assert ran.out == "Tee True True True\n"
@@ -133,7 +143,7 @@ def test_a_callback_that_waits_on_the_event_loop_holds_the_notebook_and_is_told_
     pid = int(live.value("print(os.getpid())"))
     assert "callbacks wait" not in live.value("%replkernel pins")
     assert "A callback waits on the event loop: list.append in " in live.value("%replkernel pins")
-    time.sleep(SETTLE_S)
+    settled(4)
     lose(pid)
     ran = live.run("print(hits)")
     assert ran.out == "[]\n"
@@ -144,7 +154,7 @@ def test_a_callback_that_waits_on_the_event_loop_holds_the_notebook_and_is_told_
 @pytest.mark.parametrize("code", first_of("import ctypes; ctypes.string_at(0)", "os._exit(3)"))
 def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> None:
     live.value("import os; x = 5; print(x)")
-    time.sleep(SETTLE_S)
+    settled(1)
     ran = live.run(code)
     assert ran.error.startswith("ExecutorLost: ")
     assert ("exit code 3" if "_exit" in code else "SIGSEGV") in ran.error
@@ -172,7 +182,7 @@ def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: st
 @pytest.mark.slow
 def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
     pid = int(live.value("import os; x = 1; print(os.getpid())"))
-    time.sleep(SETTLE_S)
+    settled(1)
     lose(pid)
     ran = live.run("x += 1; print(x, os.getpid())")
     assert ran.status == "ok", ran.error
@@ -185,7 +195,7 @@ def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
 @pytest.mark.slow
 def test_cells_that_follow_at_once_run_when_the_executor_dies_between_them(live: Live) -> None:
     pid = int(live.value("import os; x = 0; print(os.getpid())"))
-    time.sleep(SETTLE_S)
+    settled(1)
     os.kill(pid, signal.SIGKILL)
     waiting = [live.client.execute(f"x += 1; print('cell', {number}, x)") for number in range(3)]
     lost = sum(live.reply(msg_id)["content"]["status"] != "ok" for msg_id in waiting)
@@ -198,7 +208,7 @@ def test_cells_that_follow_at_once_run_when_the_executor_dies_between_them(live:
 
 def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: Live) -> None:
     ran = live.run("import os; data = bytearray(os.urandom(300_000)); check = sum(data)")
-    before = eventually(whole, "three replicas")
+    before = settled(1)
     standby = next(name for name in before if name != ran.replica)
     lose(before[standby].kernel_pid)
     after = eventually(
@@ -206,7 +216,7 @@ def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: L
         "another process for the standby",
     )
     live.value("print('go on')")
-    time.sleep(SETTLE_S)
+    settled(2)
     lose(*(replica.kernel_pid for name, replica in after.items() if name != standby))
     assert live.value("print(sum(data) == check)") == "True"
 
@@ -218,7 +228,7 @@ def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: L
 @pytest.mark.one_host
 def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> None:
     pid = int(live.value("import os; x = [1]; print(os.getpid())"))
-    time.sleep(SETTLE_S)
+    settled(1)
     lose(agent_pid())
     ran = live.run("x.append(2); print(x, os.getpid())")
     assert ran.status == "ok", ran.error
@@ -229,11 +239,12 @@ def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> 
 
 
 @pytest.mark.one_host
-def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live) -> None:
+def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live, tmp_path: Path) -> None:
     pid = int(live.value("import os, time; x = 1; print(os.getpid())"))
-    time.sleep(SETTLE_S)
-    soon(os.kill, agent_pid(), signal.SIGKILL)
-    ran = live.run("time.sleep(3); x += 1; print('done', os.getpid())")
+    settled(1)
+    begun = tmp_path / "begun"
+    kill_in_a_cell(agent_pid(), begun)
+    ran = live.run(f"open({str(begun)!r}, 'w').close(); time.sleep(3); x += 1; print('done', os.getpid())")
     assert ran.status == "ok", ran.error
     assert ran.out == f"done {pid}\n"
     eventually(lambda: whole(2), "three replicas under a new agent")

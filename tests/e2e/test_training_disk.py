@@ -15,6 +15,7 @@ from replkernel.objects.cutting import CHUNK_BYTES
 from replkernel.replication.checkpoint import CHUNKS_KEPT
 from replkernel.settings import data_dir
 from tests.support.breadth import first_of
+from tests.support.files_below import files_below
 from tests.support.live import Live, eventually, kernel
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.one_host]
@@ -23,7 +24,8 @@ MIB = 2**20
 STATE = 24 * MIB
 MAKE = f"import numpy as np, os; rng = np.random.default_rng(0); w = rng.random({STATE // 8}); steps = 0"
 STEP = "w = rng.random(w.size); steps += 1; check = float(w.sum())"
-ENDED_S = 3.0
+ENDED_S = 15.0
+"""The store is looked over each minute: what goes sooner went with its kernel."""
 OLDER = CHUNKS_KEPT * CHUNK_BYTES
 """What older checkpoints may keep beside the newest one."""
 
@@ -32,7 +34,7 @@ def chunks() -> int:
     """Return the bytes of all chunks of store and caches, each inode once."""
     sizes = {}
     for directory in (data_dir(os.environ) / "store" / "blobs", *data_dir(os.environ).glob("agents/*/cache")):
-        for path in directory.rglob("*/*"):
+        for path in files_below(directory, "**/*/*"):
             try:
                 status = path.stat()
             except FileNotFoundError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,24 +77,32 @@ class Follower:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._kernel: dict[str, Any] = {}
+        """What was told of the kernel last: a line in which it is null leaves it as it was."""
 
-    def until(self, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the first line that is what is waited for."""
+    def hear(self) -> dict[str, Any]:
+        """Return the next line."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if seen(told):
-                return told
-        raise AssertionError("it ended without a word of that")
+        line = self._process.stdout.readline()
+        assert line, "it ended without a word of what is waited for"
+        told: dict[str, Any] = json.loads(line)
+        self._kernel = told.get("kernel") or self._kernel
+        return told
 
-    def execution(self, cell: str, safety: str) -> dict[str, Any]:
-        """Return the run of a cell, once it is so safe."""
+    def durable(self, cell: str, status: str) -> dict[str, Any]:
+        """Return the run of a cell that ended so, once it is durable."""
+        while True:
+            for run in self.hear().get("executions", ()):
+                if (run["cell_id"], run["safety"], run["status"]) == (cell, "durable", status):
+                    return dict(run)
 
-        def runs(told: dict[str, Any]) -> list[dict[str, Any]]:
-            found = told.get("executions", ())
-            return [run for run in found if run["cell_id"] == cell and run["safety"] == safety]
-
-        return runs(self.until(lambda told: bool(runs(told))))[-1]
+    def roles(self) -> set[str]:
+        """Return the roles of three replicas, once none of them is still to start."""
+        while True:
+            roles = [str(replica["role"]) for replica in self._kernel.get("replicas", ())]
+            if len(roles) == 3 and "starting" not in roles:
+                return set(roles)
+            self.hear()
 
     def leave(self) -> int:
         """Go, and return how it ended."""
@@ -110,16 +117,14 @@ def test_an_editor_is_told_of_the_cells_gpus_and_replicas_of_its_notebook(
     cell = f"vscode-notebook-cell:{'/a-long-way' * 30}/followed.ipynb#W0sZmlsZQ%3D%3D"
     follower = Follower(path)
     try:
-        assert follower.until(lambda told: True)["state"] == "none"
+        assert follower.hear()["state"] == "none"
         one = VsCode(path, argv)
         try:
             one.cell("x = 41", {"cellId": cell})
-            run = follower.execution(cell, "durable")
-            assert (run["state"], run["status"]) == ("done", "ok")
+            assert follower.durable(cell, "ok")["state"] == "done"
             one.cell("x / 0", {"cellId": cell})
-            assert follower.execution(cell, "durable")["ename"] == "ZeroDivisionError"
-            told = follower.until(lambda told: len((told.get("kernel") or {}).get("replicas", ())) == 3)
-            assert {"executor", "standby"} == {replica["role"] for replica in told["kernel"]["replicas"]}
+            assert follower.durable(cell, "error")["ename"] == "ZeroDivisionError"
+            assert follower.roles() == {"executor", "standby"}
         finally:
             one.close()
     finally:

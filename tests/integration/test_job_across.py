@@ -151,7 +151,7 @@ def test_the_port_of_rank_0_is_chosen_when_all_hosts_are_there(
 ) -> None:
     there: list[int] = []
 
-    def chosen(_: str) -> int:
+    def chosen(*_: object) -> int:
         there.append(len(pair.launchers))
         return 29_999
 

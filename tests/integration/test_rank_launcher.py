@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from replkernel.hosts.far_sockets import listen_far, new_keys
 from replkernel.hosts.reach import Reach
 from replkernel.protocol.message import decoder, encode
 from replkernel.ranks import launcher
-from replkernel.ranks.launcher import Launcher
+from replkernel.ranks.launcher import Launcher, free_port
 from replkernel.ranks.words import Begin, Ended, FromLauncher, Here, Orders, Program, Stop, Wrote
 
 WAIT_S = 20.0
@@ -160,3 +161,12 @@ def test_the_last_words_are_told_also_where_a_child_has_the_pipe(cell: Cell) -> 
     cell.begin(f"{LEAVES.splitlines()[0]}\n{LEAVES.splitlines()[1]}\nprint('last', end='')\n")
     cell.until(lambda: cell.ended() == [0])
     assert "".join(cell.wrote()) == "last"
+
+
+def test_rank_0_has_a_free_port_that_nobody_else_is_given_before_it_listens() -> None:
+    """It imports torch first; a port that the system gives out may be another program's by then."""
+    ports = range(20_000, 32_701)
+    assert all(free_port("127.0.0.1", Reach()) in ports for _ in range(20))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert free_port("127.0.0.1", Reach(port_first=port, port_last=port)) != port

@@ -1,7 +1,7 @@
 """Ports for servers whose port a test must know before they listen, or keep while they are away.
 
-Law: a port is given once, and outside of those that the system chooses itself: a server that starts later, or
-again, finds it free, whatever sockets other tests and other runs on this machine open in the meantime.
+Law: a port is given once, and outside of those that the system or an agent chooses itself: a server that
+starts later, or again, finds it free, whatever other tests and other runs on this machine open meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from replkernel.hosts.reach import PORT_FIRST, PORT_LAST
 
 LEAST = 10_240
 """Ports below are those of well-known services."""
@@ -45,6 +47,7 @@ def free_ports(count: int) -> list[int]:
 
 def _candidates() -> Iterator[int]:
     first, last = (int(word) for word in _RANGE.read_text().split())
-    numbers = [number for number in range(LEAST, 1 << 16) if not first <= number <= last]
+    taken = set(range(first, last + 1)) | set(range(PORT_FIRST, PORT_LAST + 1))
+    numbers = [number for number in range(LEAST, 1 << 16) if number not in taken]
     random.shuffle(numbers)
     yield from numbers

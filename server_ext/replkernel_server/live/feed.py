@@ -85,6 +85,7 @@ class Feed:
         """Whether each has everything up to now."""
         self._turning: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._gathering: asyncio.Task[None] | None = None
         self._agents_at = self._account_at = self._fresh_at = float("-inf")
         self._ask_again_at = float("inf")
         self._told_at = float("-inf")
@@ -110,16 +111,20 @@ class Feed:
         self._listeners.pop(listener, None)
 
     async def snapshot(self) -> Snapshot:
-        """Return everything, gathered now unless it is young."""
-        if self._turning is None and time.monotonic() > self._fresh_at + FRESH_S:
+        """Return everything, gathered now unless it is young; who comes meanwhile waits for that too."""
+        unknown = self._agents_at == float("-inf")
+        old = unknown if self._turning is not None else time.monotonic() > self._fresh_at + FRESH_S
+        if old and self._gathering is None:
             self._fresh_at = time.monotonic()
-            await self._gather_once()
+            self._gathering = asyncio.get_running_loop().create_task(self._gather_once())
+        if self._gathering is not None:
+            await asyncio.shield(self._gathering)
         return self._state.snapshot(time.time())
 
     async def close(self) -> None:
         """End everything."""
         self._listeners.clear()
-        tasks = [task for task in (self._turning, self._asking) if task is not None]
+        tasks = [task for task in (self._turning, self._asking, self._gathering) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -167,15 +172,18 @@ class Feed:
 
     async def _gather_once(self) -> None:
         """Ask everybody once, for a page that asks from time to time."""
-        self._ask_kernels(time.monotonic())
-        await self._ask_others()
-        for _ in range(round(GATHER_S_MAX / LOOK_S)):
-            if not any(line.waits for line in self._lines.values()):
-                break
-            await asyncio.sleep(LOOK_S)
-        self._state.flush(time.time())
-        if self._turning is None:
-            self._rest()
+        try:
+            self._ask_kernels(time.monotonic())
+            await self._ask_others()
+            for _ in range(round(GATHER_S_MAX / LOOK_S)):
+                if not any(line.waits for line in self._lines.values()):
+                    break
+                await asyncio.sleep(LOOK_S)
+            if self._turning is None:  # Else what has changed is told to who listens.
+                self._state.flush(time.time())
+                self._rest()
+        finally:
+            self._gathering = None
 
     def _rest(self) -> None:
         """Let go of every connection."""

@@ -15,6 +15,7 @@ from replkernel.client.inquiry import ask_agents
 from tests.e2e.faults.cells import AUDIT
 from tests.e2e.faults.hosts import kernel_processes
 from tests.e2e.faults.schedule import HOSTS
+from tests.support.files_below import files_below
 
 if TYPE_CHECKING:
     from tests.e2e.faults.clients import Client
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 TRIES_MAX = 10
 WHOLE_S = 40.0
 COMMITTED_S = 40.0
+ENDED_S = 15.0
+"""Hosts that are late have so long to end what a kernel had there: its router does not wait for them."""
 NEWS_S = 0.05
 """The news of a death takes about this long; a new process takes longer to be there."""
 
@@ -79,11 +82,18 @@ def await_committed(count: int) -> None:
 
 
 def left_behind(directories: list[Path]) -> list[str]:
-    """Return the kernel processes and kernels' files that are there after shutdown."""
+    """Return the kernel processes and kernels' files that stay after shutdown."""
+    deadline = time.monotonic() + ENDED_S
+    while (left := _left(directories)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def _left(directories: list[Path]) -> list[str]:
     left = []
     for directory in directories:
         left += [f"process {pid}" for pid in kernel_processes(directory)]
-        left += [str(path) for path in (directory / "kernels").glob("*/*/*")]
+        left += [str(path) for path in files_below(directory, "kernels/*/*/*")]
     sockets = Path(os.environ["REPLKERNEL_SOCKET_DIR"]) / "k"
     left += [str(path) for path in sockets.glob("*")]
     return left

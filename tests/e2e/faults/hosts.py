@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from replkernel.agent.io.lookup import agent_dir, find_agent
 from tests.e2e.faults.wire import Wire, open_tun
+from tests.support.files_below import files_below
 
 CLONE_NEWNET = 0x40000000
 START_S = 30.0
@@ -170,7 +171,7 @@ class Host:
 def kernel_processes(directory: Path) -> list[int]:
     """Return the live kernel processes that the records in an agent's directory name."""
     found = []
-    for path in directory.glob("kernels/*/*/*/replica.json"):
+    for path in files_below(directory, "kernels/*/*/*/replica.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             pid = int(json.loads(path.read_text())["process"]["pid"])
             if pid and lives(pid):

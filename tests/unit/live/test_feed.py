@@ -128,6 +128,56 @@ async def test_who_does_not_read_is_told_nothing_more_until_he_has_then_everythi
     await world.feed.close()
 
 
+async def test_who_asks_while_everything_is_gathered_is_told_it_too(world: World) -> None:
+    both = await asyncio.gather(world.feed.snapshot(), world.feed.snapshot())
+    assert [[host.name for host in one.hosts] for one in both] == [["h1"], ["h1"]]
+    assert world.asked == 1
+    await world.feed.close()
+
+
+async def test_who_asks_as_a_page_begins_to_listen_is_told_everything(world: World) -> None:
+    world.feed.add(Listener())
+    assert [host.name for host in (await world.feed.snapshot()).hosts] == ["h1"]
+    await world.feed.close()
+
+
+class SlowLine:
+    """A kernel's that has not answered yet."""
+
+    def __init__(self) -> None:
+        self.looked_at = asyncio.Event()
+        self.answered = False
+
+    @property
+    def waits(self) -> bool:
+        self.looked_at.set()
+        return not self.answered
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_page_that_comes_while_everything_is_gathered_for_another_misses_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, listener = SlowLine(), Listener()
+    monkeypatch.setattr(world.feed, "_ask_kernels", lambda now: None)
+    monkeypatch.setattr(world.feed, "_lines", {"k": line})
+    asks = asyncio.create_task(world.feed.snapshot())
+    await line.looked_at.wait()
+    world.feed.add(listener)
+    await world.turns()
+    world.hosts = ("h1", "h2")
+    world.feed._state.agents_told(StatusDocument(hosts=tuple(map(HostStatus, world.hosts))), ())
+    line.answered = True
+    assert len((await asks).hosts) == 2
+    world.feed.turn()
+    first, last = listener.told
+    assert isinstance(last, Changes) and [host.name for host in last.hosts] == ["h2"]
+    assert last.seq == first.seq + 1
+    await world.feed.close()
+
+
 async def test_nobody_is_asked_once_nobody_listens(world: World) -> None:
     listener = Listener()
     world.feed.add(listener)
