@@ -21,6 +21,7 @@ from replkernel.agent.io.keeper_driver import STORE_WAIT_S
 from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents, lose
+from tests.support.files_below import files_below
 from tests.support.live import Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
@@ -237,7 +238,7 @@ def test_a_store_without_room_is_told_and_state_is_durable_once_there_is_some(tm
             eventually(applied_everywhere, "the commit of what had waited", 30.0)
             live.value("print('committed after this')")
             stored = eventually(
-                lambda: [path for path in (disk / "store" / "blobs").rglob("*") if path.is_file()],
+                lambda: [path for path in files_below(disk / "store", "blobs/**/*") if path.is_file()],
                 "the upload",
                 30.0,
             )

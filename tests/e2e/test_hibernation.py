@@ -18,6 +18,7 @@ from replkernel.client.inquiry import ask_agents
 from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.support.ending import lose
+from tests.support.files_below import files_below
 from tests.support.live import Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids, runs
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
@@ -51,11 +52,11 @@ def test_a_kernel_that_ends_at_rest_leaves_nothing(live: Live) -> None:
     hibernate(live)
     assert checkpoints()
     live.manager.shutdown_kernel(now=False)
-    eventually(lambda: not list((data_dir(os.environ) / "store").glob("kernels/*/*")), "an empty store")
+    eventually(lambda: not files_below(data_dir(os.environ) / "store", "kernels/*/*"), "an empty store")
 
 
 def blobs() -> list[Path]:
-    found = (data_dir(os.environ) / "store").glob("blobs/*/*")
+    found = files_below(data_dir(os.environ) / "store", "blobs/*/*")
     return [path for path in found if not path.name.startswith(".")]
 
 
@@ -70,7 +71,7 @@ def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
     eventually(blobs, "blobs in the store")
     live.manager.shutdown_kernel(now=False)
     eventually(lambda: not blobs(), "a store without blobs")
-    assert not list((data_dir(os.environ) / "store").glob("kernels/*/*"))
+    assert not files_below(data_dir(os.environ) / "store", "kernels/*/*")
 
 
 @pytest.mark.slow

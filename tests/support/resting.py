@@ -9,6 +9,7 @@ import psutil
 
 from replkernel.client.inquiry import ask_agents
 from replkernel.settings import data_dir
+from tests.support.files_below import files_below
 from tests.support.live import Live, eventually
 
 VARIABLES = """
@@ -43,7 +44,7 @@ def runs(pid: int) -> bool:
 
 
 def checkpoints() -> list[Path]:
-    return sorted((data_dir(os.environ) / "store").glob("kernels/*/checkpoint-*"))
+    return sorted(files_below(data_dir(os.environ) / "store", "kernels/*/checkpoint-*"))
 
 
 def hibernate(live: Live) -> set[int]:
