@@ -9,7 +9,7 @@ import psutil
 
 from replkernel.client.inquiry import ask_agents
 from replkernel.settings import data_dir
-from tests.support.live import Live, eventually
+from tests.support.live import AGENT_S, Live, eventually
 
 VARIABLES = """
 import numpy, random
@@ -31,7 +31,7 @@ CHECKED = "7 3000 200 True True True 20000000 14"
 
 def replica_pids() -> set[int]:
     """Return the processes of replicas, as the agents know them."""
-    known = ask_agents(os.environ).kernels
+    known = ask_agents(os.environ, AGENT_S).kernels
     return {replica.kernel_pid for one in known for replica in one.replicas if replica.kernel_pid}
 
 
