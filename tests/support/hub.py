@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 PROXY = "configurable-http-proxy"
 PROXY_VERSION = "5.3.0"
 START_S = 120.0
-STOP_S = 30.0
+STOP_S = 60.0
 
 OWN = (
     "HOME",
