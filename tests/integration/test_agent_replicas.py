@@ -26,7 +26,14 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.router_to_agent import InterruptReplica, PrepareReplica, StartReplica
 from replkernel.records import Payload, ReplicaId
-from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
+from tests.support.agent_router import (
+    RouterClient,
+    delta,
+    make_spec,
+    run_cell,
+    standin_env,
+)
+from tests.support.live import eventually
 
 HOST = "replicas"
 
@@ -40,14 +47,6 @@ def await_leader(router: RouterClient, name: str) -> None:
         time.sleep(0.05)
         replicas = router.status().kernels[0].replicas
         leader = next((one.replica for one in replicas if one.raft and one.raft.role == "leader"), "")
-
-
-def await_state(router: RouterClient, state: str) -> None:
-    """Wait until the router's kernel is told to be in a state."""
-    deadline = time.monotonic() + 15.0
-    while (found := router.status().kernels[0].state) != state:
-        assert time.monotonic() < deadline, f"it is {found}"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -390,9 +389,9 @@ def test_a_router_that_comes_back_finds_its_kernel(agent: AgentAddress, tmp_path
     with RouterClient(agent, spec, pid=pid) as first:
         pids = {name: ready.pid for name, ready in first.make_replicas("r1", "r2", "r3").items()}
         run_cell(first, 1, "x")
-        await_state(first, "idle")
+        eventually(lambda: first.status().kernels[0].state == "idle", "the end of the cell")
         first.standin("r1").claim(2, 2)
-        await_state(first, "busy")
+        eventually(lambda: first.status().kernels[0].state == "busy", "the claim")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     with RouterClient(agent, spec) as second:

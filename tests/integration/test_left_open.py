@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -87,6 +89,15 @@ def test_a_process_is_told_with_its_test(tmp_path: Path) -> None:
         command = [sys.executable, "-c", "input()"]
         process = opened.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
         opened.callback(process.kill)
+
+
+def test_a_process_of_another_run_whose_directory_begins_alike_is_not_ours(tmp_path: Path) -> None:
+    begin = "sleep 60 >/dev/null 2>&1 & echo $!"  # It is no child of ours: its parent has ended.
+    with contextlib.ExitStack() as opened, left_open.nothing_left_open(tmp_path):
+        begun = subprocess.run(
+            ["sh", "-c", begin], env={"HOME": f"{tmp_path}0/home"}, stdout=subprocess.PIPE, text=True
+        )
+        opened.callback(os.kill, int(begun.stdout), signal.SIGKILL)
 
 
 def test_what_nobody_can_close_any_more_is_not_waited_for(

@@ -47,7 +47,7 @@ def member(tmp_path: Path) -> Iterator[RaftMember]:
 
 def connect(member: RaftMember) -> socket.socket:
     host, _, port = member.address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=5)
+    return socket.create_connection((host, int(port)), timeout=20)
 
 
 class Bomb:
@@ -152,7 +152,7 @@ def test_a_member_may_be_closed_from_its_own_callback(tmp_path: Path) -> None:
         closed.set()
 
     made.propose(b"last", done)
-    assert closed.wait(5)
+    assert closed.wait(20)
     until(lambda: made.status().role == "closed")
     until(lambda: not any(thread.name == "replkernel-raft" for thread in threading.enumerate()))
 

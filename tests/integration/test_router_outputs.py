@@ -62,6 +62,12 @@ def begun(client: Client, directory: Path, count: int) -> tuple[str, Path]:
     return msg_id, gate
 
 
+def leave(kernel: Routed, client: Client) -> None:
+    """Close a client; return once the router, which answers others in turn, has heard of that."""
+    client.close()
+    kernel.await_answer()
+
+
 def passed(gate: Path, line: int) -> None:
     """Wait until a cell of `begun` has printed a line, which its client need not have heard of."""
     eventually(lambda: gate.with_suffix(".passed").stat().st_size > line, f"line {line}")
@@ -105,8 +111,7 @@ def test_a_client_that_comes_back_is_sent_what_it_missed(
     client = kernel.client()
     watcher = kernel.client()
     msg_id, gate = begun(client, tmp_path, 30)
-    client.close()
-    time.sleep(0.3)
+    leave(kernel, client)
     gate.touch()
     watcher.wait(lambda: "idle" in watcher.states(msg_id), "the end of the cell")
     client.open()
@@ -125,8 +130,7 @@ def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tm
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     msg_id, gate = begun(client, tmp_path, 150)
-    client.close()
-    time.sleep(0.3)
+    leave(kernel, client)
     gate.touch()
     passed(gate, 40)
     client.open()
@@ -300,8 +304,7 @@ def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     msg_id, gate = begun(client, tmp_path, 60)
-    client.close()
-    time.sleep(0.3)
+    leave(kernel, client)
     gate.touch()
     passed(gate, 20)
     kernel.kill()

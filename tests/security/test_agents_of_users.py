@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -57,8 +58,18 @@ def process(said: str) -> dict[str, Any]:
         "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16),
         "environment": Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0"),
         "core": next(line.split()[4] for line in limits.splitlines() if line.startswith("Max core")),
-        "directories": sorted({os.stat(path).st_uid for path in HOMES.joinpath("alice").rglob("*")}),
+        "directories": sorted(owners(HOMES / "alice")),
     }
+
+
+def owners(directory: Path) -> set[int]:
+    """Return whose the files below a directory are; whoever works there makes and removes some meanwhile."""
+    found = set()
+    for place, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.lstat(Path(place, name)).st_uid)
+    return found
 
 
 def two_agents_on_one_host() -> dict[str, Any]:

@@ -150,9 +150,12 @@ def test_the_hook_hears_what_it_needs_and_nothing_secret(
 
 def test_one_that_hangs_is_ended_with_what_it_started(short_dir: Path) -> None:
     hook = program(short_dir / "hook", f"sleep 600 & echo $! > {short_dir}/child; wait")
-    assert "has not ended within 1 s" in DeviceHook(str(hook), HOST, {"PATH": "/bin"}, 1.0).run(CALL, ())
-    child = int((short_dir / "child").read_text())
-    eventually(lambda: not _lives(child), "the end of what the hook started")
+    for run_s in (1.0, 20.0):  # A busy machine may not have begun with it within a second.
+        told = DeviceHook(str(hook), HOST, {"PATH": "/bin"}, run_s).run(CALL, ())
+        assert f"has not ended within {run_s:g} s" in told
+        if written := _read(short_dir / "child"):
+            break
+    eventually(lambda: not _lives(int(written)), "the end of what the hook started")
 
 
 def test_one_that_fails_is_told_with_its_last_line(short_dir: Path) -> None:
@@ -188,6 +191,10 @@ def test_a_request_longer_than_a_pipe_is_heard_whole_or_not_at_all(short_dir: Pa
     assert int((short_dir / "heard").read_text()) > 1500 * 64
 
 
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
 def _lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -218,10 +225,7 @@ echo "$REPLKERNEL_ACTION $REPLKERNEL_GPUS" >> {place}/done
 
 
 def done(place: Path) -> list[str]:
-    try:
-        return (place / "done").read_text().splitlines()
-    except FileNotFoundError:
-        return []
+    return _read(place / "done").splitlines()
 
 
 def test_gpus_are_open_before_a_grant_is_heard_and_closed_after_the_lease(short_dir: Path) -> None:

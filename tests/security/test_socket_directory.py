@@ -21,6 +21,7 @@ from replkernel.client.inquiry import ask_agents
 from replkernel.errors import AgentUnavailable
 from replkernel.hosts.own_dir import DirectoryUnsafe, check_own_dir, make_own_dir
 from replkernel.hosts.places import data_place
+from tests.support.live import AGENT_S
 from tests.support.second_user import ATTACKER, NOBODY, Attack, as_user, needs_root
 
 HOST = "doors"
@@ -71,7 +72,7 @@ def listen(path: Path, said: str) -> bytes:
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + AGENT_S
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -85,7 +86,7 @@ def test_whoever_made_the_directory_first_is_not_sent_the_token(shared_tmp: Path
     said = shared_tmp / "said"
     attack = Attack(attacker, swap_and_listen, predicted(shared_tmp) / HOST, str(said))
     wait_for(said)
-    status = ask_agents(os.environ, timeout_s=3.0)
+    status = ask_agents(os.environ, AGENT_S)
     assert address.token.encode() not in attack.result()
     assert [host.state for host in status.hosts] == ["up"], "the agent listens where nobody could be first"
 
@@ -113,7 +114,7 @@ def test_a_socket_in_a_directory_of_somebody_else_is_sent_nothing(shared_tmp: Pa
     try:
         with pytest.raises(AgentUnavailable, match=f"{theirs} belongs to user {ATTACKER}"):
             find_agent(HOST, os.environ)
-        (shown,) = ask_agents(os.environ, timeout_s=1.0).hosts
+        (shown,) = ask_agents(os.environ, AGENT_S).hosts
         assert f"belongs to user {ATTACKER}" in shown.state
     finally:
         place.write_bytes(ours)

@@ -126,7 +126,7 @@ async def test_connections_are_bounded_user_by_user(tmp_path: Path) -> None:
 
 
 async def test_calls_are_bounded_by_rate(tmp_path: Path) -> None:
-    async with scheduler(tmp_path, calls_per_s="2") as (_, call):
+    async with scheduler(tmp_path, calls_per_s="1") as (_, call):
         answers = await asyncio.gather(*(call("m", "GET", "status") for _ in range(40)))
         refused = [said for status, said in answers if status == 429]
         assert len(refused) >= 15
@@ -136,7 +136,7 @@ async def test_calls_are_bounded_by_rate(tmp_path: Path) -> None:
 
 
 async def test_messages_are_bounded_over_all_connections(tmp_path: Path) -> None:
-    async with scheduler(tmp_path, messages_per_s="5") as (url, _):
+    async with scheduler(tmp_path, messages_per_s="1") as (url, _):
         routers = [await Client.hello(url, "m", "router", f"m{number}") for number in range(3)]
         for router in routers:
             router.say(*(wire.WishOver(f"w{number}") for number in range(40)))

@@ -8,11 +8,12 @@ import psutil
 
 from replkernel.client.inquiry import ask_agents
 from replkernel.protocol.status import ReplicaStatus
+from tests.support.live import AGENT_S
 
 
 def replicas() -> dict[str, ReplicaStatus]:
     """Return what the agents tell of each replica, by name."""
-    kernels = ask_agents(os.environ).kernels
+    kernels = ask_agents(os.environ, AGENT_S).kernels
     return {replica.replica: replica for known in kernels for replica in known.replicas}
 
 

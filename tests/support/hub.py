@@ -7,6 +7,7 @@ Each user has a home, and so agents, of his own. Law: everything that was starte
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -32,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 PROXY = "configurable-http-proxy"
 PROXY_VERSION = "5.3.0"
 START_S = 120.0
-STOP_S = 30.0
+STOP_S = 60.0
 
 OWN = (
     "HOME",
@@ -82,15 +83,22 @@ def find_proxy() -> str:
     if npm is None:
         raise FileNotFoundError("npm is not installed, so JupyterHub's proxy cannot be")
     place = ROOT / "build" / "proxy"
+    program = place / "node_modules" / ".bin" / PROXY
     place.mkdir(parents=True, exist_ok=True)
+    with (place.parent / "proxy.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Two that install at once leave half of a proxy.
+        if not program.exists():
+            _install_proxy(npm, place, program)
+    return str(program)
+
+
+def _install_proxy(npm: str, place: Path, program: Path) -> None:
     options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-save", "--prefix", str(place)]
     done = subprocess.run(
         [npm, "install", *options, f"{PROXY}@{PROXY_VERSION}"], capture_output=True, text=True, timeout=100
     )
-    program = place / "node_modules" / ".bin" / PROXY
     if not program.exists():
         raise FileNotFoundError(f"npm could not install {PROXY}: {done.stderr[-500:]}")
-    return str(program)
 
 
 class Hub:

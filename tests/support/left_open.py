@@ -212,7 +212,7 @@ def _open_files(temporary: Path) -> dict[Left, str]:
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         with contextlib.suppress(OSError):
             path = os.readlink(f"/proc/self/fd/{name}")
-            if path.startswith(str(temporary)):
+            if path.startswith(f"{temporary}/"):
                 found["file", name, path] = f"the file {path}, opened by {_tests_of_files.get(path, UNHEARD)}"
     return found
 
@@ -239,7 +239,7 @@ def _processes(temporary: Path, older: frozenset[str]) -> dict[Left, str]:
     Those that were there before are not looked at: to read all environments twice takes 10 ms a module.
     """
     found: dict[Left, str] = {}
-    us, mark = os.getpid(), str(temporary).encode()
+    us, mark = os.getpid(), f"{temporary}/".encode()
     for name in _pids() - older:
         with contextlib.suppress(OSError, psutil.Error, ValueError, IndexError):
             pid, parent = int(name), _parent(name)

@@ -22,6 +22,8 @@ from tests.support.stock import OURS
 CELL_S = 60.0
 START_S = 60.0
 REPLY_S = 30.0
+AGENT_S = 20.0
+"""An agent that answers later counts as one that knows of no kernel."""
 
 Value = TypeVar("Value")
 

@@ -18,8 +18,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 from replkernel_server.scheduling.journal_place import JournalPlace
 from sqlalchemy import create_engine, make_url, text
+
+from tests.support.live import eventually
+from tests.support.resting import runs
 
 VARIABLE = "REPLKERNEL_TEST_POSTGRES"
 PLACES = ("/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb")
@@ -76,9 +80,11 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End it as a power cut would."""
+        own = [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
         self.process.kill()
         self.process.wait()
-        time.sleep(0.5)  # Its own processes notice within this; a new one refuses to start before.
+        # They notice by themselves, and a new one refuses to start before.
+        eventually(lambda: not any(map(runs, own)), "the end of PostgreSQL's own processes")
 
     def stop(self) -> None:
         """End it."""

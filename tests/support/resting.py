@@ -10,7 +10,7 @@ import psutil
 from replkernel.client.inquiry import ask_agents
 from replkernel.settings import data_dir
 from tests.support.files_below import files_below
-from tests.support.live import Live, eventually
+from tests.support.live import AGENT_S, Live, eventually
 
 VARIABLES = """
 import numpy, random
@@ -32,7 +32,7 @@ CHECKED = "7 3000 200 True True True 20000000 14"
 
 def replica_pids() -> set[int]:
     """Return the processes of replicas, as the agents know them."""
-    known = ask_agents(os.environ).kernels
+    known = ask_agents(os.environ, AGENT_S).kernels
     return {replica.kernel_pid for one in known for replica in one.replicas if replica.kernel_pid}
 
 

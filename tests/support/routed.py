@@ -67,8 +67,13 @@ class Client:
 
     def hello(self) -> None:
         """Wait until the kernel answers and its output arrives."""
-        msg_id = self.kernel.kernel_info()
-        self.wait(lambda: self.reply(msg_id), "an answer")
+
+        def arrives() -> bool:
+            msg_id = self.kernel.kernel_info()
+            self.wait(lambda: self.reply(msg_id), "an answer")
+            return "idle" in self.states(msg_id)
+
+        self.wait(arrives, "what is published about an answer")
 
     def reply(self, msg_id: str) -> dict[str, Any] | None:
         """Return the content of the reply to a request."""
@@ -137,11 +142,11 @@ class Routed:
         self.router.wait()
 
     def await_answer(self) -> None:
-        """Wait until the router answers, without being one of those who listen."""
+        """Wait until the router answers, without being one of those who listen, nor telling them anything."""
         asking = BlockingKernelClient(connection_file=str(self.file))
         asking.load_connection_file()
         asking.start_channels(shell=False, iopub=False, stdin=False, hb=False)
-        asking.control_channel.send(asking.session.msg("kernel_info_request", {}))
+        asking.control_channel.send(asking.session.msg("replkernel_outputs_request", {}))
         asking.get_control_msg(timeout=WAIT_S)
         asking.stop_channels()
         asking.context.destroy(linger=0)

@@ -21,7 +21,7 @@ from tests.conftest import KEPT, NO_MORE_IMPORTS, OWN, SHORT
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.support import left_open
 from tests.support.ending import end_agents
-from tests.support.live import Live, eventually
+from tests.support.live import AGENT_S, Live, eventually
 from tests.support.stock import kernelspec_dir
 
 __all__ = ["_kernel_in_reach", "_no_kernel_left", "_own_directories", "place", "shared_scope", "tidy"]
@@ -75,7 +75,7 @@ def _kernel_in_reach(place: Path) -> None:
 def _no_kernel_left(place: Path) -> Iterator[None]:
     """Have agents that know of no kernel when a test begins, where each has kernels of its own."""
     yield
-    eventually(lambda: not ask_agents(os.environ).kernels, "the end of the test's kernels")
+    eventually(lambda: not ask_agents(os.environ, AGENT_S).kernels, "the end of the test's kernels")
 
 
 def tidy(live: Live) -> None:

@@ -61,8 +61,12 @@ def test_nobody_on_the_wire_reads_code_output_state_or_secrets(
     with site.page(kernel) as page:
         use(page)
         assert page.run("import os; print(os.environ['CUDA_VISIBLE_DEVICES'] != '')", gpus=1) == "True"
-    say_in_clear(site.machines["gpu1"], ADDRESSES[LAB], b"a word in clear")
-    wait_until(lambda: bool(capture.seen(b"a word in clear")), 10, "the capture hears what is said in clear")
+
+    def heard() -> bool:
+        say_in_clear(site.machines["gpu1"], ADDRESSES[LAB], b"a word in clear")  # UDP: it may be lost.
+        return bool(capture.seen(b"a word in clear"))
+
+    wait_until(heard, 60, "the capture hears what is said in clear")
     secrets = [
         *(site.agent_file(host)["token"] for host in HOSTS[:3]),
         *(site.agent_file(host)["far_endpoint"].rpartition("/")[2] for host in HOSTS[:3]),
