@@ -81,8 +81,10 @@ async def test_a_node_that_is_drained_is_ending_then_lost_and_another_takes_its_
 ) -> None:
     _, heard = opened
     cluster.cordoned.add("node-1")
-    cluster.delete(holder_of(cluster, "node-1"), 4.0)
+    holder = holder_of(cluster, "node-1")
+    cluster.delete(holder, 60.0)
     await heard.until(lambda: any(isinstance(word, HostEnding) for word in heard.words))
+    cluster.delete(holder, 0.0)
     await heard.until(lambda: any(isinstance(word, HostLost) for word in heard.words))
     await heard.until(lambda: heard.hosts() == {"node-2", "node-3"})
     kinds = [type(word) for word in heard.words if getattr(word, "host", "") == "node-1"]
@@ -123,7 +125,7 @@ async def test_an_api_server_that_restarts_takes_no_host_away(
     await cluster.away()
     await heard.until(lambda: "cannot be asked" in caplog.text)
     assert len(heard.hosts()) == 2
-    await cluster.serve(cluster.port)
+    await cluster.serve()
     async with asyncio.timeout(PATIENCE_S):
         # It asks again by itself; a person may be sooner than that.
         while not await another_host(launcher):  # noqa: ASYNC110 - the API server tells nobody

@@ -152,7 +152,7 @@ def test_a_member_may_be_closed_from_its_own_callback(tmp_path: Path) -> None:
         closed.set()
 
     made.propose(b"last", done)
-    assert closed.wait(5)
+    assert closed.wait(20)
     until(lambda: made.status().role == "closed")
     until(lambda: not any(thread.name == "replkernel-raft" for thread in threading.enumerate()))
 

@@ -23,6 +23,7 @@ from replkernel.leasing.wire import (
     decode_from_client,
     encode,
 )
+from tests.support.ports import free_port
 
 TOKEN = "a-token-that-nobody-may-ever-see"
 
@@ -37,7 +38,7 @@ class ChannelServer:
         self.jobs_heard: list[FromClient] = []
         self.jobs_lines: list[_Client] = []
         self.opened = 0
-        self.port = 0
+        self.port = free_port()
         self._server: HTTPServer | None = None
 
     @property
@@ -45,10 +46,9 @@ class ChannelServer:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen, on the port of the last time if there was one."""
+        """Listen, on the same port each time."""
         listener = socket.create_server(("127.0.0.1", self.port))
         listener.setblocking(False)
-        self.port = listener.getsockname()[1]
         self._server = HTTPServer(Application([("/api/v1/channel", _Client, {"shared": self})]))
         self._server.add_socket(listener)
 

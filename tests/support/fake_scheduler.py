@@ -41,6 +41,7 @@ from replkernel.leasing.wire import (
     encode,
 )
 from replkernel.records import HostName
+from tests.support.ports import free_port
 
 TOKEN = "the-token-of-the-test"
 PATIENCE_S = 60.0
@@ -65,7 +66,7 @@ class FakeScheduler:
         self._owners: dict[str, str] = {}
         self._fence = 0
         self._clients: dict[str, _Client] = {}
-        self._port = 0
+        self._port = free_port()
         self.start()
 
     # -- its life -----------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class FakeScheduler:
         }
 
     def start(self) -> None:
-        """Serve, on the port of the last time if there was one, with all that was known."""
+        """Serve, on the same port each time, with all that was known."""
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
         self._thread.start()
@@ -95,7 +96,6 @@ class FakeScheduler:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         listener = socket.create_server(("127.0.0.1", self._port))
         listener.setblocking(False)
-        self._port = listener.getsockname()[1]
         routes: list[Any] = [("/api/v1/channel", _Client, {"scheduler": self}), ("/api/v1/status", _Status)]
         server = HTTPServer(Application(routes))
         server.add_socket(listener)

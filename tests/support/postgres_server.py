@@ -18,8 +18,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 from replkernel_server.scheduling.journal_place import JournalPlace
 from sqlalchemy import create_engine, make_url, text
+
+from tests.support.ending import end_process
 
 VARIABLE = "REPLKERNEL_TEST_POSTGRES"
 PLACES = ("/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb")
@@ -76,9 +79,11 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End it as a power cut would."""
+        processes = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait()
-        time.sleep(0.5)  # Its own processes notice within this; a new one refuses to start before.
+        for process in processes:  # A new server refuses to start while one of them is left.
+            end_process(process.pid)
 
     def stop(self) -> None:
         """End it."""
