@@ -15,14 +15,22 @@ from traitlets.config import Config
 from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.integration.test_router_provisioner import TIMEOUT_S, connect, gone, manager, say
+from tests.support.ports import free_port
+from tests.support.routed import PORTS
 
 assert manager, "the fixture of a kernel on stock replicas"
 
 
 @pytest.fixture(autouse=True)
 def _stays(manager: KernelManager) -> None:
-    """Have cells stay where they are: stock replicas commit nothing, for which a move would wait."""
+    """Have cells stay where they are: stock replicas commit nothing, for which a move would wait.
+
+    The kernel's ports are nobody else's while it has no router, and none that the system chooses.
+    """
     manager.update_config(Config(ReplkernelProvisioner={"executor": "sticky"}))
+    manager.cache_ports = False
+    for name in PORTS:
+        setattr(manager, name, free_port())
 
 
 def abandon(manager: KernelManager) -> tuple[str, int]:
