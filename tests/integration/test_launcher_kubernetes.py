@@ -12,6 +12,7 @@ from replkernel_server.launchers.kubernetes_pods import HOLDER, USER, Kubernetes
 from replkernel_server.launchers.protocol import (
     HostComing,
     HostEnding,
+    HostJoined,
     HostLost,
     Launcher,
     LauncherFailed,
@@ -89,6 +90,26 @@ async def test_a_node_that_is_drained_is_ending_then_lost_and_another_takes_its_
     await heard.until(lambda: heard.hosts() == {"node-2", "node-3"})
     kinds = [type(word) for word in heard.words if getattr(word, "host", "") == "node-1"]
     assert kinds[-2:] == [HostEnding, HostLost]
+
+
+async def test_a_host_that_is_given_back_is_not_told_to_end_and_not_replaced_when_pods_are_listed_meanwhile(
+    cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, heard = opened
+    delete = launcher._api.delete
+
+    async def answered_late(name: str, grace_s: int) -> None:
+        await delete(name, grace_s)
+        launcher._poke.set()
+        await asyncio.sleep(0.3)  # Pods are listed within this, if they may be.
+
+    monkeypatch.setattr(launcher._api, "delete", answered_late)
+    host = min(heard.hosts())
+    await launcher.give_back(host)
+    await launcher.ask_hosts(0)
+    told = [type(word) for word in heard.words if getattr(word, "host", "") == host]
+    assert told == [HostJoined, HostLost]
+    assert len([pod for pod in cluster.pods.values() if HOLDER in pod["metadata"]["labels"]]) == 1
 
 
 async def test_a_pods_wait_is_explained_in_kubernetes_words(
