@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, ExitStack
 
 from replkernel.leasing import wire
 from tests.support.lease_clients import Agent, Book, Router, opened
-from tests.support.ports import free_port
 from tests.support.scheduler_service import Service, no_gpu_was_ever_leased_twice, serving
 
 KERNELS, CELLS, KILLS = 12, 6, 3
@@ -67,8 +66,8 @@ class Notebook(Router):
 async def test_every_cell_runs_and_no_gpu_is_leased_twice_though_the_scheduler_is_killed() -> None:
     book = Book()
     with ExitStack() as services:
-        port = str(free_port())
-        service: Service = services.enter_context(serving("--port", port))
+        service: Service = services.enter_context(serving())
+        port = service.url.rpartition(":")[2]
         agents = [Agent(service.url, service.rest.token, name, 4) for name in ("h1", "h2")]
         kernels = [Notebook(service.url, service.rest.token, f"k{number}") for number in range(KERNELS)]
         async with AsyncExitStack() as there:
