@@ -12,6 +12,7 @@ from replkernel_server.launchers.kubernetes_pods import HOLDER, USER, Kubernetes
 from replkernel_server.launchers.protocol import (
     HostComing,
     HostEnding,
+    HostJoined,
     HostLost,
     Launcher,
     LauncherFailed,
@@ -81,12 +82,34 @@ async def test_a_node_that_is_drained_is_ending_then_lost_and_another_takes_its_
 ) -> None:
     _, heard = opened
     cluster.cordoned.add("node-1")
-    cluster.delete(holder_of(cluster, "node-1"), 4.0)
+    holder = holder_of(cluster, "node-1")
+    cluster.delete(holder, 60.0)
     await heard.until(lambda: any(isinstance(word, HostEnding) for word in heard.words))
+    cluster.delete(holder, 0.0)
     await heard.until(lambda: any(isinstance(word, HostLost) for word in heard.words))
     await heard.until(lambda: heard.hosts() == {"node-2", "node-3"})
     kinds = [type(word) for word in heard.words if getattr(word, "host", "") == "node-1"]
     assert kinds[-2:] == [HostEnding, HostLost]
+
+
+async def test_a_host_that_is_given_back_is_not_told_to_end_and_not_replaced_when_pods_are_listed_meanwhile(
+    cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, heard = opened
+    delete = launcher._api.delete
+
+    async def answered_late(name: str, grace_s: int) -> None:
+        await delete(name, grace_s)
+        launcher._poke.set()
+        await asyncio.sleep(0.3)  # Pods are listed within this, if they may be.
+
+    monkeypatch.setattr(launcher._api, "delete", answered_late)
+    host = min(heard.hosts())
+    await launcher.give_back(host)
+    await launcher.ask_hosts(0)
+    told = [type(word) for word in heard.words if getattr(word, "host", "") == host]
+    assert told == [HostJoined, HostLost]
+    assert len([pod for pod in cluster.pods.values() if HOLDER in pod["metadata"]["labels"]]) == 1
 
 
 async def test_a_pods_wait_is_explained_in_kubernetes_words(
@@ -123,7 +146,7 @@ async def test_an_api_server_that_restarts_takes_no_host_away(
     await cluster.away()
     await heard.until(lambda: "cannot be asked" in caplog.text)
     assert len(heard.hosts()) == 2
-    await cluster.serve(cluster.port)
+    await cluster.serve()
     async with asyncio.timeout(PATIENCE_S):
         # It asks again by itself; a person may be sooner than that.
         while not await another_host(launcher):  # noqa: ASYNC110 - the API server tells nobody

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 from replkernel_server.launchers.installed import make
 from replkernel_server.launchers.protocol import HostComing, HostLost, Launcher, LauncherFailed
+from replkernel_server.launchers.slurm import SlurmLauncher
 from replkernel_server.launchers.slurm_agent import AgentSettings
 from replkernel_server.testing import Heard, LauncherContract
 
@@ -69,12 +71,24 @@ class TestSlurmLauncher(LauncherContract):
         with pytest.raises(LauncherFailed, match="most="):
             await launcher.ask_hosts(9)
 
-    async def test_a_host_that_was_given_back_frees_its_node(
-        self, launcher: Launcher, opened: Heard, cluster: SlurmCluster
+    async def test_a_host_that_was_given_back_frees_its_node_also_when_jobs_are_listed_meanwhile(
+        self, launcher: Launcher, opened: Heard, cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        assert isinstance(launcher, SlurmLauncher)
+        ask = launcher._ask
+
+        async def answered_late(command: list[str], told: str = "") -> str:
+            said = await ask(command, told)
+            if command[0] == "scancel":
+                launcher._poke.set()
+                await asyncio.sleep(0.6)  # Jobs are listed within this, if they may be.
+            return said
+
+        monkeypatch.setattr(launcher, "_ask", answered_late)
         host = max(opened.hosts())
         await launcher.give_back(host)
-        assert opened.words[-1] == HostLost(host, "it was given back")
+        lost = [word for word in opened.words if isinstance(word, HostLost)]
+        assert lost == [HostLost(host, "it was given back")]
         await opened.until(lambda: cluster.states()[host] == "idle")
 
 

@@ -100,12 +100,23 @@ async def test_a_message_does_not_wait_for_the_one_before_it(server: ChannelServ
         assert socket_of.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "Nagle's algorithm is off"
 
 
-async def test_a_lost_scheduler_is_told_once_and_found_again(server: ChannelServer) -> None:
+async def test_a_lost_scheduler_is_told_once_and_found_again(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_S_MIN", 0.05)
+    tries: list[str] = []
+    open_ = connection.Connection.open
+
+    async def noted(self: connection.Connection, url: str, token: str) -> None:
+        tries.append(url)
+        await open_(self, url, token)
+
+    monkeypatch.setattr(connection.Connection, "open", noted)
     async with connected(server) as client:
         await server.stop()
         await until(lambda: len(client.told) >= 2)
         assert not client.channel.send(HostBeat())
-        await asyncio.sleep(1.0)
+        await until(lambda: len(tries) > 3)  # The first was welcomed, two have failed by then.
         await server.start()
         await until(lambda: client.told.count("up") == 2)
         assert client.channel.send(HostBeat())
@@ -119,8 +130,6 @@ async def test_a_lost_scheduler_is_told_once_and_found_again(server: ChannelServ
 
 async def test_a_scheduler_that_comes_later_is_found() -> None:
     server = ChannelServer()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        server.port = free.getsockname()[1]
     client = Client(server.url)
     client.channel.start()
     await until(lambda: client.told)

@@ -64,7 +64,7 @@ def replace(router: RouterClient, leaves: ReplicaId, new: ReplicaId) -> MembersC
     for _ in range(40):
         router.send(ChangeMembers(kernel_id, new, address, leaves))
         with contextlib.suppress(AssertionError):  # Nobody answers while nobody leads.
-            changed = router.wait(MembersChanged, timeout_s=0.5)
+            changed = router.wait(MembersChanged, lambda message: message.replica == new, timeout_s=0.5)
         if changed is not None and not changed.why:
             break
     assert changed is not None

@@ -90,6 +90,19 @@ def until(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def leader_of(hosts: dict[str, RaftProcess]) -> str:
+    """Return whom all members take for their leader, once they agree."""
+    said: set[str | None] = set()
+
+    def agreed() -> bool:
+        said.clear()
+        said.update(leader for host in hosts.values() for leader in json.loads(host.ask("leader")))
+        return len(said) == 1 and None not in said
+
+    until(agreed)
+    return str(said.pop())
+
+
 def test_three_members_of_one_process_survive_its_kill_with_all_that_was_acknowledged(launch: Launch) -> None:
     group = [free_raft_address() for _ in range(3)]
     acknowledged: list[tuple[int, bytes]] = []
@@ -113,7 +126,7 @@ def test_a_host_that_dies_is_replaced_as_leader_and_catches_up_when_it_returns(l
     group = [free_raft_address() for _ in range(3)]
     hosts = {address: launch(address.replace(":", "-"), [address], group) for address in group}
     assert hosts[group[0]].propose(group[0], b"first").startswith("committed")
-    (leader,) = json.loads(hosts[group[0]].ask("leader"))
+    leader = leader_of(hosts)
     hosts.pop(leader).kill()
     survivors = list(hosts)
     assert hosts[survivors[0]].propose(survivors[0], b"second").startswith("committed")
@@ -128,8 +141,7 @@ def test_a_leader_that_falls_silent_at_rest_does_not_hold_the_next_commit_up_for
     group = [free_raft_address() for _ in range(3)]
     hosts = {address: launch(address.replace(":", "-"), [address], group) for address in group}
     assert hosts[group[0]].propose(group[0], b"first").startswith("committed")
-    (leader,) = json.loads(hosts[group[0]].ask("leader"))
-    until(lambda: all(json.loads(host.ask("leader")) == [leader] for host in hosts.values()))
+    leader = leader_of(hosts)
     silent = hosts.pop(leader)
     silent.child.send_signal(signal.SIGSTOP)
     follower = next(iter(hosts))

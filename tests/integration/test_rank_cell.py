@@ -12,7 +12,7 @@ from replkernel.protocol.message import encode
 from replkernel.ranks.cell import Backlog
 from replkernel.ranks.course import Interrupted
 from replkernel.ranks.words import Ended, Result, Wrote
-from tests.support.rank_cell import Running, running
+from tests.support.rank_cell import WAIT_MS, Running, running
 
 MEBIBYTE = 1024 * 1024
 LINE = "x" * (32 * 1024 - 1) + "\n"
@@ -39,7 +39,8 @@ def test_output_that_is_not_shown_waits_with_its_processes(cell: Running) -> Non
     a, b = cell.begin()
     cell.out.open.clear()
     sent = 0
-    while sent < 2_000 and a.socket.poll(1_000, zmq.POLLOUT):
+    # What has to be taken may take its time; from there on, a second without room is the end.
+    while sent < 2_000 and a.socket.poll(WAIT_MS if sent * len(LINE) <= 4 * MEBIBYTE else 1_000, zmq.POLLOUT):
         a.socket.send(encode(Wrote(0, "stdout", LINE)))
         sent += 1
     assert 4 * MEBIBYTE < sent * len(LINE) < 32 * MEBIBYTE

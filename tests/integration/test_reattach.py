@@ -15,14 +15,22 @@ from traitlets.config import Config
 from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.integration.test_router_provisioner import TIMEOUT_S, connect, gone, manager, say
+from tests.support.ports import free_port
+from tests.support.routed import PORTS
 
 assert manager, "the fixture of a kernel on stock replicas"
 
 
 @pytest.fixture(autouse=True)
 def _stays(manager: KernelManager) -> None:
-    """Have cells stay where they are: stock replicas commit nothing, for which a move would wait."""
+    """Have cells stay where they are: stock replicas commit nothing, for which a move would wait.
+
+    The kernel's ports are nobody else's while it has no router, and none that the system chooses.
+    """
     manager.update_config(Config(ReplkernelProvisioner={"executor": "sticky"}))
+    manager.cache_ports = False
+    for name in PORTS:
+        setattr(manager, name, free_port())
 
 
 def abandon(manager: KernelManager) -> tuple[str, int]:
@@ -70,7 +78,7 @@ def test_an_attached_router_that_dies_is_seen_and_replaced(manager: KernelManage
     assert again.is_alive()
     os.kill(router, signal.SIGKILL)
     manager.provisioner.process.wait()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + TIMEOUT_S
     while again.is_alive():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -11,7 +11,7 @@ import zmq
 
 from replkernel.router.io.links import AgentLink
 
-PATIENCE_MS = 5000
+PATIENCE_MS = 20_000
 
 
 @pytest.fixture

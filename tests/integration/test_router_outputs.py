@@ -62,12 +62,6 @@ def begun(client: Client, directory: Path, count: int) -> tuple[str, Path]:
     return msg_id, gate
 
 
-def leave(kernel: Routed, client: Client) -> None:
-    """Close a client; return once the router, which answers others in turn, has heard of that."""
-    client.close()
-    kernel.await_answer()
-
-
 def passed(gate: Path, line: int) -> None:
     """Wait until a cell of `begun` has printed a line, which its client need not have heard of."""
     eventually(lambda: gate.with_suffix(".passed").stat().st_size > line, f"line {line}")
@@ -91,14 +85,15 @@ def test_outputs_are_told_until_they_are_saved(routed: Callable[..., Routed]) ->
     assert [execution["msg_id"] for execution in left] == [second["msg_id"]]
 
 
-def test_a_running_cell_is_told_as_running_and_answered_at_once(routed: Callable[..., Routed]) -> None:
+def test_a_running_cell_is_told_as_running_and_answered_at_once(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
     client = routed(REPLKERNEL_REPLICAS="1").client()
-    msg_id = client.kernel.execute(LINES.format(40, 0.1))
-    printed_so_far(client, msg_id, "line 1\n")
+    msg_id, gate = begun(client, tmp_path, 40)
     (running,) = client.ask("replkernel_outputs_request")["executions"]
     assert (running["state"], running["ended"]) == ("running", None)
-    assert running["outputs"][0]["text"].startswith("line 0\nline 1\n")
-    assert running["outputs"][0]["text"] != lines(40)
+    assert running["outputs"][0]["text"] == lines(4)
+    gate.touch()
     client.finish(msg_id)
     (ended,) = client.ask("replkernel_outputs_request", since=running["version"])["executions"]
     assert (ended["state"], ended["outputs"][0]["text"]) == ("ok", lines(40))
@@ -111,7 +106,8 @@ def test_a_client_that_comes_back_is_sent_what_it_missed(
     client = kernel.client()
     watcher = kernel.client()
     msg_id, gate = begun(client, tmp_path, 30)
-    leave(kernel, client)
+    client.close()
+    kernel.await_departure()
     gate.touch()
     watcher.wait(lambda: "idle" in watcher.states(msg_id), "the end of the cell")
     client.open()
@@ -130,7 +126,8 @@ def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tm
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     msg_id, gate = begun(client, tmp_path, 150)
-    leave(kernel, client)
+    client.close()
+    kernel.await_departure()
     gate.touch()
     passed(gate, 40)
     client.open()
@@ -304,7 +301,8 @@ def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     msg_id, gate = begun(client, tmp_path, 60)
-    leave(kernel, client)
+    client.close()
+    kernel.await_departure()
     gate.touch()
     passed(gate, 20)
     kernel.kill()

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from jupyter_client import BlockingKernelClient
 
 from tests.support.breadth import each_nth
+from tests.support.live import eventually
 
 PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
 TIMEOUT_S = 20.0
@@ -136,12 +138,18 @@ def test_a_port_in_use_is_named_with_the_fix(launch: Launch, tmp_path: Path) -> 
     assert len(told.splitlines()) == 1
 
 
+def listening(router: subprocess.Popen[str]) -> int:
+    """Return at how many ports a router listens by now."""
+    found = psutil.Process(router.pid).net_connections(kind="tcp4")
+    return sum(each.status == psutil.CONN_LISTEN for each in found)
+
+
 def test_a_port_that_is_taken_for_a_moment_is_waited_for(launch: Launch, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        launch(file := connection_file(tmp_path, control_port=taken.getsockname()[1]))
-        time.sleep(1.0)
+        router = launch(file := connection_file(tmp_path, control_port=taken.getsockname()[1]))
+        eventually(lambda: listening(router) == 2, "that the router has the two ports before that one")
     client = client_of(file)
     assert client.kernel_info(reply=True, timeout=TIMEOUT_S)["content"]["status"] == "ok"
     client.shutdown(reply=True, timeout=TIMEOUT_S)
@@ -213,7 +221,7 @@ def test_the_router_does_not_outlive_the_launcher_that_it_was_told_of(tmp_path: 
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + TIMEOUT_S
     while Path(f"/proc/{pid}").exists() and _running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -58,7 +58,7 @@ def manager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KernelM
         manager.shutdown_kernel(now=True)
     manager.context.destroy(linger=0)
     stand_in.terminate()
-    stand_in.wait(10)
+    stand_in.wait(TIMEOUT_S)
     stand_in.stdout.close()
 
 
@@ -72,7 +72,7 @@ def say(client: BlockingKernelClient, code: str) -> str:
     return conversation.say(client, code, TIMEOUT_S)
 
 
-def gone(pid: int, within_s: float = 5.0) -> bool:
+def gone(pid: int, within_s: float = TIMEOUT_S) -> bool:
     """Tell whether a process ends in time."""
     deadline = time.monotonic() + within_s
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:

@@ -77,6 +77,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_killed_with_twenty_leases_none_is_lost_none_doubled_and_the_queue_goes_on() -> None:
     with serving() as service:
         before = Cluster(service)
+        living = asyncio.create_task(before.live())
         for number in range(HOSTS):
             await before.agent(number)
         for number in range(LEASES):
@@ -85,9 +86,11 @@ async def test_killed_with_twenty_leases_none_is_lost_none_doubled_and_the_queue
         for number in range(WAIT):
             await before.router(f"w{number}", number % HOSTS)
             await before.routers[f"w{number}"].hear(wire.Waiting)
+        living.cancel()
         service.kill()
     with serving() as service:
         after = Cluster(service)
+        living = asyncio.create_task(after.live())
         assert after.known() == {f"cell-{name}": identity(lease) for name, lease in before.leases.items()}
         for number in range(HOSTS):
             await after.agent(number)
@@ -98,7 +101,6 @@ async def test_killed_with_twenty_leases_none_is_lost_none_doubled_and_the_queue
         for number in range(WAIT):
             await after.router(f"w{number}", number % HOSTS)
             assert (await after.routers[f"w{number}"].hear(wire.Waiting)).request == f"cell-w{number}"
-        living = asyncio.create_task(after.live())
         for number in range(5):  # those whose routers never came back make room on each host
             lease = await after.granted(f"w{number}")
             assert lease.gpus == before.leases[f"k{LEASES - 5 + number}"].gpus

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from replkernel.leasing import wire
-from replkernel.leasing.finding import find_scheduler
+from replkernel.leasing.finding import find_scheduler, forget_address, tell_address
 from tests.support.lab import Server, running
+from tests.support.ports import free_port
 from tests.support.scheduler_client import Client, close_all, offer
 from tests.support.scheduler_service import refused_process, serving
 
@@ -39,17 +40,26 @@ def found() -> Server:
     return Server(f"{url}/api/v1/", token, Path())
 
 
+def served_before() -> str:
+    """Have a scheduler of this user served at a port that nobody else gets; return its address."""
+    url = f"http://127.0.0.1:{free_port()}"
+    tell_address(os.environ, url, "another token")
+    forget_address(os.environ)
+    return url
+
+
 def started(stack: ExitStack, directory: Path, name: str, *options: str) -> None:
     (directory / name).mkdir()
     stack.enter_context(running("server", directory / name, EXTENSION, *options))
 
 
 async def test_leases_outlive_a_server_and_the_next_one_hosts_them_at_the_same_place(tmp_path: Path) -> None:
+    place = served_before()
     with ExitStack() as second:
         with ExitStack() as first:
             started(first, tmp_path, "first")
             scheduler = found()
-            assert scheduler.url.startswith("http://127.0.0.1:")
+            assert scheduler.url == f"{place}/api/v1/"
             assert scheduler.get("status", token="wrong")[0] == 401
             started(second, tmp_path, "second")
             said = refused_process()

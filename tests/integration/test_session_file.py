@@ -68,8 +68,8 @@ def test_a_live_servers_sessions_are_its_own_and_each_finds_those_of_its_port(tm
 def test_a_server_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
     stopping = opened(tmp_path)
     stopping.write("127.0.0.1", NOBODY, KERNELS)
-    threading.Timer(0.3, stopping.release).start()
     started = time.monotonic()
+    threading.Timer(0.3, stopping.release).start()
     file = SessionFile(tmp_path, "/root", "/")
     assert file.claim(NOBODY).kernels == KERNELS
     assert time.monotonic() - started > 0.2

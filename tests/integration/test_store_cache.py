@@ -481,8 +481,9 @@ def test_unnamed_chunks_are_handed_over_and_those_others_asked_for_stay(cache: B
 
 
 def test_after_the_last_kernel_only_what_is_stored_stays(cache: BlobCache) -> None:
+    since = time.time() - 5
     stored, unsaved, fresh = (cache.write_blob(os.urandom(1000)) for _ in range(3))
     cache.mark_stored([stored.chunks[0].digest])
     age(cache, unsaved, 60)
-    cache.forget_unsaved(time.time() - 5)
+    cache.forget_unsaved(since)
     assert [bool(cache.missing(ref)) for ref in (stored, unsaved, fresh)] == [False, True, False]

@@ -32,10 +32,14 @@ def store(tmp_path: Path) -> ObjectStore:
     return open_store(f"file://{tmp_path / 'store'}", {})
 
 
+def digest_of(data: bytes) -> Digest:
+    return Digest(blake3(data).hexdigest())
+
+
 def chunk(tmp_path: Path, data: bytes) -> tuple[Digest, Path]:
     path = tmp_path / f"source-{data.decode()}"
     path.write_bytes(data)
-    return Digest(blake3(data).hexdigest()), path
+    return digest_of(data), path
 
 
 def test_of_many_makers_one_has_made_a_chunk(store: ObjectStore, tmp_path: Path) -> None:
@@ -213,19 +217,19 @@ async def test_superseded_chunks_leave_store_and_cache_while_the_kernel_lives(
 ) -> None:
     checkpoint(store)
     shop = Shop(tmp_path)
-    old, new, named, coming = [await shop.put(data) for data in (b"old", b"new", b"named", b"coming")]
+    contents = (b"old", b"new", b"named", b"coming")
+    old, new, named, coming = map(digest_of, contents)
     shop.needed, shop.on_their_way = {new}, {coming}
     write_mark(store, KernelId("k-one"), [named], name="k-one/mark-one-000001-0000000000000001")
+    for data in contents:
+        await shop.put(data)
     await gone(store, old)
     assert {digest for digest in (new, named, coming) if store.has(digest)} == {new, named, coming}
-    for _ in range(200):  # The cache's copy goes right after the store's.
-        if not shop.cache.chunk_path(old).exists():
-            break
-        await asyncio.sleep(0.01)
-    assert not shop.cache.chunk_path(old).exists()
+    cached = shop.cache.chunk_path(old)  # It goes right after the store's.
+    await asyncio.to_thread(eventually, lambda: not cached.exists(), "the end of the cache's copy", 15.0)
     assert shop.cache.chunk_path(new).exists()
-    assert await shop.put(b"old") == old
     shop.needed.add(old)
+    assert await shop.put(b"old") == old
     assert store.get_chunk(old) == b"old"
     shop.kernel_store.close()
 
@@ -252,8 +256,9 @@ async def test_a_chunk_made_anew_survives_the_end_of_the_kernel_that_gave_it_up(
 ) -> None:
     checkpoint(store)
     one, two = Shop(tmp_path), Shop(tmp_path, "two", "other")
-    old = await one.put(b"old")
+    old = digest_of(b"old")
     one.needed = {old}
+    await one.put(b"old")
     await one.kernel_store.note_made()
     assert old in read_made(store, KernelId("k-one"), "one")
     one.needed = set()

@@ -38,7 +38,7 @@ class ChannelServer:
         self.jobs_heard: list[FromClient] = []
         self.jobs_lines: list[_Client] = []
         self.opened = 0
-        self.port = 0
+        self.port = free_port()
         self._server: HTTPServer | None = None
 
     @property
@@ -46,8 +46,7 @@ class ChannelServer:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen, on the port of the last time if there was one."""
-        self.port = self.port or free_port()
+        """Listen, on the same port each time."""
         listener = socket.create_server(("127.0.0.1", self.port))
         listener.setblocking(False)
         self._server = HTTPServer(Application([("/api/v1/channel", _Client, {"shared": self})]))

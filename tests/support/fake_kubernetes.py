@@ -13,8 +13,10 @@ import time
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
+from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
+
+from tests.support.ports import free_port
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -30,6 +32,7 @@ class FakeKubernetes:
         self.most_seen: dict[str, int] = {}
         self.pulls: str = ""
         """The reason why images do not come, if they do not."""
+        self._port = free_port()
 
     async def __aenter__(self) -> FakeKubernetes:
         await self.serve()
@@ -38,19 +41,12 @@ class FakeKubernetes:
     async def __aexit__(self, *what: object) -> None:
         await self.away()
 
-    async def serve(self, port: int = 0) -> None:
-        """Answer, at a free port or at the one that it had."""
-        if port:
-            from tornado.netutil import bind_sockets
-
-            sockets = bind_sockets(port, "127.0.0.1")
-        else:
-            socket, port = bind_unused_port()
-            sockets = [socket]
-        self.port, self.address = port, f"http://127.0.0.1:{port}"
+    async def serve(self) -> None:
+        """Answer, at the same port each time."""
+        self.address = f"http://127.0.0.1:{self._port}"
         path = r"/api/v1/namespaces/([^/]+)/pods(?:/([^/]+))?"
         self._server = HTTPServer(Application([(path, Pods, {"cluster": self}), (r".*", Unknown)]))
-        self._server.add_sockets(sockets)
+        self._server.add_sockets(bind_sockets(self._port, "127.0.0.1"))
 
     async def away(self) -> None:
         """Answer no more."""

@@ -66,7 +66,7 @@ class FakeScheduler:
         self._owners: dict[str, str] = {}
         self._fence = 0
         self._clients: dict[str, _Client] = {}
-        self._port = 0
+        self._port = free_port()
         self.start()
 
     # -- its life -----------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class FakeScheduler:
         }
 
     def start(self) -> None:
-        """Serve, on the port of the last time if there was one, with all that was known."""
+        """Serve, on the same port each time, with all that was known."""
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
         self._thread.start()

@@ -22,8 +22,7 @@ import psutil
 from replkernel_server.scheduling.journal_place import JournalPlace
 from sqlalchemy import create_engine, make_url, text
 
-from tests.support.live import eventually
-from tests.support.resting import runs
+from tests.support.ending import end_process
 
 VARIABLE = "REPLKERNEL_TEST_POSTGRES"
 PLACES = ("/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb")
@@ -80,11 +79,11 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End it as a power cut would."""
-        own = [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+        processes = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait()
-        # They notice by themselves, and a new one refuses to start before.
-        eventually(lambda: not any(map(runs, own)), "the end of PostgreSQL's own processes")
+        for process in processes:  # A new server refuses to start while one of them is left.
+            end_process(process.pid)
 
     def stop(self) -> None:
         """End it."""

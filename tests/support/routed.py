@@ -16,9 +16,11 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import psutil
 from jupyter_client import BlockingKernelClient
 
 from tests.support.ending import end_agents
+from tests.support.ports import free_port
 
 PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
 WAIT_S = 60.0
@@ -114,32 +116,51 @@ class Routed:
 
     def __init__(self, directory: Path, *, agents_stay: bool = False, **env: str) -> None:
         self.file = directory / "kernel-routed.json"
-        fields: dict[str, Any] = dict.fromkeys(PORTS, 0)
-        fields |= {"transport": "tcp", "ip": "127.0.0.1", "key": "k", "signature_scheme": "hmac-sha256"}
+        self._ports = {name: free_port() for name in PORTS}
+        fields: dict[str, Any] = {"transport": "tcp", "ip": "127.0.0.1", "key": "k"}
+        fields |= {"signature_scheme": "hmac-sha256", **self._ports}
         self.file.write_text(json.dumps(fields))
         self.kernel_id = f"routed-{secrets.token_hex(4)}"
         self.env = os.environ | {"KERNEL_ID": self.kernel_id, "REPLKERNEL_HOST_NAME": "here", **env}
         self._agents_stay = agents_stay
         self._clients: list[Client] = []
         self.start()
+        self._await_ports()
 
     def start(self) -> None:
-        """Start a router on the connection file's ports."""
+        """Start a router on the connection file's ports, which are nobody else's while it is away."""
         self.router = subprocess.Popen(
             [sys.executable, "-m", "replkernel.router", "-f", str(self.file)],
             env=self.env,
             cwd=self.file.parent,
             stderr=subprocess.DEVNULL,
         )
+
+    def _await_ports(self) -> None:
+        """Wait until the router listens at all of them."""
         deadline = time.monotonic() + WAIT_S
-        while not json.loads(self.file.read_text())["shell_port"]:
-            assert time.monotonic() < deadline
+        while not {*self._ports.values()} <= self._listens_at():
+            assert time.monotonic() < deadline and self.router.poll() is None, "the router does not listen"
             time.sleep(0.02)
+
+    def _listens_at(self) -> set[int]:
+        return {each.laddr.port for each in self._connections() if each.status == psutil.CONN_LISTEN}
+
+    def _connections(self) -> list[Any]:
+        return list(psutil.Process(self.router.pid).net_connections(kind="tcp4"))
 
     def kill(self) -> None:
         """Kill the router as nothing can catch."""
         self.router.kill()
         self.router.wait()
+
+    def await_departure(self) -> None:
+        """Wait until the router has closed what its clients have, and has had a turn since."""
+        deadline = time.monotonic() + WAIT_S
+        while any(each.status == psutil.CONN_CLOSE_WAIT for each in self._connections()):
+            assert time.monotonic() < deadline, "the router does not notice that a client has gone"
+            time.sleep(0.02)
+        self.await_answer()
 
     def await_answer(self) -> None:
         """Wait until the router answers, without being one of those who listen, nor telling them anything."""

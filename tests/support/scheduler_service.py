@@ -20,6 +20,7 @@ from replkernel_server.service import main
 
 from tests.support import forked_scheduler
 from tests.support.lab import Server
+from tests.support.ports import free_port
 
 PROGRAM = [sys.executable, "-m", "replkernel.cli", "scheduler"]
 
@@ -33,8 +34,8 @@ class Service:
     """A running service; `rest` asks it."""
 
     def __init__(self, *options: str) -> None:
-        """Start it and wait until it listens."""
-        options = options if "--port" in options else ("--port", "0", *options)
+        """Start it and wait until it listens, at a port that stays its own while it is away."""
+        options = options if "--port" in options else ("--port", str(free_port()), *options)
         self.process = forked_scheduler.start(*options) or subprocess.Popen(
             [*PROGRAM, *options],
             stdout=subprocess.PIPE,

@@ -46,7 +46,8 @@ from replkernel.protocol.router_to_agent import (
 from replkernel.records import HostName, KernelId, ReplicaId, Seq
 
 PORT_NAMES = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-ORPHAN_GRACE_S = 5.0
+ORPHAN_GRACE_S = 30.0
+"""The next router takes seconds to start where cores are busy."""
 POLL_MS = 5
 
 

@@ -103,11 +103,12 @@ class KubernetesLauncher:
 
     async def give_back(self, host: str) -> None:
         """Delete the holder: its GPUs are the cluster's again. Users' agents there end when they idle."""
-        pod = self._hosts.pod_of(host)
-        if pod is None:
-            return
-        await self._api.delete(pod.name, ENDS_GRACE_S)
-        self._say(self._hosts.give_back(host))
+        async with self._turn:  # Pods that were listed in between would show one that ends by itself.
+            pod = self._hosts.pod_of(host)
+            if pod is None:
+                return
+            await self._api.delete(pod.name, ENDS_GRACE_S)
+            self._say(self._hosts.give_back(host))
         deadline = asyncio.get_running_loop().time() + ENDS_S_MAX
         while any(read_pod(it, 0.0).name == pod.name for it in await self._api.list(self._options.own)):
             if asyncio.get_running_loop().time() > deadline:

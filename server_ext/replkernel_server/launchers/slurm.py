@@ -161,11 +161,13 @@ class SlurmLauncher:
 
     async def give_back(self, host: str) -> None:
         """Cancel the job; its agent goes in order."""
-        job = self._hosts.job_of(host)
-        if job is not None:
+        async with self._turn:  # Jobs that were listed in between would show one that ended by itself.
+            job = self._hosts.job_of(host)
+            if job is None:
+                return
             await self._ask(cancel(job.job))
             self._say(self._hosts.give_back(host))
-            await self._gone(job.job)
+        await self._gone(job.job)
 
     async def take_gpu(self, host: str, gpu: str) -> str | None:
         """Return the same: Slurm counts a host's GPUs as its job's."""
