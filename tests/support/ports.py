@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import random
 import socket
@@ -19,25 +20,28 @@ from replkernel.hosts.reach import PORT_FIRST, PORT_LAST
 
 LEAST = 10_240
 """Ports below are those of well-known services."""
-PLACE = Path(tempfile.gettempdir()) / f"replkernel-test-ports-{os.getuid()}"
+PLACE = Path(tempfile.gettempdir()) / f"replkernel-test-ports-{os.getuid()}.lock"
+"""Its byte at a port is locked by the process that has the port: the system lets go of it when that ends."""
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
-_held: list[int] = []
-"""Descriptors of the locks on ports given; the system lets go of them when this process ends."""
+_given: set[int] = set()
 
 
 def free_port() -> int:
     """Return a loopback port that nobody has, and that no other test gets while this process lives."""
-    PLACE.mkdir(mode=0o700, exist_ok=True)
     for number in _candidates():
-        lock = os.open(PLACE / str(number), os.O_RDWR | os.O_CREAT, 0o600)
         with contextlib.suppress(OSError), socket.socket() as probe:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
             probe.bind(("127.0.0.1", number))
-            _held.append(lock)
+            _given.add(number)
             return number
-        os.close(lock)
     raise OSError("no port is free for a test's server")
+
+
+@functools.cache
+def _locks() -> int:
+    """Return the one descriptor of `PLACE`: to close another one would unlock all."""
+    return os.open(PLACE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def free_ports(count: int) -> list[int]:
@@ -47,7 +51,7 @@ def free_ports(count: int) -> list[int]:
 
 def _candidates() -> Iterator[int]:
     first, last = (int(word) for word in _RANGE.read_text().split())
-    taken = set(range(first, last + 1)) | set(range(PORT_FIRST, PORT_LAST + 1))
+    taken = _given | set(range(first, last + 1)) | set(range(PORT_FIRST, PORT_LAST + 1))
     numbers = [number for number in range(LEAST, 1 << 16) if number not in taken]
     random.shuffle(numbers)
     yield from numbers
