@@ -24,6 +24,8 @@ HELD_MAX = 256
 """No more addresses than this are held at a time; the oldest one is let go."""
 HOLD_S = 120.0
 """An address that no member has bound after this long is let go."""
+CLAIM_S = 3.0
+"""One that is taken is tried again for so long: a child of this process has it until its program runs."""
 
 _lock = threading.Lock()
 _held: dict[str, tuple[socket.socket, float]] = {}
@@ -74,18 +76,22 @@ def check_bind(host_ip: str) -> None:
 def claim_raft_address(address: str, bind: str = "") -> None:
     """Let go of a held address so that a member can bind it (at `bind`, if given), and make sure that it can.
 
-    Raises RaftAddressLost with the system's reason when somebody else has it.
+    Blocks for CLAIM_S at most. Raises RaftAddressLost with the system's reason when somebody else has it.
     """
     release_raft_address(address)
     host_ip, _, port = listens_at(address, bind).rpartition(":")
-    probe = socket.socket(_family(host_ip), socket.SOCK_STREAM)
-    try:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host_ip, int(port)))
-    except (OSError, ValueError, OverflowError) as error:
-        raise RaftAddressLost(address, getattr(error, "strerror", None) or str(error)) from error
-    finally:
-        probe.close()
+    deadline = time.monotonic() + CLAIM_S
+    while True:
+        try:
+            with socket.socket(_family(host_ip), socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((host_ip, int(port)))
+            return
+        except (OSError, ValueError, OverflowError) as error:
+            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            if not taken or time.monotonic() >= deadline:
+                raise RaftAddressLost(address, getattr(error, "strerror", None) or str(error)) from error
+        time.sleep(0.01)
 
 
 def release_raft_address(address: str) -> None:

@@ -163,7 +163,7 @@ class RaftMember:
     # -- coming and going --
 
     def start(self) -> None:
-        """Bind the address, take up the journal, and begin; takes some milliseconds.
+        """Bind the address, take up the journal, and begin; takes milliseconds, or CLAIM_S where it is taken.
 
         Raises RaftAddressLost, JournalDamaged, JournalUnavailable, or AuthenticationFailed for a secret that
         is too short.
@@ -181,13 +181,13 @@ class RaftMember:
             read_snapshot(self._directory / SNAPSHOT_FILE)
         thread = self._thread = raft_thread.acquire()
         try:
+            claim_raft_address(self._address, self._bind)
             thread.call(partial(self._begin, thread))
         except BaseException:
             self.close()
             raise
 
     def _begin(self, thread: raft_thread.RaftThread) -> None:
-        claim_raft_address(self._address, self._bind)
         poller = raft_thread.MemberPoller(thread, self)
         guarded = StateCallbacks(self._on_apply, self._callbacks.snapshot, self._callbacks.restore)
         try:

@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from replkernel.errors import AuthenticationFailed
 from replkernel.hosts.reach import Reach
+from replkernel.replication import addresses as raft_addresses
 from replkernel.replication import raft_node
 from replkernel.replication.addresses import HELD_MAX, free_raft_address, release_raft_address
 from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
@@ -171,6 +173,16 @@ def test_a_lost_port_is_told_at_once(tmp_path: Path) -> None:
     again = member_at(address, tmp_path / "m")
     again.start()
     again.close()
+
+
+def test_a_port_that_a_child_keeps_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    """A program that is being started has all sockets of the process that starts it, until it runs."""
+    address = free_raft_address()
+    holder, _ = raft_addresses._held[address]
+    with subprocess.Popen(["sleep", "0.5"], pass_fds=[holder.fileno()]):
+        made = member_at(address, tmp_path / "m")
+        made.start()
+        made.close()
 
 
 def test_an_address_that_is_no_address_is_told(tmp_path: Path) -> None:
