@@ -25,6 +25,9 @@ from replkernel.replication.raft_files import MetaFile, ReadySerializer, TidyJou
 from replkernel.replication.raft_listener import RaftListener
 from replkernel.replication.raft_wire import BoundedConnection, NoCompression, sealed_channel
 
+# Importing PySyncObj puts a version for Windows there, on every system.
+socket.inet_ntop = _socket.inet_ntop
+
 FITTED_VERSION: Final = "0.3.17"
 
 _lock = threading.Lock()
@@ -52,8 +55,6 @@ def fit_pysyncobj() -> None:
         pysyncobj.syncobj.createJournal = TidyJournal
         pysyncobj.syncobj.Serializer = ReadySerializer
         pysyncobj.serializer.open = open_whole
-        # Importing it puts a version for Windows there, on every system.
-        socket.inet_ntop = _socket.inet_ntop
         # The Raft thread wakes members itself; the notifier's pipe would never be closed.
         pysyncobj.syncobj.PIPE_NOTIFIER_ENABLED = False
         # Its warnings repeat every tick while a disk is full; failures that matter are told by raft_node.
