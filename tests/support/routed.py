@@ -125,7 +125,11 @@ class Routed:
         self._agents_stay = agents_stay
         self._clients: list[Client] = []
         self.start()
-        self._await_ports()
+        try:
+            self._await_ports()
+        except BaseException:  # Nobody has it yet who would close it.
+            self.close()
+            raise
 
     def start(self) -> None:
         """Start a router on the connection file's ports, which are nobody else's while it is away."""
