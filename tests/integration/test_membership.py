@@ -30,9 +30,12 @@ from replkernel.protocol.router_to_agent import (
     StopReplica,
 )
 from replkernel.records import ReplicaId, Seq
+from replkernel.replication.raft_fit import fit_pysyncobj
 from replkernel.replication.raft_node import FALLBACK_S
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
 from tests.support.ending import end_process
+
+fit_pysyncobj()
 
 HOST = "members"
 R1, R2, R3, R4 = (ReplicaId(f"r{number}") for number in range(1, 5))

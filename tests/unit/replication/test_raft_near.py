@@ -8,7 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from replkernel.replication.raft_fit import fit_pysyncobj
 from replkernel.replication.raft_near import NearConnection, NearTransport, copied
+
+fit_pysyncobj()
 
 
 class Queue:
