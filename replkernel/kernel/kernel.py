@@ -109,6 +109,7 @@ class ReplicatedKernel(PagesKernel):
         if replica is None or subshell_id is not None or concurrent:
             await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
             return
+        self.practice.end()
         if replica.stale:
             replica.refresh()
         self._dispatched = 1
@@ -358,6 +359,7 @@ class ReplicatedKernel(PagesKernel):
 
     async def _while_idle(self, work: Callable[[], None]) -> None:
         async with self._main_asyncio_lock:
+            self.practice.end()
             work()
 
     def _refresh(self) -> None:
@@ -368,8 +370,8 @@ class ReplicatedKernel(PagesKernel):
 
     def expect_questions(self) -> None:
         """Bring here what a question would wait for, while another process runs a long cell."""
-        self.practice.begin()
         self._do_between_messages(self._fill_in)
+        self._do_between_messages(self.practice.begin)
 
     def _fill_in(self) -> None:
         if self.replica is not None and not self.replica.holds_the_notebook:
