@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.test_moves import Agents, agents_of_a_module
 from tests.support.breadth import first_of
+from tests.support.ending import lives
 from tests.support.live import Live, eventually, kernel
 from tests.support.needs import need
 from tests.support.scheduler_service import Service
@@ -233,15 +234,8 @@ def test_a_host_that_is_killed_ends_the_cell_and_its_leases(
     assert "Host h2 is gone" in reply["content"]["evalue"]
     eventually(lambda: leased(service) == 0, "that all GPUs are back")
     print(f"its GPUs were back {time.monotonic() - killed_at:.2f} s after that")
-    eventually(lambda: not any(_lives(rank) for rank in ranks), "that no process is left, on neither host")
+    eventually(lambda: not any(map(lives, ranks)), "that no process is left, on neither host")
     assert live.value("print('goes on')") == "goes on"
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 @pytest.mark.slow

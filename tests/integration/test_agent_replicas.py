@@ -26,13 +26,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.router_to_agent import InterruptReplica, PrepareReplica, StartReplica
 from replkernel.records import Payload, ReplicaId
-from tests.support.agent_router import (
-    RouterClient,
-    delta,
-    make_spec,
-    run_cell,
-    standin_env,
-)
+from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
 from tests.support.live import eventually
 
 HOST = "replicas"

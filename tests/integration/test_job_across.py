@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from replkernel.jobs import across, agent_watch
 from replkernel.jobs.words import ASKED, MET, SAVED, Meeting, OnHost
 from replkernel.launch.module_command import module_command
 from replkernel.ranks.words import AT_ONCE, Orders
+from tests.support.ending import lives
 from tests.unit.agent.test_job_supervisor import PATIENCE_S, Watched
 
 pytestmark = pytest.mark.timeout(120)
@@ -115,13 +115,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 
 def gone(processes: list[psutil.Process]) -> Callable[[], bool]:
-    return lambda: not any(map(runs, processes))
-
-
-def runs(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != "zombie"
-    return False
+    return lambda: not any(map(lives, processes))
 
 
 def test_each_host_runs_the_program_once_and_knows_its_place(pair: Pair) -> None:

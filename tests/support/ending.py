@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import psutil
+
 from replkernel.agent.io.lookup import find_agent, stop_agent
 from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
@@ -44,6 +46,14 @@ def end_process(pid: int, signum: int = signal.SIGKILL, timeout_s: float = 15.0)
         assert ended.poll(timeout_s * 1000), f"process {pid} has not ended"
     finally:
         os.close(process)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Tell whether this very process runs, whoever has its number by now."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def lose(*pids: int) -> None:

@@ -94,7 +94,6 @@ class FakeScheduler:
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        self._port = self._port or free_port()
         listener = socket.create_server(("127.0.0.1", self._port))
         listener.setblocking(False)
         routes: list[Any] = [("/api/v1/channel", _Client, {"scheduler": self}), ("/api/v1/status", _Status)]

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.ending import lives
 from tests.support.ports import free_ports
 from tests.support.s3_server import die_with_parent
 
@@ -252,16 +253,9 @@ def _kill(processes: list[psutil.Process]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     deadline = time.monotonic() + GONE_S_MAX
-    while any(_runs(process) for process in processes):
+    while any(map(lives, processes)):
         assert time.monotonic() < deadline, f"these do not end: {processes}"
         time.sleep(0.01)
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @contextlib.contextmanager
