@@ -166,6 +166,8 @@ class LeftBehind:
         self._before: list[str] = []
         self.classes: list[type] = []
         """The classes that only waiting components refer to: they are held weakly everywhere else."""
+        self.unchecked: tuple[str, ...] = ()
+        """What the last delta received leaves to be checked: who refers to a class among it may come yet."""
 
     def leave(self, names: Iterable[str]) -> list[str]:
         """Leave these names behind and no others; return those whose present values are to go."""

@@ -229,6 +229,8 @@ class StateCapture:
                 self._process.told(parts, parts_gone)
                 changes.commit(delta, shipped)
                 held.owed, self._checked = unaudited, execution_count
+                held.left.unchecked = ()
+                self._leaving.hold_classes()
                 held.provenance.left(survey.unseen, execution_count)
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
@@ -290,6 +292,7 @@ class StateCapture:
             self._verification.forget([*delta.dropped, *(record.cid for record in delta.components)])
             held.mark = delta.mark
             self._inherited, held.owed = (delta.unaudited, delta.execution_count), ()
+            held.left.unchecked = tuple([one.name for one in delta.unaudited])
             self._checked = delta.execution_count
 
     def go_back(self, way: Delta) -> None:

@@ -82,9 +82,13 @@ class Leaving:
             return classes_behind(self._table, reads)
 
     def hold_classes(self) -> None:
-        """Keep the classes that waiting components refer to: here, nothing else may refer to them yet."""
+        """Keep the classes that waiting components refer to, and those of what is left to be checked.
+
+        Here, nothing else may refer to them yet.
+        """
         with self._lock:
             reads = [read for record in self._table.waiting() for read in record.reads]
+            reads += self._left.unchecked
         ids = (read.removeprefix(ROOT_PREFIX) for read in reads if read.startswith(ROOT_PREFIX))
         classes = self._replica_state.world.classes
         self._left.classes = [cls for cls in map(classes.find, ids) if cls is not None]

@@ -82,6 +82,7 @@ class Restoration:
                 self._settled(record)
             now = {record.cid for record in chosen}
             self._restore_places()
+            self._leaving.hold_classes()
             done, failed = self._rebuild_components(records, absent, now, withheld, everything=everything)
             whole = everything or (partly and not self._table.pending)
             mainly = threading.current_thread() is threading.main_thread()

@@ -3,6 +3,7 @@ everything has been looked at the replica is as the original."""
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -216,6 +217,23 @@ def test_a_new_variable_whose_first_dump_gives_way_was_never_captured() -> None:
     assert "big" not in two
     two.take(capture(one, 1, EVERYTHING._replace(audit=1)))
     assert_same(one, two)
+
+
+def test_a_class_that_is_defined_anew_is_kept_for_instances_that_are_told_later() -> None:
+    one, two = pair()
+    two.take(one.run("class Line: pass", 1))
+    exec(f"lines = [Line(), *([i] for i in range({5 * ITEMS}))]", one.namespace)
+    delta = capture(one, 2, Terms(stop=StopAfter(1), every_s=0.0))
+    assert "lines" in {left.name for left in delta.unaudited}
+    two.take(delta)
+    exec("class Line: pass", one.namespace)
+    delta = capture(one, 3, Terms(frozenset({"Line"}), StopAfter(1), 0.0))
+    assert changed(delta) == ["Line"]
+    two.take(delta)
+    gc.collect()
+    two.take(capture(one, 3, EVERYTHING._replace(audit=1)))
+    assert type(two["lines"][0]).__name__ == "Line"
+    assert not isinstance(two["lines"][0], two["Line"])
 
 
 @pytest.mark.usefixtures("impatient")
