@@ -398,8 +398,8 @@ class Desk:
         assert job.cores is not None
         job.count(now)
         job.attempt += 1
-        self.jobs.settle(job, host)
-        job.state, job.ran_on, job.begun = "starting", host, now
+        self.jobs.start(job, host, now)
+        job.state, job.ran_on = "starting", host
         job.changed(job.cores.count, "idle", now)
         self._tell(StartJob(job.spec, job.attempt, host, ()))
 

@@ -40,7 +40,8 @@ class JobRecord(msgspec.Struct):
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
     `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
     `speeds` that were seen last, for numbers of GPUs, on the model `seen_on`; `speeds_on` has those of all
-    models, in one unit. `core_s` is as `gpu_s`, `begun` when it was started last.
+    models, in one unit. `core_s` is as `gpu_s`, `begun` when it was started last,
+    and `number` counts all starts on cores.
     `saved_s` is how long it ran before that, up to where it was saved.
     `evicted`: how often notebooks had it leave cores lately; it starts again at `returns_at` at the soonest.
     Of several hosts `host` is the first by name, which has rank 0; where that is lost, what runs on the
@@ -87,6 +88,7 @@ class JobRecord(msgspec.Struct):
     failed: tuple[tuple[HostName, ...], ...] = ()
     failed_at: int = 0
     failure: str = ""
+    number: int = 0
 
     @property
     def span(self) -> int:
@@ -254,7 +256,7 @@ class Jobs:
         self._number_of: dict[JobName, int] = {}
         """Jobs on cores by when they came."""
         self._cores_of: dict[HostName, dict[int, JobRecord]] = {}
-        self._came = 0
+        self._came = self._starts = 0
 
     def add(self, job: JobRecord) -> None:
         """Take a job in, with the leases that it has."""
@@ -265,7 +267,8 @@ class Jobs:
             self._number_of[job.spec.job] = self._came
             self.on_cores += 1
             if job.host is not None:
-                self.settle(job, job.host)
+                self._settle(job, job.host)
+                self._starts = max(self._starts, job.number)
         for lease in job.leases:
             self.of_lease[lease] = job
 
@@ -278,8 +281,13 @@ class Jobs:
             del self._number_of[job.spec.job]
             self.on_cores -= 1
 
-    def settle(self, job: JobRecord, host: HostName) -> None:
-        """Have a job on cores on a host."""
+    def start(self, job: JobRecord, host: HostName, now: float) -> None:
+        """Have a job on cores of a host from now on."""
+        self._starts += 1
+        job.begun, job.number = now, self._starts
+        self._settle(job, host)
+
+    def _settle(self, job: JobRecord, host: HostName) -> None:
         job.host = host
         self._cores_of.setdefault(host, {})[self._number_of[job.spec.job]] = job
 

@@ -222,16 +222,20 @@ class Processors:
             self._acts.starts_on(job, spots[places[0].node].host, now)
 
     def _line(self, part: Part, spots: Sequence[Spot], now: float) -> Line:
-        """Return the hosts with what runs there: jobs, then notebooks on the emptiest cores."""
+        """Return the hosts with what runs there: jobs in the order of their starts, then notebooks.
+
+        Which cores they have nobody told: the emptiest ones.
+        """
         nodes = [NodeShape(spot.cores, spot.memory_gb + ROUNDING_GB) for spot in spots]
         largest = max([node.cores for node in nodes], default=1)
         line = Line(0, part, NodeShape(largest), self, nodes)
+        there = [(number, job) for number, spot in enumerate(spots) for job in self._on(spot.host)]
+        for number, job in sorted(there, key=lambda one: (one[1].begun, one[1].number)):
+            assert job.cores is not None
+            place = _emptiest(line, number, job.cores.count)
+            wanted = _wanted(str(job.spec.job), job.cores, len(place.cores))
+            line.runs(wanted, (place,), now - job.ran_s(now))
         for number, spot in enumerate(spots):
-            for job in self._on(spot.host):
-                assert job.cores is not None
-                place = _emptiest(line, number, job.cores.count)
-                wanted = _wanted(str(job.spec.job), job.cores, len(place.cores))
-                line.runs(wanted, (place,), now - job.ran_s(now))
             busy = min(spot.busy, line.table.free[number])
             if busy:
                 line.table.take((_emptiest(line, number, busy),), 0.0)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import ReleaseHost
@@ -466,6 +466,31 @@ arrivals = st.lists(
 
 
 @settings(max_examples=examples(100), deadline=None)
+@example(  # j02 and j04 are thought to end at once
+    [
+        (13, 3, 33, 2.0),
+        (10, 1, 56, 2.0),
+        (9, 3, 80, 2.0),
+        (21, 1, 80, 2.0),
+        (13, 3, 33, 0.5),
+        (10, 4, 1, 0.5),
+        (13, 1, 13, 0.5),
+        (6, 1, 18, 0.5),
+    ],
+    Easy(),
+)
+@example(  # and here they start at once as well
+    [
+        (5, 1, 4, 1.0),
+        (2, 1, 16, 2.0),
+        (0, 4, 4, 2.0),
+        (0, 4, 4, 2.0),
+        (0, 1, 4, 1.0),
+        (2, 3, 16, 1.0),
+        (0, 2, 16, 2.0),
+    ],
+    Easy(),
+)
 @given(wanted=arrivals, discipline=st.sampled_from([Easy(), Fcfs()]))
 def test_jobs_start_where_and_when_the_simulated_core_starts_them(
     wanted: list[tuple[int, int, int, float]], discipline: Discipline
