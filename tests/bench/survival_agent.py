@@ -43,6 +43,7 @@ def measure() -> Result:
                 returns.append(times["back"] - began)
 
             striker = threading.Timer(INTO_CELL_S, strike)
+            striker.daemon = True  # Where the measurement is ended first, no agent returns.
             striker.start()
             cell = run(ours, f"time.sleep({CELL_S}); count += 1; print(count, os.getpid())")
             ended = time.perf_counter()

@@ -46,7 +46,7 @@ def test_the_terminal_of_a_measurement_that_is_ended_is_closed() -> None:
     try:
         bench.communicate(timeout=PATIENCE_S)
     finally:
-        for process in started:
+        for process in started_with(env["STARTED_BY"]):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         bench.communicate()
