@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from tests.support import left_open
 
@@ -47,6 +48,15 @@ def test_a_pair_of_unix_sockets_is_told(tmp_path: Path) -> None:
     with contextlib.ExitStack() as opened, told(f"family=1.* of {ME}a_pair_of", tmp_path):
         for one in socket.socketpair():
             opened.enter_context(one)
+
+
+def test_a_socket_of_zeromq_is_told_with_its_test_and_its_line(tmp_path: Path) -> None:
+    with (
+        contextlib.ExitStack() as opened,
+        told(rf"zmq.Socket.* of {ME}a_socket_of_zeromq.*: .*{__file__}:\d+", tmp_path),
+    ):
+        context = opened.enter_context(zmq.Context())
+        opened.enter_context(context.socket(zmq.PAIR))
 
 
 def test_a_changed_directory_variable_or_path_is_told(

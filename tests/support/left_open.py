@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
+import zmq
 
 GRACE_S = 20.0
 """What was told to end a moment ago, a thread or a process, may take so long to do so."""
@@ -85,6 +86,8 @@ lasting_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 """Likewise sockets."""
 
 _sockets: weakref.WeakKeyDictionary[socket.socket, Opened] = weakref.WeakKeyDictionary()
+_zmq_sockets: dict[int, str] = {}
+"""What to say of each socket of ZeroMQ that is open, by its id."""
 _tests_of_threads: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
 _tests_of_files: dict[str, str] = {}
 """Who opened a path last, since the module began."""
@@ -102,6 +105,26 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         if not any(part in line for line in lines for part in LASTING_SOCKETS):
             with _lock:
                 _sockets[arguments[0]] = Opened(_test, _where(lines))
+
+
+def _hear_of_zmq() -> None:
+    """Hear of sockets of ZeroMQ, which Python does not: each context is told by its own.
+
+    Whether one is closed cannot be asked of the socket itself, which may be another thread's.
+    No lock is taken: a collection closes what nobody holds any more, in whatever runs then.
+    """
+    add, remove = zmq.Context._add_socket, zmq.Context._rm_socket
+
+    def added(context: zmq.Context[zmq.Socket[bytes]], one: zmq.Socket[bytes]) -> None:
+        add(context, one)
+        _zmq_sockets[id(one)] = f"{one!r} {Opened(_test, _where(_lines(sys._getframe(1))))}"
+
+    def removed(context: zmq.Context[zmq.Socket[bytes]], one: zmq.Socket[bytes]) -> None:
+        remove(context, one)
+        _zmq_sockets.pop(id(one), None)
+
+    zmq.Context._add_socket = added
+    zmq.Context._rm_socket = removed
 
 
 def _lines(frame: FrameType | None) -> list[str]:
@@ -139,6 +162,7 @@ def test_ends() -> None:
 def install() -> None:
     """Hear of sockets and files from here on."""
     sys.addaudithook(_hear)
+    _hear_of_zmq()
 
 
 @contextlib.contextmanager
@@ -199,7 +223,8 @@ def _left(temporary: Path, known: set[Left], older: frozenset[str]) -> dict[Left
 def _open_sockets() -> dict[Left, str]:
     with _lock:
         made = list(_sockets.items())
-    return {
+    of_zmq: dict[Left, str] = {("zmq", name): said for name, said in _zmq_sockets.copy().items()}
+    return of_zmq | {
         ("socket", id(one)): f"{one!r} {opened}"
         for one, opened in made
         if one.fileno() != -1 and one not in lasting_sockets
