@@ -26,16 +26,15 @@ class Capture:
         start = (packet[0] & 15) * 4
         ports = int.from_bytes(packet[start : start + 2]), int.from_bytes(packet[start + 2 : start + 4])
         flow = (source, ports[0], target, ports[1])
-        if packet[9] == TCP:
-            place = int.from_bytes(packet[start + 4 : start + 8])
-            payload = packet[start + (packet[start + 12] >> 4) * 4 :]
-        else:
-            place, payload = len(self._segments[flow]), packet[start + 8 :]
+        head = (packet[start + 12] >> 4) * 4 if packet[9] == TCP else 8
+        payload = packet[start + head :]
+        if not payload:
+            return
         with self._lock:
             self.size += len(payload)
             assert self.size < CAPTURE_BYTES_MAX, "the capture is larger than a test's should be"
-            if payload:
-                self._segments[flow][place] = payload
+            sent = self._segments[flow]
+            sent[int.from_bytes(packet[start + 4 : start + 8]) if packet[9] == TCP else len(sent)] = payload
 
     def streams(self) -> dict[Flow, bytes]:
         """Return what went each way on each connection, by its place in the connection."""
