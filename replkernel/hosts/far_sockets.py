@@ -113,6 +113,12 @@ class FarListener:
         self._monitors = []
         threading.Thread(target=_guard, args=(watched,), name="replkernel-far-listener", daemon=True).start()
 
+    def close(self) -> None:
+        """Close the monitors, if nobody guards them: where a socket found no port, nobody does."""
+        for monitor in self._monitors:
+            monitor.close(linger=0)
+        self._monitors = []
+
 
 def _guard(watched: dict[Any, FarStrangers]) -> None:
     """Serve sockets' monitors until each has said that it stopped, or the context ends."""

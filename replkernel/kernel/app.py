@@ -166,6 +166,8 @@ class ReplicaApp(IPKernelApp):
         """Close all sockets in an orderly way."""
         if self._direct is not None:
             self._direct.close()
+        if self._far_listener is not None:
+            self._far_listener.close()
         super().close()
 
     def init_control(self, context: object) -> None:

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from replkernel.hosts.reach import Reach
 from replkernel.protocol.agent_to_process import DeltaCommitted, ExecutionRefused, StopProcess
 from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.process_to_agent import (
@@ -26,6 +28,7 @@ from replkernel.protocol.process_to_agent import (
 )
 from replkernel.records import Fence, Seq
 from tests.support.fake_agent import FakeAgent, FakeRouter, interrupt, text_of
+from tests.support.ports import free_port
 
 
 class Stage:
@@ -75,6 +78,15 @@ def stage(short_dir: Path) -> Iterator[Stage]:
     stage.close()
     for log in sorted(short_dir.glob("*.log")):
         print(log.name, log.read_text()[-2000:])
+
+
+def test_a_process_that_finds_too_few_ports_ends_and_says_what_to_set(stage: Stage) -> None:
+    first = free_port()
+    reach = Reach(port_first=first, port_last=first + 1)
+    birth = msgspec.structs.replace(stage.agent.birth("r1"), reach=reach)
+    assert stage.agent.spawn(birth).wait() == 1
+    assert f"any of the ports {first}-{first + 1} " in Path(birth.log_path).read_text()
+    assert "set REPLKERNEL_PORTS" in Path(birth.log_path).read_text()
 
 
 def test_a_cell_is_answered_and_its_output_and_its_delta_leave_the_process(stage: Stage) -> None:
