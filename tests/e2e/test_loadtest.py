@@ -96,7 +96,7 @@ def _until(test: subprocess.Popen[str], moment: str) -> None:
     for line in test.stderr:
         if moment in line and (moment == "starting" or ": 0 of" not in line):
             return
-    raise AssertionError(f"it ended before {moment!r} was told")
+    raise AssertionError(f"it ended before {moment!r} was told: {test.communicate()[0]}")
 
 
 def _processes_of(directory: str) -> list[str]:

@@ -369,6 +369,11 @@ async def test_long_answers_come_in_pieces_and_are_the_same(
     for number in range(5):
         body = {"request": f"w{number}", "kernel_id": "kw", **wishes}
         assert (await world.call("b", "POST", "leases", body))[0] == 202
+    for _ in range(400):  # Who waits is looked at a moment later, and told more then.
+        queue = (await world.call("a", "GET", "status"))[1]["queue"]
+        if all("compute" in one["why"] for one in queue):
+            break
+        await asyncio.sleep(0.05)
     paths = ["status", "kernels", "quotas", "/metrics", "accounting", "accounting?format=csv"]
     paths += [f"accounting?by={by}&format={form}" for by in ("kernel", "user") for form in ("json", "csv")]
 
