@@ -43,6 +43,8 @@ class JobsImage(msgspec.Struct, frozen=True):
     """As `looked_until`, of jobs on cores."""
     able: tuple[JobHosts, ...] = ()
     """Of those in `reach`, whose hosts cannot all start all jobs."""
+    starts: int = 0
+    """How many jobs were started on cores so far."""
 
 
 class HarvestImage(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ def take(desk: Desk, gangs: Gangs, now: float) -> JobsImage:
         tuple(desk.processors.used.values()),
         desk.processors.resumes_at,
         able,
+        desk.jobs.starts,
     )
 
 
@@ -82,6 +85,7 @@ def restore(kept: JobsImage, desk: Desk) -> None:
         raise ImageUnfit("there are jobs already")
     for job in kept.jobs:
         desk.jobs.add(_apart(job))
+    desk.jobs.starts = kept.starts
     desk.soon_at, desk.look_at, desk.renew_at = kept.soon_at, kept.look_at, dict(kept.renew_at)
     desk.reach.told.update({owner: JobHosts(owner, hosts) for owner, hosts in kept.reach})
     desk.reach.told.update({each.owner: each for each in kept.able})

@@ -40,8 +40,8 @@ class JobRecord(msgspec.Struct):
     `leaves`: it is stopped so that this job may start, and goes on with no more than `keeps` GPUs then.
     `hopes_until`: so long it counts on GPUs that notebooks are asked back for it. `seen`: its type, by the
     `speeds` that were seen last, for numbers of GPUs, on the model `seen_on`; `speeds_on` has those of all
-    models, in one unit. `core_s` is as `gpu_s`, `begun` when it was started last,
-    and `number` counts all starts on cores.
+    models, in one unit. `core_s` is as `gpu_s`, `begun` when it was started last, and
+    `number` which start on cores that was of all.
     `saved_s` is how long it ran before that, up to where it was saved.
     `evicted`: how often notebooks had it leave cores lately; it starts again at `returns_at` at the soonest.
     Of several hosts `host` is the first by name, which has rank 0; where that is lost, what runs on the
@@ -256,7 +256,9 @@ class Jobs:
         self._number_of: dict[JobName, int] = {}
         """Jobs on cores by when they came."""
         self._cores_of: dict[HostName, dict[int, JobRecord]] = {}
-        self._came = self._starts = 0
+        self.starts = 0
+        """How many were started on cores so far."""
+        self._came = 0
 
     def add(self, job: JobRecord) -> None:
         """Take a job in, with the leases that it has."""
@@ -268,7 +270,6 @@ class Jobs:
             self.on_cores += 1
             if job.host is not None:
                 self._settle(job, job.host)
-                self._starts = max(self._starts, job.number)
         for lease in job.leases:
             self.of_lease[lease] = job
 
@@ -283,8 +284,8 @@ class Jobs:
 
     def start(self, job: JobRecord, host: HostName, now: float) -> None:
         """Have a job on cores of a host from now on."""
-        self._starts += 1
-        job.begun, job.number = now, self._starts
+        self.starts += 1
+        job.begun, job.number = now, self.starts
         self._settle(job, host)
 
     def _settle(self, job: JobRecord, host: HostName) -> None:

@@ -641,6 +641,7 @@ def test_a_service_that_is_killed_goes_on_as_if_it_had_not_been(
         if number % every == 0:
             killed.restart()
     assert msgspec.msgpack.encode(killed.journal) == msgspec.msgpack.encode(whole.journal)
+    assert msgspec.msgpack.encode(killed.core.image()) == msgspec.msgpack.encode(whole.core.image())
     again = OnCores(queues)
     for event, at, effects in whole.journal:
         written = msgspec.json.encode(event)
