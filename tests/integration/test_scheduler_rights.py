@@ -374,6 +374,8 @@ async def test_long_answers_come_in_pieces_and_are_the_same(
         if all("compute" in one["why"] for one in queue):
             break
         await asyncio.sleep(0.05)
+    else:
+        pytest.fail("nobody is told more of what they wait for")
     paths = ["status", "kernels", "quotas", "/metrics", "accounting", "accounting?format=csv"]
     paths += [f"accounting?by={by}&format={form}" for by in ("kernel", "user") for form in ("json", "csv")]
 
