@@ -12,6 +12,7 @@ import pytest
 from tests.support import hub as running
 from tests.support.breadth import first_of
 from tests.support.live import eventually
+from tests.support.ports import of_the_system
 from tests.support.stock import OURS
 
 USERS = ("alice", "bob", "carol")
@@ -60,6 +61,9 @@ def test_users_find_their_variables_after_their_servers_were_stopped_and_started
         with hub.page(user, kernel_id) as page:
             assert page.run("print(name, os.getpid())") == before[user]
         assert hub.call("DELETE", f"user/{user}/api/sessions/{session}")[0] == 204
+    ports = hub.server_ports()
+    assert len(ports) == 2 * count
+    assert not set(of_the_system()) & set(ports), "another program may take such a port"
 
 
 def open_notebook(hub: running.Hub, user: str) -> tuple[str, str]:

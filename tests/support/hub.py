@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -48,6 +49,12 @@ OWN = (
 
 _CONFIG = """
 import os
+import sys
+sys.path.insert(0, {root!r})
+from tests.support.ports import free_port
+def keep_port(spawner):
+    spawner.port = free_port()  # The spawner would let go of its own before the server has it.
+c.Spawner.pre_spawn_hook = keep_port
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}/"
 c.JupyterHub.hub_port = {hub_port}
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
@@ -151,6 +158,10 @@ class Hub:
                 assert time.monotonic() < deadline, f"{user}'s server:\n{self.log.read_text()[-3000:]}"
                 time.sleep(0.1)
 
+    def server_ports(self) -> list[int]:
+        """Return the port of each user's server that was started, in the order of starts."""
+        return [int(port) for port in re.findall(r"/user/\S+ => http://[^/:]+:(\d+)", self.log.read_text())]
+
     @contextlib.contextmanager
     def page(self, user: str, kernel_id: str, session: str = "page") -> Iterator[Page]:
         """Open a page of a user on a kernel of his."""
@@ -179,6 +190,7 @@ def hub(directory: Path, more: str = "", *, pages: bool = False) -> Iterator[Hub
             proxy_port=free_port(),
             proxy=proxy,
             python=sys.executable,
+            root=str(ROOT),
             homes=str(homes),
             token=token,
             directory=directory,

@@ -49,9 +49,14 @@ def free_ports(count: int) -> list[int]:
     return [free_port() for _ in range(count)]
 
 
-def _candidates() -> Iterator[int]:
+def of_the_system() -> range:
+    """Return the ports that the system gives to those who ask for any."""
     first, last = (int(word) for word in _RANGE.read_text().split())
-    taken = _given | set(range(first, last + 1)) | set(range(PORT_FIRST, PORT_LAST + 1))
+    return range(first, last + 1)
+
+
+def _candidates() -> Iterator[int]:
+    taken = _given | set(of_the_system()) | set(range(PORT_FIRST, PORT_LAST + 1))
     numbers = [number for number in range(LEAST, 1 << 16) if number not in taken]
     random.shuffle(numbers)
     yield from numbers
