@@ -144,6 +144,21 @@ test('so is one whose agent was late with its word, and told nothing of its repl
   assert.equal(tell(5)[0][0], 'executorLost');
 });
 
+test('so is one that ran a cell, and died, before its host told that it is the executor', () => {
+  for (const other of ['standby', 'executor']) {
+    const { tell } = page();
+    const idle = [replica('r1', 'standby'), replica('r2', other), replica('r3', 'standby')];
+    tell(0, { kernels: [kernel({ replicas: idle, executor: 'r1' })] });
+    const again = pid => kernel({ replicas: whole.map(one => ({ ...one, pid })), executor: 'r1' });
+    assert.deepEqual(tell(1, { kernels: [kernel({ replicas: afterLoss, executor: 'r1' })] }), []);
+    assert.equal(tell(3)[0][0], 'executorLost');
+    assert.deepEqual(tell(6, { kernels: [again(8)] }), []);
+    assert.deepEqual(tell(9), [], 'once');
+    assert.deepEqual(tell(12, { kernels: [again(9)] }), []);
+    assert.equal(tell(15)[0][0], 'executorLost', 'it died again');
+  }
+});
+
 test('a restart, hibernation, a move and what was so before are no losses', () => {
   for (const then of [{ execution_count: 0 }, { rest: 'saving' }]) {
     const { tell } = page();
@@ -156,6 +171,17 @@ test('a restart, hibernation, a move and what was so before are no losses', () =
   moved.tell(0);
   moved.tell(1, { kernels: [kernel({ replicas: [...afterLoss.slice(1), replica('r4', 'standby')] })] });
   assert.deepEqual(moved.tell(9), []);
+  const rests = page();
+  for (const [role, pid] of [
+    ['executor', 7],
+    ['dormant', 0],
+    ['starting', 9],
+    ['standby', 9]
+  ]) {
+    const replicas = [replica('r1', role, { ...killed, pid }), ...whole.slice(2)];
+    assert.deepEqual(rests.tell(pid, { kernels: [kernel({ replicas, executor: 'r1' })] }), []);
+  }
+  assert.equal(rests.news.deadline(), null);
   const late = page();
   late.tell(0, { kernels: [kernel({ replicas: whole })] });
   assert.deepEqual(late.tell(9), []);

@@ -96,9 +96,7 @@ export class News {
     const before = this._seen.get(id);
     const well = kernel.replicas.filter(isWell).length;
     const resting = kernel.rest !== 'awake' && kernel.rest !== '';
-    const executor = resting
-      ? null
-      : (kernel.replicas.find(one => one.role === 'executor') ?? stillThere(kernel, before));
+    const executor = resting ? null : (executorOf(kernel) ?? stillThere(kernel, before));
     const pinned = executor?.role === 'executor' ? executor.pins.map(pin => pin.name) : before?.pinned;
     this._seen.set(id, { executor, pinned: pinned ?? [], count: kernel.execution_count, resting });
     if (before !== undefined) {
@@ -258,6 +256,14 @@ function keptInWords(lost: boolean, cutShort: boolean, pinned: readonly string[]
 
 function cut(text: string, most = MESSAGE_MAX): string {
   return text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`;
+}
+
+/** The executor: the router says some seconds before its host does that a replica is no standby any more. */
+function executorOf(kernel: IKernel): IReplica | undefined {
+  return (
+    kernel.replicas.find(one => one.replica === kernel.executor && one.role === 'standby') ??
+    kernel.replicas.find(one => one.role === 'executor')
+  );
 }
 
 /**
