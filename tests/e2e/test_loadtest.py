@@ -93,10 +93,13 @@ def test_ctrl_c_ends_its_kernels_and_its_server_and_tells_what_there_is(tmp_path
 
 def _until(test: subprocess.Popen[str], moment: str) -> None:
     assert test.stderr is not None
+    told = []
     for line in test.stderr:
         if moment in line and (moment == "starting" or ": 0 of" not in line):
             return
-    raise AssertionError(f"it ended before {moment!r} was told: {test.communicate()[0]}")
+        told.append(line)
+    said = test.communicate()[0]
+    raise AssertionError(f"it ended with {test.returncode} before {moment!r}:\n{said}{''.join(told)}")
 
 
 def _processes_of(directory: str) -> list[str]:
