@@ -74,9 +74,10 @@ def test_sessions_of_a_trace_are_played_on_a_live_server_and_measured(
 @pytest.mark.one_machine
 @pytest.mark.parametrize("moment", ["cells done", "starting"])
 def test_ctrl_c_ends_its_kernels_and_its_server_and_tells_what_there_is(tmp_path: Path, moment: str) -> None:
-    tmp_path.joinpath("t").mkdir()
+    place = tmp_path / "too-deep-for-Unix-sockets" / ("d" * 60)
+    place.mkdir(parents=True)
     options = ("--start", "--replicas", "1", "--sessions", "3", "--minutes", "10", "--speed", "1000")
-    test = loadtest(*options, "--starting", "1", TMPDIR=str(tmp_path / "t"))
+    test = loadtest(*options, "--starting", "1", TMPDIR=str(place))
     try:
         _until(test, moment)
         test.send_signal(signal.SIGINT)
@@ -87,8 +88,8 @@ def test_ctrl_c_ends_its_kernels_and_its_server_and_tells_what_there_is(tmp_path
     assert test.returncode == 130, errors
     assert "stopped by Ctrl-C" in said and "cells: all well" in said
     assert "NOT ENDED" not in said
-    assert list((tmp_path / "t").iterdir()) == [], "its directory is still there"
-    assert _processes_of(str(tmp_path / "t")) == []
+    assert list(place.iterdir()) == [], "its directory is still there"
+    assert _processes_of(str(place)) == []
 
 
 def _until(test: subprocess.Popen[str], moment: str) -> None:

@@ -10,4 +10,4 @@ class LoadTestError(ServerError):
 
 
 class CellFailed(Exception):
-    """A cell did not end as it should; its text is the error's name."""
+    """A cell did not end as it should; its text is the error's name; of a kernel's first one, also why."""

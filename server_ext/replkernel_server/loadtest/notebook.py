@@ -20,6 +20,8 @@ from replkernel_server.loadtest.samples import CellSample
 from replkernel_server.loadtest.server import LabServer
 
 PREFIX = "replkernel-loadtest"
+WHY_MAX = 400
+"""Characters of what a kernel says that did not start."""
 FIRST = "import os, time\nsteps, payload = [], b''\nprint(0)"
 LIGHT = "steps.append({number})\npayload = os.urandom({size})\ntime.sleep({runs_s:.4f})\nprint(len(steps))"
 
@@ -70,8 +72,10 @@ class Notebook:
         model = await self._server.call("POST", "api/sessions", body)
         self._session_id, self.kernel_id = str(model["id"]), str(model["kernel"]["id"])
         await self._connect()
-        heard = await self._asked(FIRST, 0, uuid.uuid4().hex, patience_s)
-        _check(heard.reply)
+        reply = (await self._asked(FIRST, 0, uuid.uuid4().hex, patience_s)).reply
+        if reply.get("evalue"):
+            raise CellFailed(f"{reply.get('ename')}: {reply['evalue']}"[:WHY_MAX].rstrip("."))
+        _check(reply)
 
     async def run(self, sample: CellSample, size: int, zero: float, patience_s: float) -> None:
         """Run a cell and put what was seen, or what went wrong, into its sample."""

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from replkernel.agent.io.lookup import stop_agent
+from replkernel.agent.io.socket_places import GIVEN, recorded_root
 from replkernel.client.inquiry import agent_names
 from replkernel.errors import AgentUnavailable
 from replkernel.launch.module_command import module_command
@@ -29,9 +30,10 @@ from replkernel_server.loadtest.errors import LoadTestError
 START_S, STOP_S = 60.0, 60.0
 LINES_TOLD = 8
 LOG = "server.log"
-PLACES = {"JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "run", "REPLKERNEL_SOCKET_DIR": "s"}
-NOT_OURS = ("REPLKERNEL_HOSTS", "REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_STORE")
-"""Settings that name others: a server of one's own has hosts, scheduler and store of its own."""
+PLACES = {"JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "run", "XDG_RUNTIME_DIR": "x"}
+"""What lies in its directory. Sockets do where their paths are short enough; else the agents choose."""
+NOT_OURS = ("REPLKERNEL_HOSTS", "REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_STORE", GIVEN)
+"""Settings that name others: a server of one's own has hosts, scheduler, store and sockets of its own."""
 
 
 class OwnServer(msgspec.Struct, frozen=True):
@@ -118,7 +120,10 @@ def _end(process: subprocess.Popen[bytes], env: Mapping[str, str], root: Path) -
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for name in agent_names(env):
+    names = agent_names(env)
+    sockets = {recorded_root(name, env) for name in names} - {""}
+    for name in names:
         with contextlib.suppress(AgentUnavailable):
             stop_agent(name, env)
-    shutil.rmtree(root, ignore_errors=True)
+    for directory in (root, *sockets):
+        shutil.rmtree(directory, ignore_errors=True)
