@@ -121,7 +121,7 @@ def _end(process: subprocess.Popen[bytes], env: Mapping[str, str], root: Path) -
         process.kill()
         process.wait()
     names = agent_names(env)
-    sockets = {recorded_root(name, env) for name in names} - {""}
+    sockets = [Path(place) for place in {recorded_root(name, env) for name in names} if place]
     for name in names:
         with contextlib.suppress(AgentUnavailable):
             stop_agent(name, env)
