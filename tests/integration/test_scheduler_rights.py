@@ -370,8 +370,8 @@ async def test_long_answers_come_in_pieces_and_are_the_same(
         body = {"request": f"w{number}", "kernel_id": "kw", **wishes}
         assert (await world.call("b", "POST", "leases", body))[0] == 202
     for _ in range(400):  # Who waits is looked at a moment later, and told more then.
-        queue = (await world.call("a", "GET", "status"))[1]["queue"]
-        if all("compute" in one["why"] for one in queue):
+        queue = (await world.call("r", "GET", "status"))[1]["queue"]
+        if len(queue) == 5 and all("compute" in one["why"] for one in queue):
             break
         await asyncio.sleep(0.05)
     else:
