@@ -63,7 +63,7 @@ def test_training_keeps_few_versions_and_its_end_leaves_none(
         live.value(MAKE)
         most = train(live, 16) - before
         assert most <= 10 * STATE + history_mib * MIB, "sixteen versions were made"
-        eventually(lambda: chunks() - before < kept + OLDER + MIB, "the end of what is superseded", 30.0)
+        eventually(lambda: chunks() - before < kept + OLDER + MIB, "the end of what is superseded", 90.0)
         usage = [sys.executable, "-m", "replkernel.cli", "store", "usage"]
         said = subprocess.run(usage, capture_output=True, text=True, timeout=60, check=True).stdout
         assert "IN USE" in said, said
@@ -77,7 +77,7 @@ def test_only_the_newest_of_many_versions_is_left_on_the_disk(tmp_path: Path) ->
         live.value(MAKE)
         train(live, 8)
         executor = int(live.value("print(os.getpid())"))
-        eventually(lambda: chunks() < STATE + OLDER + MIB, "the end of what is superseded", 30.0)
+        eventually(lambda: chunks() < STATE + OLDER + MIB, "the end of what is superseded", 90.0)
         os.kill(executor, signal.SIGKILL)
         time.sleep(0.5)
         assert live.value("print(steps, float(w.sum()) == check)") == "8 True"
