@@ -66,22 +66,12 @@ def await_ready(client: BlockingKernelClient, terminal: Path | None = None) -> N
 class Playing:
     """One cell that was sent to a kernel."""
 
-    def __init__(
-        self,
-        client: BlockingKernelClient,
-        cwd: Path,
-        code: str,
-        *,
-        counted: bool = True,
-        silent: bool = False,
-    ) -> None:
+    def __init__(self, client: BlockingKernelClient, cwd: Path, code: str, *, counted: bool = True) -> None:
         self._client = client
         self._cwd = str(cwd)
         self._code = code
         self._heard: list[str] = []
-        self._request = client.execute(
-            code, silent=silent, store_history=counted, allow_stdin=False, stop_on_error=False
-        )
+        self._request = client.execute(code, store_history=counted, allow_stdin=False, stop_on_error=False)
         self._deadline = time.monotonic() + CELL_S
 
     def end(self) -> Played:

@@ -56,12 +56,9 @@ class Kernel:
         self.client.load_connection_file()
         self.client.start_channels(hb=False)
 
-    def play(self, cell: str, *, counted: bool = True, silent: bool = False) -> Playing:
-        """Send a cell; one that is not `counted` leaves no trace in prompts.
-
-        One that is `silent` does not call what is registered for `pre_run_cell` and `post_run_cell` either.
-        """
-        return Playing(self.client, self.cwd, cell, counted=counted, silent=silent)
+    def play(self, cell: str, *, counted: bool = True) -> Playing:
+        """Send a cell; one that is not `counted` leaves no trace in prompts."""
+        return Playing(self.client, self.cwd, cell, counted=counted)
 
     def tell_to_end(self) -> None:
         """Ask the kernel to end, and do not wait for it."""
