@@ -50,7 +50,7 @@ class Silence:
                 "back; it ends when that has been away for REPLKERNEL_HOST_LOST_S."
             )
         return (
-            f"{told} is stopped, or its last cell left something that lets nothing else run. The cell begins "
-            "when that is over; to give it up, restart the kernel, which clears its variables, or end the "
-            "process, which does not."
+            f"{told} still gets the notebook's variables ready (an import may take long), is stopped, or its "
+            "last cell left something that lets nothing else run. The cell begins when that is over; to give "
+            "it up, restart the kernel, which clears its variables, or end the process, which does not."
         )

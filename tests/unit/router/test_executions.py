@@ -61,6 +61,7 @@ def test_a_process_that_says_nothing_of_its_cell_is_told_of_once() -> None:
     ]
     assert "replica r1 (process " in told
     assert "has not begun this cell for 10 s" in told
+    assert "still gets the notebook's variables ready" in told
     world.begin("r1", cell)
     world.finish("r1", cell)
     assert world.seen(cell)[-2:] == ["execute_reply:ok", "idle"]
