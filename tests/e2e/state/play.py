@@ -198,6 +198,7 @@ def _await_replicas(client: BlockingKernelClient, count: int) -> None:
     while len(set(seen[-count:])) < count:
         assert time.monotonic() < deadline, f"the replicas that took cells were {seen[-count:]}"
         reply = client.execute_interactive("", silent=True, store_history=False, timeout=READY_S)
+        assert "replkernel" in reply["metadata"], reply["content"]
         replica = str(reply["metadata"]["replkernel"]["replica"])
         if count > 1 and replica in seen[1 - count :]:
             time.sleep(0.05)
