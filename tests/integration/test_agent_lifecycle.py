@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from replkernel.agent.io import lookup
 from replkernel.agent.io.lookup import agent_dir, find_agent, find_or_start, stop_agent
 from replkernel.agent.io.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
@@ -43,8 +44,8 @@ def test_many_starters_at_once_make_one_agent() -> None:
 
 
 def test_processes_that_start_agents_at_once_make_one() -> None:
-    lookup = "import os; from replkernel.agent.io.lookup import find_or_start"
-    code = f"{lookup}; print(find_or_start({HOST!r}, os.environ).pid)"
+    imports = "import os; from replkernel.agent.io.lookup import find_or_start"
+    code = f"{imports}; print(find_or_start({HOST!r}, os.environ).pid)"
     starters = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
     pids = {starter.communicate(timeout=60)[0].strip() for starter in starters}
     assert len(pids) == 1
@@ -88,8 +89,8 @@ def test_a_dead_agents_file_is_not_believed() -> None:
 
 @pytest.mark.slow
 def test_a_starter_that_is_killed_leaves_no_trap_for_the_next() -> None:
-    lookup = "import os; from replkernel.agent.io.lookup import find_or_start"
-    starter = subprocess.Popen([sys.executable, "-c", f"{lookup}; find_or_start({HOST!r}, os.environ)"])
+    imports = "import os; from replkernel.agent.io.lookup import find_or_start"
+    starter = subprocess.Popen([sys.executable, "-c", f"{imports}; find_or_start({HOST!r}, os.environ)"])
     lock = agent_dir(HOST, os.environ) / "agent.lock"
     deadline = time.monotonic() + 10
     while not lock.exists() or not lock.read_text():
@@ -109,14 +110,28 @@ def test_an_agent_that_finds_anothers_lock_leaves_the_field_to_it() -> None:
     assert find_agent(HOST, os.environ) == address
 
 
-def test_a_stuck_agent_is_named_with_the_way_out() -> None:
+def test_an_agent_whose_imports_take_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "SILENT_S", 0.3)
+    tmp_path.joinpath("sitecustomize.py").write_text("import time; time.sleep(1)")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    began = time.monotonic()
+    with ThreadPoolExecutor(2) as starters:
+        found = list(starters.map(lambda _: find_or_start(HOST, env), range(2)))
+    assert time.monotonic() - began > 1, "its imports took no time"
+    assert set(found) == {find_agent(HOST, os.environ)}
+
+
+def test_a_stuck_agent_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "SILENT_S", 0.5)
     address = find_or_start(HOST, os.environ)
     os.kill(address.pid, signal.SIGSTOP)
     document = agent_dir(HOST, os.environ) / "agent.json"
     hidden = document.rename(document.with_suffix(".hidden"))
     try:
         with pytest.raises(AgentUnavailable, match=f"kill -9 {address.pid}"):
-            find_or_start(HOST, os.environ, timeout_s=0.5)
+            find_or_start(HOST, os.environ)
     finally:
         hidden.rename(document)
         os.kill(address.pid, signal.SIGCONT)

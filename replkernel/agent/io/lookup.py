@@ -43,6 +43,12 @@ FILE_BYTES_MAX = 16 * 1024
 FAR_WAIT_S = 3.0
 """An agent on another machine that takes no connection within this is not there for now."""
 
+START_S = 60.0
+"""So long may an agent take to come up: from a cold disk, or among many that start, imports take long."""
+
+SILENT_S = 20.0
+"""An agent that has come up, and answers nobody for so long, is stuck."""
+
 _POLL_S = 0.01
 
 
@@ -151,7 +157,7 @@ def _is_alive(address: AgentAddress) -> bool:
 
 
 def find_or_start(
-    host: str, env: Mapping[str, str], timeout_s: float = 20.0, begun: Start | None = None
+    host: str, env: Mapping[str, str], timeout_s: float = START_S, begun: Start | None = None
 ) -> AgentAddress:
     """Return the address of the agent of `host`, starting one when none is alive.
 
@@ -159,6 +165,7 @@ def find_or_start(
     Raises AgentUnavailable with the reason and the log's path.
     """
     deadline = time.monotonic() + timeout_s
+    silent: float | None = None
     directory = agent_dir(host, env)
     check_given(host, env)
     elsewhere = lives_elsewhere(host, env)
@@ -185,10 +192,13 @@ def find_or_start(
         begun = None
         if start is not None:
             _see_through(start, deadline)
-        elif time.monotonic() > deadline:
-            raise AgentUnavailable(_who_is_in_the_way(host, env, directory, timeout_s))
-        else:
-            time.sleep(_POLL_S)
+            continue
+        now = time.monotonic()
+        silent = (silent or now) if agent_holds_lock(host, env) else None
+        if now > deadline or (silent is not None and now > silent + SILENT_S):
+            waited_s = timeout_s if silent is None else now - silent
+            raise AgentUnavailable(_who_is_in_the_way(host, env, directory, waited_s))
+        time.sleep(_POLL_S)
 
 
 def _not_there(host: str, elsewhere: str, trouble: str, engine: str) -> str:
@@ -259,12 +269,12 @@ def _who_is_in_the_way(host: str, env: Mapping[str, str], directory: Path, timeo
     with contextlib.suppress(OSError, ValueError):
         pid = int((directory / "agent.lock").read_text())
         return (
-            f"The agent of host {host}, process {pid}, runs but has not answered for {timeout_s:g} s: "
+            f"The agent of host {host}, process {pid}, runs but has not answered for {timeout_s:.3g} s: "
             f"end it with `kill -9 {pid}`, the next kernel then starts another; its log is {log}."
         )
     return (
         f"A process holds {directory / 'agent.lock'} but no agent of host {host} has answered for "
-        f"{timeout_s:g} s: end that process; the agent's log is {log}."
+        f"{timeout_s:.3g} s: end that process; the agent's log is {log}."
     )
 
 
