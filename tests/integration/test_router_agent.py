@@ -25,6 +25,8 @@ from tests.support.live import eventually, reply_to
 
 KERNELSPEC = Path(__file__).parents[2] / "replkernel" / "kernelspec" / "kernel.json"
 TIMEOUT_S = 60.0
+LARGE = 3_000_000
+"""Bytes of a variable that goes into the store."""
 NAME = "replkernel-provisioner"
 POINT = EntryPoint(NAME, "replkernel.provisioner:ReplkernelProvisioner", "jupyter_client.kernel_provisioners")
 
@@ -117,15 +119,25 @@ def test_an_agent_that_is_stopped_takes_along_what_its_kernels_have_in_the_store
     manager: KernelManager,
 ) -> None:
     client = connect(manager)
-    say(client, "import os; x = os.urandom(3_000_000)")
+    say(client, f"import os; x = os.urandom({LARGE})")
+    client.stop_channels()
     store = data_dir(os.environ) / "store"
     deadline = time.monotonic() + TIMEOUT_S
-    while not any(path.name.startswith("checkpoint-") for path in stored(store)):
+    while not holds(stored(store), LARGE):
         assert time.monotonic() < deadline, stored(store)
         time.sleep(0.1)
     assert stop_agent("here", os.environ)
     assert stored(store) == []
-    client.stop_channels()
+
+
+def holds(files: list[Path], size: int) -> bool:
+    """Tell whether a checkpoint and so many bytes are in a store, and nothing is on its way into it."""
+    if any(path.name.startswith(".part-") for path in files):
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        written = sum(path.stat().st_size for path in files) >= size
+        return written and any(path.name.startswith("checkpoint-") for path in files)
+    return False
 
 
 def stored(store: Path) -> list[Path]:

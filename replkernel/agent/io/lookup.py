@@ -47,7 +47,7 @@ START_S = 60.0
 """So long may an agent take to come up: from a cold disk, or among many that start, imports take long."""
 
 SILENT_S = 20.0
-"""An agent that has come up, and answers nobody for so long, is stuck."""
+"""Somebody else's agent that answers nobody for so long is stuck, or does not come up."""
 
 _POLL_S = 0.01
 
@@ -157,15 +157,15 @@ def _is_alive(address: AgentAddress) -> bool:
 
 
 def find_or_start(
-    host: str, env: Mapping[str, str], timeout_s: float = START_S, begun: Start | None = None
+    host: str, env: Mapping[str, str], timeout_s: float | None = None, begun: Start | None = None
 ) -> AgentAddress:
     """Return the address of the agent of `host`, starting one when none is alive.
 
-    `env` becomes the new agent's environment; `begun` is a start that is under way already.
+    `env` becomes the new agent's environment; `begun` is a start that is under way already. Within
+    `timeout_s`, or else START_S for an agent that is started here, and SILENT_S for another one.
     Raises AgentUnavailable with the reason and the log's path.
     """
-    deadline = time.monotonic() + timeout_s
-    silent: float | None = None
+    started, waits_s = time.monotonic(), timeout_s or SILENT_S
     directory = agent_dir(host, env)
     check_given(host, env)
     elsewhere = lives_elsewhere(host, env)
@@ -191,14 +191,11 @@ def find_or_start(
             ) from error
         begun = None
         if start is not None:
-            _see_through(start, deadline)
-            continue
-        now = time.monotonic()
-        silent = (silent or now) if agent_holds_lock(host, env) else None
-        if now > deadline or (silent is not None and now > silent + SILENT_S):
-            waited_s = timeout_s if silent is None else now - silent
-            raise AgentUnavailable(_who_is_in_the_way(host, env, directory, waited_s))
-        time.sleep(_POLL_S)
+            _see_through(start, started + (timeout_s or START_S))
+        elif time.monotonic() > started + waits_s:
+            raise AgentUnavailable(_who_is_in_the_way(host, env, directory, waits_s))
+        else:
+            time.sleep(_POLL_S)
 
 
 def _not_there(host: str, elsewhere: str, trouble: str, engine: str) -> str:
@@ -269,12 +266,12 @@ def _who_is_in_the_way(host: str, env: Mapping[str, str], directory: Path, timeo
     with contextlib.suppress(OSError, ValueError):
         pid = int((directory / "agent.lock").read_text())
         return (
-            f"The agent of host {host}, process {pid}, runs but has not answered for {timeout_s:.3g} s: "
+            f"The agent of host {host}, process {pid}, runs but has not answered for {timeout_s:g} s: "
             f"end it with `kill -9 {pid}`, the next kernel then starts another; its log is {log}."
         )
     return (
         f"A process holds {directory / 'agent.lock'} but no agent of host {host} has answered for "
-        f"{timeout_s:.3g} s: end that process; the agent's log is {log}."
+        f"{timeout_s:g} s: end that process; the agent's log is {log}."
     )
 
 
