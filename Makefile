@@ -132,10 +132,15 @@ hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), a
 cgroups: $(STAMP) ## cells' limits of cores and memory, in a Linux of its own with cgroup v2 (needs Debian's user-mode-linux)
 	$(BIN)/python -m tests.support.own_linux
 
-kubernetes: $(STAMP) ## chart, launcher, a Hub and images on a real Kubernetes, which it builds from Debian's source once (16 minutes of a core; 4 GB)
+kubernetes: .venv/kubespawner ## chart, launcher, a Hub and images on a real Kubernetes, which it builds from Debian's source once (16 minutes of a core; 4 GB)
 	tests/kubernetes/get.sh build/kubernetes
 	$(BIN)/python -m tests.support.helm --once
 	$(PYTEST) tests/kubernetes
+
+# With it a Hub starts users' servers in pods.
+.venv/kubespawner: $(STAMP)
+	$(BIN)/python -m pip install --quiet --quiet "jupyterhub-kubespawner>=7,<8"
+	touch $@
 
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \

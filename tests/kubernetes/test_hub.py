@@ -7,6 +7,7 @@ given by Kubernetes than it has, nor more leased by the scheduler. The tests fol
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import threading
@@ -33,6 +34,10 @@ pytestmark = [
     pytest.mark.one_machine,
     pytest.mark.skipif(not can_run(), reason=MISSING),
     pytest.mark.skipif(find_helm() is None, reason=NO_HELM),
+    pytest.mark.skipif(
+        importlib.util.find_spec("kubespawner") is None,
+        reason="kubespawner is not installed: make .venv/kubespawner",
+    ),
 ]
 USERS = ("alice", "bob")
 NODES = ("node-1", "node-2", "node-3", "node-4")
