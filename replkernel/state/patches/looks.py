@@ -73,15 +73,22 @@ def _wrapped(value: Any, kind: type) -> list[Any]:
     return [] if attributes is None else [*attributes.values()][:_HELD_MAX]
 
 
+DEBUGGERS = ("debugpy", "pydev", "_pydev")
+"""How modules of debuggers begin: a page's may come in the midst of a cell, and what debugpy brings along is
+found on its own path alone."""
+
+
 def is_foreign(value: object, module: str) -> bool:
-    """Tell whether a function or class was made by another package than that of `module`."""
+    """Tell whether another package than that of `module`, which is no debugger, made a function or class."""
     if is_a(value, types.FunctionType):
         home = value.__globals__.get("__name__")
     elif is_a(value, type):
         home = module_of(value)
     else:
         return False
-    return type(home) is str and home.partition(".")[0] not in (module.partition(".")[0], "builtins")
+    if type(home) is not str or home.startswith(DEBUGGERS):
+        return False
+    return home.partition(".")[0] not in (module.partition(".")[0], "builtins")
 
 
 ENTRIES_MAX = 20_000

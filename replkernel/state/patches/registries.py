@@ -161,7 +161,7 @@ def _colormaps() -> Iterator[tuple[Place, Any]]:
 def _yaml_tags() -> Iterator[tuple[Place, Any]]:
     """Find the tables of YAML's loaders and dumpers that a call gave them: at first they share others'."""
     for module in _YAML:
-        for name, cls in vars(sys.modules.get(module, object)).items():
+        for name, cls in list(vars(sys.modules.get(module, object)).items()):
             if type(cls) is type and cls.__module__ == module:
                 for table in vars(cls):
                     if table.startswith("yaml_"):

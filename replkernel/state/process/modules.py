@@ -15,6 +15,7 @@ from replkernel.records import ComponentId
 from replkernel.state.patches import imported_sources, strays
 from replkernel.state.patches.book import book
 from replkernel.state.patches.imported_sources import at_hand
+from replkernel.state.patches.looks import DEBUGGERS
 from replkernel.state.patches.own_modules import is_own, own_modules
 from replkernel.state.patches.places import place_of_module
 from replkernel.state.patches.strays import is_loaded_by_notebook, registered
@@ -23,14 +24,11 @@ from replkernel.state.process.plain import decode_plain, encode_plain
 from replkernel.state.restore.suppressed_output import nothing_shown
 
 OWN_ROOTS = frozenset({
-    "IPython", "__main__", "__mp_main__", "astroid", "asttokens", "comm", "debugpy", "executing", "ipykernel",
+    "IPython", "__main__", "__mp_main__", "astroid", "asttokens", "comm", "executing", "ipykernel",
     "jedi", "jupyter_client", "jupyter_core", "parso", "prompt_toolkit", "pure_eval", "pyfastcdc", "pygments",
     "replkernel", "stack_data", "tornado", "traitlets", "wcwidth", "zmq",
 })  # fmt: skip
 """What the kernel itself imports, late or early; a notebook's own use of these travels by its variables."""
-
-DEBUGGERS = ("pydev", "_pydev")
-"""How the modules begin that debugpy brings along; they are found on its own path alone."""
 
 MODULES_MAX = 20_000
 

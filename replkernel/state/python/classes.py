@@ -72,7 +72,7 @@ def _home_of_compiled(cls: type) -> str | None:
     module = module_of(cls)
     if module == "__main__" or module in sys.modules or "." in module or "<" in qualname_of(cls):
         return None
-    for name in [name for name in sys.modules if name.endswith(f".{module}")]:
+    for name in [name for name in list(sys.modules) if name.endswith(f".{module}")]:
         if find_global(name, qualname_of(cls)) is cls:
             return name
     return None

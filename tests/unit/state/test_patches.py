@@ -163,6 +163,20 @@ def test_a_change_that_a_library_makes_by_itself_is_its_own(notebook: Notebook) 
     assert notebook.run("lib.fill(); x = lib.helper; del x") == {}
 
 
+@pytest.mark.parametrize(
+    ("home", "is_notebooks"),
+    [("pydevd", False), ("debugpy._vendored.force_pydevd", False), ("another_library", True)],
+)
+def test_a_debugger_that_comes_during_a_cell_is_no_doing_of_the_cells(
+    notebook: Notebook, home: str, is_notebooks: bool
+) -> None:
+    came = {"__name__": home}
+    exec("def hook(): pass", came)
+    notebook.watch.expect("setattr(lib, 'limit', 10); import x")
+    sys.modules["a_library"].hook = came["hook"]  # type: ignore[attr-defined]
+    assert ("library a_library:hook" in notebook.book.values()) == is_notebooks
+
+
 def test_a_function_of_the_notebook_is_watched_in_later_cells(notebook: Notebook) -> None:
     notebook.run("def change(module, value): module.added = value\ndef more(m, n, v): setattr(m, n, v)")
     assert notebook.run("change(lib, [1])") == {"library a_library:added": [1]}

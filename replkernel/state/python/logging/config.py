@@ -33,7 +33,7 @@ class LoggingPart(OptionsPart):
         manager, is_of_library = logging.root.manager, of_libraries()
         found: dict[str, Any] = {ROOT: _described(logging.root), DISABLED: manager.disable}
         found[CAPTURED] = vars(logging)["_warnings_showwarning"] is not None
-        for name, logger in manager.loggerDict.items():
+        for name, logger in list(manager.loggerDict.items()):
             if not isinstance(logger, logging.Logger):
                 continue
             configured = logger.level or logger.handlers or not logger.propagate or logger.disabled

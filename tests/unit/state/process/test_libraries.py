@@ -460,6 +460,28 @@ def test_handlers_that_a_process_had_at_its_start_stay_its_own() -> None:
     logging.root.handlers[:] = []
 
 
+def test_a_logger_that_another_thread_makes_meanwhile_does_not_upset_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part, manager = LoggingPart(), logging.root.manager
+
+    class Met(logging.Logger):
+        """One of a library that another thread imports: while it is looked at, the next one is made."""
+
+        @property
+        def level(self) -> int:
+            logging.getLogger("after_it")
+            return logging.DEBUG
+
+        @level.setter
+        def level(self, value: int) -> None:
+            pass
+
+    monkeypatch.setattr(manager, "loggerDict", {"met": Met("met")})
+    assert part.look()["met"][0] == logging.DEBUG
+    assert "after_it" in part.look()
+
+
 def test_warnings_go_to_a_logger_on_every_replica() -> None:
     here, there = LoggingPart(), LoggingPart()
     shows = warnings.showwarning
