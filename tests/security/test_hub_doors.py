@@ -20,7 +20,7 @@ from tornado.web import Application, RequestHandler
 from traitlets.config import Config
 
 from replkernel.leasing import wire
-from tests.unit.scheduler.test_desk import Room
+from tests.unit.scheduler.desk import Room
 
 ACCESS, LEASE = "access:services!service=replkernel", "custom:replkernel:lease"
 ENVIRONMENT = {

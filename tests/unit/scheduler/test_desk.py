@@ -2,112 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from typing import Literal
-
-from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.events import Event, Resumed
-from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.types import UserName, UserQuota
 from replkernel_server.launchers.counting import Counting
-from replkernel_server.scheduling.desk import Desk, DeskTimes
-from replkernel_server.scheduling.desk_words import (
-    Act,
-    Answered,
-    Close,
-    Feed,
-    Joined,
-    Left,
-    Said,
-    Send,
-    TimeCame,
-    Told,
-)
+from replkernel_server.scheduling.desk_words import Feed, Left, Said, TimeCame
 from replkernel_server.scheduling.host_desk import LOST_S
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.leasing import wire
 from tests.support.scheduler_client import offer
-
-ALICE, BOB = Identity(UserName("alice")), Identity(UserName("bob"))
-ROOT = Identity(UserName("root"), admin=True)
-GUEST = Identity(UserName("guest"), may_host=False)
-
-
-class Room:
-    """A desk and a core behind it, with a clock that the test turns."""
-
-    def __init__(self, grace_s: float = 30.0) -> None:
-        self.core = SchedulerCore(random.Random(0), notebook())
-        self.now = 0.0
-        self.fed: list[Event] = []
-        self.restart(grace_s)
-
-    def restart(self, grace_s: float) -> None:
-        """Forget all connections, as a new process does."""
-        self.heard: dict[int, list[wire.FromScheduler]] = {}
-        self.closed: dict[int, str] = {}
-        self.desk = Desk(self.core.view(), self.now, DeskTimes(60.0, grace_s))
-
-    def do(self, acts: list[Act]) -> None:
-        for act in acts:
-            match act:
-                case Send(client, message):
-                    self.heard[client].append(message)
-                case Close(client, why):
-                    self.closed[client] = why
-                case Feed(event, client):
-                    self.feed(event, client)
-
-    def feed(self, event: Event, client: int | None = None) -> None:
-        self.fed.append(event)
-        effects = self.core.handle(event, self.now)
-        self.core.check_invariants()
-        self.do(self.desk.handle(Told(effects), self.now))
-        if client is not None:
-            self.do(self.desk.handle(Answered(client, event, effects), self.now))
-
-    def join(self, role: Literal["agent", "router"], name: str, who: Identity = ALICE) -> int:
-        client = len(self.heard) + 1
-        self.heard[client] = []
-        self.do(
-            self.desk.handle(Joined(client, wire.Hello(1, role, name, idles=role == "router"), who), self.now)
-        )
-        return client
-
-    def say(self, client: int, *messages: wire.FromClient) -> list[wire.FromScheduler]:
-        """Say something; return what this client hears then."""
-        before = len(self.heard[client])
-        for message in messages:
-            self.do(self.desk.handle(Said(client, message), self.now))
-        return self.heard[client][before:]
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, as a driver with two timers does."""
-        until = self.now + seconds
-        while (at := self.desk.deadline()) <= until:
-            self.now = max(self.now, at)
-            self.do(self.desk.handle(TimeCame(), self.now))
-        self.now = until
-        self.feed(Resumed(0.0))
-
-    def agent(self, name: str, gpus: int = 2, who: Identity = ALICE) -> int:
-        client = self.join("agent", name, who)
-        self.say(client, offer(name, gpus))
-        return client
-
-    def router(self, name: str, hosts: str = "a", who: Identity = ALICE) -> int:
-        client = self.join("router", name, who)
-        self.say(client, wire.KernelHere(tuple(hosts.split())))  # type: ignore[arg-type]
-        return client
-
-    def lease(self, client: int, request: str, gpus: int = 1) -> wire.GrantedLease:
-        said = self.say(client, wire.LeaseWish(request, gpus))
-        assert isinstance(said[0], wire.Granted), said
-        return said[0].lease
-
-    def hosts(self) -> list[str]:
-        return [str(host.name) for host in self.core.view().hosts if host.state == "up"]
+from tests.unit.scheduler.desk import ALICE, BOB, GUEST, ROOT, Room
 
 
 def test_a_kernel_is_its_users_and_another_user_is_refused() -> None:

@@ -7,7 +7,7 @@ from replkernel_server.scheduling.desk_words import Left
 
 from replkernel.leasing import wire
 from tests.support.scheduler_client import offer
-from tests.unit.scheduler.test_desk import ALICE, BOB, ROOT, Room
+from tests.unit.scheduler.desk import ALICE, BOB, ROOT, Room
 
 
 def leaves(room: Room, client: int) -> None:

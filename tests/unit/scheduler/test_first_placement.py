@@ -21,7 +21,7 @@ from replkernel_server.scheduling.documents import KernelAwaits, KernelPlacement
 from replkernel.leasing import wire
 from replkernel.records import HostName as Place
 from tests.unit.scheduler.cluster import Cluster, of
-from tests.unit.scheduler.test_desk import ALICE, BOB, Room
+from tests.unit.scheduler.desk import ALICE, BOB, Room
 
 K = KernelId("k")
 

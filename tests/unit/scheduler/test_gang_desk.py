@@ -13,8 +13,7 @@ from replkernel_server.scheduling.identity import Identity
 
 from replkernel.leasing import wire
 from replkernel.records import HostName
-from tests.unit.scheduler.test_desk import ALICE, BOB, ROOT
-from tests.unit.scheduler.test_job_desk import JobRoom
+from tests.unit.scheduler.desk import ALICE, BOB, ROOT, JobRoom
 
 WISH = wire.GangWish("k", 2, 2, "/work", "curve://h:1/aa", "seal")
 

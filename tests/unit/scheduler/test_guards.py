@@ -9,7 +9,7 @@ from replkernel_server.scheduling.identity import Identity
 
 from replkernel.leasing import wire
 from replkernel.records import HostName
-from tests.unit.scheduler.test_desk import ALICE, BOB, Room
+from tests.unit.scheduler.desk import ALICE, BOB, Room
 
 KEEPER = Identity(UserName("service/replkernel-agents"), may_lease=False)
 GPUS = (wire.OfferedGpu("GPU-0", "H100", 80.0), wire.OfferedGpu("GPU-1", "H100", 80.0))

@@ -8,28 +8,22 @@ from typing import Literal, cast
 
 import msgspec
 import pytest
-from msgspec import UNSET
 from replkernel_scheduler.events import Event, LeaseAsked
-from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import (
     Cores,
-    HarvestEvent,
     HostJobs,
     HostUsed,
     JobHoldAsked,
     JobName,
-    JobsDue,
     JobSpec,
     JobStopAsked,
     JobSubmitted,
-    JobView,
     type_of_shapes,
     type_on_cores,
 )
 from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
 from replkernel_server.handlers.scheduler_jobs import why_gone
-from replkernel_server.scheduling.desk import Desk, DeskTimes
-from replkernel_server.scheduling.desk_words import Act, Answered, JobCame, Joined, Left, Told
+from replkernel_server.scheduling.desk_words import JobCame, Joined, Left
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.errors import ProtocolMismatch
@@ -37,74 +31,7 @@ from replkernel.jobs.life import END_SHARE
 from replkernel.leasing import wire
 from replkernel.ranks.launcher import GRACE_S
 from tests.support.scheduler_client import offer
-from tests.unit.scheduler.test_desk import ALICE, BOB, GUEST, ROOT, Room
-
-
-class JobRoom(Room):
-    """A room whose core has jobs beside its kernels."""
-
-    def restart(self, grace_s: float) -> None:
-        super().restart(grace_s)
-        if not hasattr(self, "beside"):
-            self.beside = HarvestCore(self.core)
-        self.desk = Desk(self.core.view(), self.now, DeskTimes(60.0, grace_s), beside=self.beside)
-
-    def do(self, acts: list[Act]) -> None:
-        """Do all of it, then what is due, as the driver does."""
-        self.deep = getattr(self, "deep", 0) + 1
-        super().do(acts)
-        self.deep -= 1
-        self.pass_jobs()
-
-    def pass_jobs(self) -> None:
-        while not self.deep and (due := self.beside.jobs_due()) is not None and due <= self.now:
-            self.feed(cast("Event", JobsDue()))
-
-    def submitted(self, event: HarvestEvent) -> None:
-        self.feed(cast("Event", event))
-        self.pass_jobs()
-
-    def feed(self, event: Event, client: int | None = None) -> None:
-        self.fed.append(event)
-        effects = self.beside.handle(event, self.now)
-        self.beside.check_invariants()
-        self.do(self.desk.handle(Told(effects), self.now))
-        if client is not None:
-            self.do(self.desk.handle(Answered(client, event, effects), self.now))
-
-    def line(self, host: str, who: Identity = ALICE, *here: tuple[str, int]) -> int:
-        client = len(self.heard) + 1
-        self.heard[client] = []
-        self.do(self.desk.handle(Joined(client, wire.Hello(1, "jobs", host), who), self.now))
-        if client not in self.closed:
-            self.say(client, wire.JobsHere(here, ranks=True, uses=True, spans=True))
-        return client
-
-    def submit(
-        self, name: str, who: Identity = ALICE, *shapes: int, epochs: float | None = None, hosts: int = 1
-    ) -> None:
-        spec = JobSpec(
-            job=JobName(name), type=type_of_shapes(name, shapes or (1,)), owner=who.user, command=("train",),
-            directory="/w", seal="s", epochs=epochs, hosts=hosts if hosts > 1 else UNSET,
-        )  # fmt: skip
-        assert self.desk.jobs is not None
-        self.feed(cast("Event", self.desk.jobs.before(who.user)))
-        self.submitted(JobSubmitted(spec))
-        self.do(self.desk.handle(JobCame(who.user), self.now))
-
-    def beats(self, agent: int, seconds: int) -> None:
-        """Let time pass on a host whose agent is heard."""
-        for _ in range(seconds // 2):
-            self.say(agent, wire.HostBeat())
-            self.wait(2.0)
-
-    def started(self, client: int) -> list[tuple[str, int, int]]:
-        """Return name, attempt and number of GPUs of each start that was told."""
-        said = [one for one in self.heard[client] if isinstance(one, wire.StartJob)]
-        return [(one.job, one.attempt, len(one.gpus)) for one in said]
-
-    def job(self, name: str) -> JobView | None:
-        return next((job for job in self.beside.jobs() if job.spec.job == name), None)
+from tests.unit.scheduler.desk import ALICE, BOB, GUEST, ROOT, JobRoom
 
 
 def test_a_job_goes_to_an_agent_of_its_own_user_alone() -> None:

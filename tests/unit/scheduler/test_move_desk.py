@@ -7,7 +7,7 @@ from replkernel_scheduler.events import TimeReached
 from replkernel.leasing import wire
 from replkernel.records import HostName
 from tests.support.scheduler_client import offer
-from tests.unit.scheduler.test_desk import BOB, Room
+from tests.unit.scheduler.desk import BOB, Room
 
 D = HostName("d")
 ABC = tuple(HostName(name) for name in "abc")

@@ -12,7 +12,7 @@ from replkernel_server.scheduling.identity import Identity, IdentityUnknown
 from replkernel_server.scheduling.quotas import quota_of
 
 from replkernel.leasing import wire
-from tests.unit.scheduler.test_desk import ALICE, BOB, Room
+from tests.unit.scheduler.desk import ALICE, BOB, Room
 
 GROUP = Identity(UserName("alice"), quota=UserQuota(preemptible=True))
 

@@ -24,7 +24,7 @@ from replkernel_server.scheduling.underuse import Idle, Rule, Underuse, read_rul
 
 from replkernel.leasing import wire
 from replkernel.leasing.wire import GpuUse
-from tests.unit.scheduler.test_desk import ALICE, ROOT, Room
+from tests.unit.scheduler.desk import ALICE, ROOT, Room
 
 HOST = HostName("a")
 LEASE = Lease(
