@@ -76,10 +76,10 @@ $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
 
 ##@ Test (the first of them installs 2.5 GB: about four minutes)
 
-test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
+test: $(STAMP) ## all tests but the slow ones and those in a browser: 11 minutes on two cores (PROCESSES=1: one after another)
 	$(PYTEST) $(BESIDE) $(TESTS) -m $(FAST)
 
-unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
+unit: $(STAMP) ## the tests of single parts, which start no kernel, agent or server: 90 s on two cores, for the loop while writing
 	$(PYTEST) $(BESIDE) tests/unit -m $(FAST)
 
 nightly: $(STAMP) lab ## what repeats for breadth: every example, the slow tests, other orders, the compiled core, Python 3.12 and 3.13 (PYTHONS=, ONLY=)
@@ -88,8 +88,9 @@ nightly: $(STAMP) lab ## what repeats for breadth: every example, the slow tests
 again: $(STAMP) ## what failed last in make test or make ui, once more and alone; those of three modules at most (build/tests/by-chance.txt)
 	$(BIN)/python -m tests.again $(TESTS) tests/ui
 
-slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
-	$(PYTEST) $(BESIDE) -p tests.support.times $(TESTS) -m $(FAST); outcome=$$?; $(BIN)/python -m tests.slowest; exit $$outcome
+slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md; if all pass, tests/README.md)
+	$(PYTEST) $(BESIDE) -p tests.support.times $(TESTS) -m $(FAST); outcome=$$?; \
+	  $(BIN)/python -m tests.slowest $$(test $$outcome != 0 || echo --readme); exit $$outcome
 
 ##@ Check
 

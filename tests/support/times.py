@@ -1,15 +1,19 @@
 """`-p tests.support.times`: what each test took, in build/tests/times.json for `python -m tests.slowest`.
 
 Seconds are of the wall but `cpu` (of the test process and of all that it started: `cpu_meter`) and `slept`
-(`time.sleep` of all its threads, as asked for). Of processes, those that a child started are not counted.
+(`time.sleep` of all its threads, as asked for; `asyncio.sleep` and `select` are not in it). Of processes,
+those that a child started are not counted.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Generator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,10 @@ import pytest
 
 from tests.support.cpu_meter import Meter
 
-FILE = Path("build/tests/times.json")
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "build" / "tests" / "times.json"
+"""Absolute: a test may change the working directory."""
+
 PROPERTY = "times"
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpty"})
 
@@ -42,7 +49,8 @@ def _note_and_sleep(seconds: float) -> None:
 class Recorder:
     """Collects the tests' times, in the process that runs them and in the one that reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, commit: str) -> None:
+        self.commit = commit
         self.tests: dict[str, dict[str, Any]] = {}
         self._meter = Meter()
 
@@ -77,14 +85,25 @@ class Recorder:
         self._meter.close()
         if not hasattr(session.config, "workerinput"):
             FILE.parent.mkdir(parents=True, exist_ok=True)
-            FILE.write_text(json.dumps(list(self.tests.values())))
+            run = {"date": date.today().isoformat(), "commit": self.commit, "cores": os.cpu_count()}
+            FILE.write_text(json.dumps({**run, "tests": list(self.tests.values())}))
 
 
 _BEGAN = pytest.StashKey[tuple[float, float, int]]()
 
 
+def checked_out() -> str:
+    """Return the commit that is tried, with `-dirty` if files were changed; nothing where git cannot tell."""
+    command = ("git", "describe", "--always", "--dirty", "--exclude", "*")
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Record from here on."""
+    commit = "" if hasattr(config, "workerinput") else checked_out()
     sys.addaudithook(_hear)
     time.sleep = _note_and_sleep
-    config.pluginmanager.register(Recorder(), "replkernel-times")
+    config.pluginmanager.register(Recorder(commit), "replkernel-times")
