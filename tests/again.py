@@ -88,7 +88,7 @@ def refusal(failed: Iterable[str]) -> str:
     """Return why these are not tried again, as a sentence; empty: they are."""
     names = list(failed)
     if not names:
-        return "No failed test is known of the last run: what went wrong is above."
+        return "No failed test is known of the last run: none failed, or what went wrong is above."
     modules = {_module(name) for name in names}
     if len(names) > MOST or len(modules) > MOST_MODULES:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +69,28 @@ def test_a_changed_directory_variable_or_path_is_told(
         patch.chdir(tmp_path)
         patch.setenv("REPLKERNEL_OF_A_TEST", "x")
         patch.syspath_prepend(tmp_path)
+
+
+def test_a_changed_directory_variable_or_path_is_put_back_for_the_next_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_BEFORE", "x")
+    before = os.getcwd(), sys.path[:], dict(os.environ)
+    with told("working directory", tmp_path, "left changed by some test "):
+        os.chdir(tmp_path)
+        os.environ["REPLKERNEL_OF_A_TEST"] = os.environ.pop("REPLKERNEL_BEFORE")
+        sys.path.insert(0, str(tmp_path))
+    assert (os.getcwd(), sys.path, dict(os.environ)) == before
+
+
+def test_a_socket_that_nobody_holds_is_not_told_once_more_of_the_next_module(tmp_path: Path) -> None:
+    with told("laddr", tmp_path):
+        ring = [socket.socket()]
+        ring.append(ring)  # type: ignore[arg-type]
+        del ring
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        gc.collect()  # Had it been left to this one, pytest would fail this test.
 
 
 def test_a_file_is_told_with_its_test(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,8 @@ LASTING_SOCKETS = ("/jupyter_core/utils/", "/fsspec/asyn.py")
 
 OUR_VARIABLES = ("REPLKERNEL_", "JUPYTER", "IPYTHON", "PYTHON", "CUDA_VISIBLE", "HOME", "TMPDIR")
 """How variables begin that no library sets by itself; of others, only what was there is looked at."""
+
+_DIRECTORY, _PATH = "working directory", "sys.path"
 
 LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -180,13 +183,29 @@ def nothing_left_open(temporary: Path) -> Iterator[None]:
     told = [LEFT, *sorted(left.values())] if left else []
     told += [CHANGED, *changed] if changed else []
     if told:
+        _put_back(settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()  # Else Python tells the next module of what is told here.
         pytest.fail("\n".join(told), pytrace=False)
 
 
-def _settings() -> dict[str, object]:
+def _settings() -> dict[str, Any]:
     """Return what all modules share that run in this process."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    return {"working directory": os.getcwd(), "sys.path": [*sys.path], **variables}
+    return {_DIRECTORY: os.getcwd(), _PATH: [*sys.path], **variables}
+
+
+def _put_back(before: dict[str, Any]) -> None:
+    """Let the next module find what this one found: it fails for its own sake only."""
+    now = _settings()
+    os.chdir(before[_DIRECTORY])
+    sys.path[:] = before[_PATH]
+    for name in (before.keys() | now.keys()) - {_DIRECTORY, _PATH}:
+        if name not in before:
+            del os.environ[name]
+        elif now.get(name) != before[name]:
+            os.environ[name] = before[name]
 
 
 def _left_at_last(temporary: Path, known: set[Left], older: frozenset[str]) -> dict[Left, str]:
