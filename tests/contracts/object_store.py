@@ -41,7 +41,7 @@ class ObjectStoreContract:
         assert list(backend.walk("probe")) == []
 
     @pytest.mark.parametrize("size", [0, 1, 1 << 20, 9 << 20])
-    def test_gives_back_what_was_put(self, store: ObjectStore, size: int) -> None:
+    def test_a_store_gives_back_what_was_put(self, store: ObjectStore, size: int) -> None:
         data = os.urandom(size)
         store.put_chunk(named(data), data)
         store.settle()
@@ -77,7 +77,7 @@ class ObjectStoreContract:
         with pytest.raises(BlobDamaged, match=named(data)[:12]):
             store.get_chunk(named(data))
 
-    def test_takes_a_file(self, store: ObjectStore, tmp_path: Path) -> None:
+    def test_a_store_takes_a_file(self, store: ObjectStore, tmp_path: Path) -> None:
         data = os.urandom(70_000)
         source = tmp_path / "chunk"
         source.write_bytes(data)
@@ -117,7 +117,7 @@ class ObjectStoreContract:
         with pytest.raises(BlobDamaged):
             store.get_chunk(Digest(wrong))
 
-    def test_lists_chunks_with_their_ages_and_deletes(self, store: ObjectStore) -> None:
+    def test_a_store_lists_chunks_with_their_ages_and_deletes_them(self, store: ObjectStore) -> None:
         chunks = [os.urandom(100) for _ in range(5)]
         for chunk in chunks:
             store.put_chunk(named(chunk), chunk)

@@ -32,7 +32,7 @@ def held(stubs: Stubs) -> dict[int, int]:
     return {int(path.suffix[1:]): int(path.read_text()) for path in files}
 
 
-def test_they_take_turns_and_the_driver_takes_the_first_ones_memory_off_and_back(
+def test_two_notebooks_take_turns_and_the_driver_takes_the_first_ones_memory_off_and_back(
     stubs: Stubs, notebooks: tuple[Live, Live]
 ) -> None:
     one, two = notebooks

@@ -13,7 +13,10 @@ import pytest
 TESTS = Path(__file__).parents[1]
 OWN_MACHINES = ("e2e/hosts/", "e2e/faults/test_hosts.py", "kubernetes/")
 """Where tests have machines, or networks, of their own, in which every port is free."""
-PLAYED = ("unit/", "fuzz/", "golden/", "paper/", "e2e/state/sequences/", "integration/test_fixed_ports.py")
+PLAYED = (
+    *("unit/", "fuzz/", "golden/", "paper/", "e2e/state/sequences/"),
+    *("integration/test_fixed_ports.py", "integration/test_kernel_process_state.py"),
+)
 """Where a port is a number that nobody listens at."""
 OPTION = re.compile(r"--[\w.-]*port[= ]\d{4,}\b")
 ADDRESS = re.compile(r"tcp://.*:\d{4,5}$")
@@ -56,9 +59,11 @@ def test_no_test_starts_a_server_at_a_fixed_port() -> None:
         "serve(38764)",
         "await asyncio.start_server(answer, '127.0.0.1', 38764)",
         "socket.create_server(address=('', 38764))",
+        "run({'port': 38765})",
+        "run(env={'HUB_PORT': '38765'})",
     ],
 )
-def test_a_fixed_port_is_found_in_a_call_and_on_a_command_line(code: str) -> None:
+def test_a_fixed_port_is_found_in_a_call_in_settings_and_on_a_command_line(code: str) -> None:
     assert len([*_fixed_ports(ast.parse(code))]) == 1
     assert NUMBER.search(code)
     assert NAME.search(code)
@@ -81,7 +86,7 @@ def test_other_numbers_are_no_ports(code: str) -> None:
 
 
 def _fixed_ports(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield what names a number as a port in a call or on a command line, with its line."""
+    """Yield what names a number as a port in a call, in settings or on a command line, with its line."""
     nodes = [*ast.walk(module)]
     named = _numbers_by_name(nodes)
     for node in nodes:
@@ -101,6 +106,10 @@ def _fixed_ports(module: ast.Module) -> Iterator[tuple[int, str]]:
                 option = isinstance(word, ast.Constant) and str(word.value)
                 if option and option.startswith("--") and option.endswith("port") and _is_port(number, named):
                     yield word.lineno, f"{option} {ast.unparse(number)}"
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is not None and _text(key).lower().endswith("port") and _is_port(value, named):
+                    yield key.lineno, f"{ast.unparse(key)}: {ast.unparse(value)}"
 
 
 def _numbers_by_name(nodes: list[ast.AST]) -> dict[str, ast.Constant]:

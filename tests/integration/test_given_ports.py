@@ -23,7 +23,7 @@ def test_a_held_port_can_be_bound_by_nobody_else() -> None:
         held.close()
 
 
-def test_when_one_is_taken_none_is_held() -> None:
+def test_where_one_port_is_taken_none_is_held() -> None:
     with socket.socket() as other, socket.socket() as free:
         other.bind((IP, 0))
         other.listen()

@@ -351,7 +351,7 @@ async def test_stores_are_collected_while_kernels_live_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_nothing_superseded_goes_before_a_checkpoint_does_without_it(
+async def test_what_is_superseded_stays_until_a_checkpoint_does_without_it(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     shop = Shop(tmp_path)

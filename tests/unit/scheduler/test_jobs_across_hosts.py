@@ -413,7 +413,7 @@ def test_a_program_that_fails_has_failed_where_there_are_no_other_hosts(world: B
     assert not world.core.jobs()
 
 
-def test_it_waits_for_a_host_where_it_has_not_failed_and_has_any_when_there_is_none(world: Beside) -> None:
+def test_a_job_waits_for_a_host_where_it_has_not_failed_and_has_any_when_there_is_none(world: Beside) -> None:
     ann = UserName("ann")
     world.feed(JobHosts(ann, (HostName("a"), HostName("b"))))
     world.cell("c", 4, "b")

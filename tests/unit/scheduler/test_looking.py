@@ -77,7 +77,7 @@ def test_others_are_asked_back_where_a_holder_takes_its_time() -> None:
     assert [effect.lease.lease for effect in of(ReclaimLease, effects)] == [e.lease]
 
 
-def test_others_are_asked_back_when_the_host_it_hoped_for_is_out_of_sight() -> None:
+def test_others_are_asked_back_when_the_host_a_cell_hoped_for_is_out_of_sight() -> None:
     cluster, d, e = crowded()
     cluster.linger(d)
     cluster.linger(e)

@@ -28,7 +28,7 @@ def moved(*cells: str) -> dict[str, Any]:
     return replicas[(len(cells) + 1) % 3].namespace
 
 
-def test_a_pairwise_iterator_part_way() -> None:
+def test_a_pairwise_iterator_part_way_goes_on() -> None:
     steps = ["got.append(next(p)); plain = next(it)", *["got.append(next(p))"] * 2]
     space = moved("from itertools import *\nit = iter(range(9)); p = pairwise(it); got = []", *steps)
     assert space["got"] == [(0, 1), (1, 3), (3, 4)]
@@ -42,12 +42,12 @@ def test_cmp_to_key_functions_and_their_keys_arrive() -> None:
     assert space["five"] < space["key"](4)
 
 
-def test_a_json_decoder_of_ones_own() -> None:
+def test_a_json_decoder_of_ones_own_arrives() -> None:
     space = moved("import json\nd = json.JSONDecoder(object_hook=lambda o: sorted(o))", "x = 1")
     assert space["d"].decode('{"b": 1, "a": 2}') == ["a", "b"]
 
 
-def test_memoryviews_of_several_dimensions_and_of_none() -> None:
+def test_memoryviews_of_several_dimensions_and_of_none_arrive() -> None:
     space = moved(
         "import array\nraw = bytearray(24); grid = memoryview(raw).cast('h', (4, 3)); low = grid[2:]\n"
         "back = grid[::-2].toreadonly(); one = memoryview(raw)[:4].cast('i', ())\n"
@@ -61,7 +61,7 @@ def test_memoryviews_of_several_dimensions_and_of_none() -> None:
     assert space["of_array"][5] == 77 and space["cube"].obj is space["of_array"]
 
 
-def test_memoryviews_of_arrays_of_numpy_as_they_show_themselves() -> None:
+def test_memoryviews_of_arrays_of_numpy_show_themselves_as_before() -> None:
     pytest.importorskip("numpy", reason="the test is about its arrays")
     space = moved(
         "import numpy as np\na = np.arange(6.).reshape(2, 3); whole = memoryview(a); row = whole[1:]\n"
@@ -74,7 +74,7 @@ def test_memoryviews_of_arrays_of_numpy_as_they_show_themselves() -> None:
     assert bytes(space["fields"]) == space["rows"][1:].tobytes()
 
 
-def test_the_buffer_of_a_bytes_io() -> None:
+def test_the_buffer_of_a_bytes_io_stays_tied_to_it() -> None:
     space = moved("import io\nf = io.BytesIO(b'abc'); v = f.getbuffer()", "v[0] = 90; w = v[1:]", "w[0] = 89")
     assert space["f"].getvalue() == b"ZYc"
     with pytest.raises(BufferError):
@@ -93,7 +93,7 @@ def test_iterators_that_unpack_values_go_on() -> None:
     assert (space["second"], [*space["it"]], [*space["done"]]) == ((770,), [(1289,), (1798,)], [])
 
 
-def test_memoryviews_that_skip_and_one_that_was_released() -> None:
+def test_memoryviews_that_skip_and_one_that_was_released_arrive() -> None:
     space = moved(
         "raw = bytearray(range(12)); two = memoryview(raw)[1::2]; back = memoryview(raw)[::-3]\n"
         "gone = memoryview(raw); gone.release()",
@@ -106,7 +106,7 @@ def test_memoryviews_that_skip_and_one_that_was_released() -> None:
     assert repr(space["gone"]).startswith("<released memory")
 
 
-def test_mapped_memory_without_a_file_and_with_one(tmp_path: Path) -> None:
+def test_mapped_memory_without_a_file_and_with_one_arrives(tmp_path: Path) -> None:
     file = tmp_path / "mapped"
     file.write_bytes(bytes(8192))
     space = moved(
@@ -158,7 +158,7 @@ def test_the_dictionary_of_a_function_stays_shared() -> None:
     assert space["f"].x == 1 and space["f"].y == 2 and vars(space["f"]) is space["d"]
 
 
-def test_a_groupby_whose_group_has_taken_its_item() -> None:
+def test_a_groupby_whose_group_has_taken_its_item_goes_on() -> None:
     space = moved(
         "import itertools\ngr = itertools.groupby([1, 1, 2, 2, 3]); k, g = next(gr); got = [next(g)]",
         "got += list(g)",
