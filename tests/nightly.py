@@ -66,6 +66,8 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
     shuffled = ("-m", "pytest", "-p", "tests.support.shuffled", UNIT, "-m", FAST)
     for order in ("reversed", str(date.today().toordinal())):
         yield Step(f"order {order}", (python, *shuffled), {"ORDER": order})
+    others_shuffled = (*test, "-p", "tests.support.shuffled", *OTHERS, "-m", FAST)
+    yield Step("order reversed, others", (python, *others_shuffled), {"ORDER": "reversed"})
     yield Step("compiled core, built", (python, "scheduler/compiled.py", "build/compiled"), {})
     yield Step("compiled core", (python, *test, *ALIKE, "-o", f"pythonpath={COMPILED}", "-m", FAST), {})
     for release, other in others.items():

@@ -102,10 +102,11 @@ def _foreign(part: str, status: os.stat_result) -> DirectoryUnsafe:
 def _is_unmapped_root(uid: int) -> bool:
     """Tell whether this is how root's directories look in a container that knows no root."""
     try:
-        with open("/proc/sys/fs/overflowuid", encoding="ascii") as overflow:
+        # As bytes: a process that may not read Python's files any more could not import an encoding.
+        with open("/proc/sys/fs/overflowuid", "rb") as overflow:
             if uid != int(overflow.read()):
                 return False
-        with open("/proc/self/uid_map", encoding="ascii") as known:
-            return all(line.split()[0] != "0" for line in known)
+        with open("/proc/self/uid_map", "rb") as known:
+            return all(line.split()[0] != b"0" for line in known)
     except (OSError, ValueError, IndexError):
         return False

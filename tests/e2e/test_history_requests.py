@@ -156,7 +156,9 @@ def test_strangers_and_nonsense_are_refused(told: Told) -> None:
 
 
 def test_a_kernel_at_rest_is_not_resumed_for_a_look(told: Told) -> None:
+    told.run("rested = 1")
     ask_kernel(known_record(told.kernel_id, os.environ), "replkernel_hibernate_request")
     assert told.ask()[1]["reason"] == "hibernated"
     assert told.ask("POST", "/undo")[1]["reason"] == "hibernated"
     assert known_record(told.kernel_id, os.environ).state == "hibernated"
+    assert told.page.run("print(rested)") == "1"  # So it is awake for the tests that come behind.

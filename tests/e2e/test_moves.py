@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.agent.io.lookup import agent_dir
+from replkernel.agent.io.lookup import agent_dir, stop_agent
 from replkernel.client.inquiry import live_agents
 from replkernel.settings import data_dir
 from tests.e2e.faults.hosts import kernel_processes
@@ -51,11 +51,20 @@ class Agents:
             self.end()
             self.processes.clear()
             self.service = Service()
-        for host in hosts:
-            if host not in self.processes or self.processes[host].poll() is not None:
-                self.run(host, gpus)
-        own = {(host, self.processes[host].pid) for host in hosts}
-        eventually(lambda: own == {(one.name, one.pid) for one in live_agents(os.environ)}, "all agents")
+        eventually(lambda: self._alone(hosts, gpus), "all agents")
+
+    def _alone(self, hosts: Sequence[str], gpus: int) -> bool:
+        """Start those that are missing; tell whether there are no others.
+
+        A notebook that lost its hosts in the test before has others started, also to end what it ran there.
+        """
+        own = {(host, one.pid) for host, one in self.processes.items() if one.poll() is None}
+        there = {(one.name, one.pid) for one in live_agents(os.environ)}
+        for name, _ in there - own:
+            stop_agent(name, os.environ)
+        for host in set(hosts) - {name for name, _ in own}:
+            self.run(host, gpus)
+        return there == own and {name for name, _ in own} == set(hosts)
 
     def _known(self) -> list[str]:
         return [host["name"] for host in self.service.rest.get("status")[1]["hosts"]]

@@ -95,9 +95,15 @@ def test_a_folder_has_the_files_of_its_table(readme: Path) -> None:
                 assert below, f"there is no {name} here"
 
 
-@pytest.mark.parametrize("folder", ["agent", "kernel", "router"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("replkernel/agent", "replkernel/kernel", "replkernel/router"),
+        *("tests/security", "tests/soak", "tests/e2e/faults"),
+    ],
+)
 def test_every_file_of_a_folder_is_in_its_table(folder: str) -> None:
-    place = ROOT / "replkernel" / folder
+    place = ROOT / folder
     named = {name.rpartition("/")[2] for name in FILE.findall((place / "README.md").read_text())}
     assert {path.name for path in place.rglob("*.py")} - {"__init__.py"} <= named
 
