@@ -120,9 +120,13 @@ def test_a_thread_is_told_with_its_test_and_where_it_is(tmp_path: Path) -> None:
 
 def test_a_process_is_told_with_its_test(tmp_path: Path) -> None:
     with contextlib.ExitStack() as opened, told(rf"the process \d+: .*, of {ME}a_process_is", tmp_path):
-        command = [sys.executable, "-c", "input()"]
-        process = opened.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+        command = [sys.executable, "-c", "input(1)"]
+        process = opened.enter_context(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        )
         opened.callback(process.kill)
+        assert process.stdout is not None
+        process.stdout.read(1)  # While its program is being loaded it has neither command nor environment.
 
 
 def test_a_process_of_another_run_whose_directory_begins_alike_is_not_ours(tmp_path: Path) -> None:
