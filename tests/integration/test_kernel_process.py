@@ -335,7 +335,9 @@ def test_greeting_a_new_agent_with_what_was_not_acknowledged(stage: Stage) -> No
     assert unacknowledged in ([2], [2, 3]), "the last one may be captured a moment later"
     if unacknowledged == [2]:
         stage.agent.await_delta("r1", 3)
-    assert hello.applied == unacknowledged[-1]
+        assert hello.applied in (2, 3), "it is captured, and then on its way"
+    else:
+        assert hello.applied == 3
     stage.agent.send("r1", DeltaCommitted(Seq(3)))
     router.run("x = 4", needs=3)
     assert stage.agent.await_delta("r1", 4).seq == 4
