@@ -112,10 +112,12 @@ def test_the_claim_of_a_long_cell_does_not_wait_for_its_end(stage: Stage) -> Non
     router = stage.start("r1")
     for pause_s in (0.0, 0.5):
         time.sleep(pause_s)
-        msg_id = router.submit("import time; time.sleep(1)", needs=router.seq)
+        over = stage.agent.directory / f"over after {pause_s}"
+        waits = f"import os, time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.01)"
+        msg_id = router.submit(waits, needs=router.seq)
         seq = router.seq
         stage.agent.await_message("r1", ClaimExecution, lambda claim, seq=seq: claim.seq == seq)
-        assert not any(isinstance(m, ProposeDelta) and m.delta.seq == seq for _, m in stage.agent.log)
+        over.touch()
         router.receive(msg_id)
         stage.agent.await_delta("r1", seq)
 

@@ -73,7 +73,7 @@ async def until(what: Callable[[], object]) -> None:
 
 
 def launchers() -> list[psutil.Process]:
-    mine = psutil.Process().children()
+    mine = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
     return [each for each in mine if "replkernel.ranks.launcher" in each.cmdline()]
 
 

@@ -216,6 +216,7 @@ def _begun_sweep(tmp_path: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
     rows = [f"{number},{number},60,{1 + number % 8}\n" for number in range(120_000)]
     trace.write_text("job,arrival_s,duration_s,gpus\n" + "".join(rows))
     command = [sys.executable, "-m", "replkernel_scheduler.sim", str(trace), "--policy", "fcfs-batch"]
+    command = ["env", "--default-signal=INT", *command]  # What a script runs behind it (`&`) ignores Ctrl-C.
     (tmp_path / "temporary").mkdir()
     environment = {
         "PYTHONPATH": ":".join(part for part in sys.path if part),
