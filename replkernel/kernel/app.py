@@ -229,6 +229,7 @@ class ReplicaApp(IPKernelApp):
     def _leave_quietly(self) -> None:
         """Prepare the exit functions: nobody must run the finalizers of what lives on elsewhere."""
         shell = self.kernel.shell
+        self.kernel.practice.end()
         # Its thread takes itself off the list of exit functions, which must not happen while that runs.
         shell.history_manager.stop_saving()
         if self.kernel.hands_over:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Callable
 
 _NEEDED = ("replkernel.kernel.process", "replkernel.kernel.app")
 
@@ -59,10 +60,15 @@ def preload_more() -> None:
     _import_present(_AT_FIRST_USE)
     with contextlib.suppress(ImportError):
         importlib.import_module("replkernel.kernel.late_debugger").load()
-    importlib.import_module("replkernel.kernel.practice").practise()
     look_ahead()
     with contextlib.suppress(Exception):  # Modules of any kind are asked for their file.
         importlib.import_module("inspect").getmodule(compile("", "<cell>", "exec"))
+
+
+def practise(wanted: Callable[[], bool]) -> bool:
+    """Practise completing until somebody wants something; return whether it was done before that."""
+    done: bool = importlib.import_module("replkernel.kernel.practice").practise_until(wanted)
+    return done
 
 
 def look_ahead() -> None:

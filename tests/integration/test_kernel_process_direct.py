@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.protocol.envelope import EXPECT_QUESTIONS
 from tests.integration.test_kernel_process import Stage
 from tests.support.fake_agent import interrupt, text_of
 from tests.support.live import eventually
@@ -43,6 +44,19 @@ class Flag(threading.Event):
 history = get_ipython().history_manager
 saver = history.save_thread
 waited_for, saver.save_flag = saver.save_flag, (flag := Flag())
+"""
+
+JEDI_TAKES_LONG = """
+import time
+from replkernel.kernel import practice
+
+def practise():
+    open("practises", "w").close()
+    while not over:
+        time.sleep(0.01)
+    open("ended", "w").close()
+
+over, practice.practise = False, practise
 """
 
 
@@ -141,3 +155,15 @@ def test_the_output_of_a_forked_child_arrives(stage: Stage) -> None:
     eventually(
         lambda: router.run("", router.seq) and "child" in text_of(router.published), "what the child printed"
     )
+
+
+def test_a_cell_does_not_wait_for_jedi_to_be_made_ready(stage: Stage) -> None:
+    router = stage.start("r1")
+    router.run(JEDI_TAKES_LONG)
+    for _ in range(2):
+        router.channels["executions"].send(EXPECT_QUESTIONS)
+        assert eventually((stage.agent.directory / "practises").exists, "jedi is made ready")
+        (stage.agent.directory / "practises").unlink()
+        assert router.value("6 * 7") == 42
+    router.run("over = True")
+    assert not (stage.agent.directory / "ended").exists()

@@ -17,7 +17,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replkernel.agent.io.spawning_place import ZYGOTE_FD, zygote_idle_s
@@ -110,12 +111,22 @@ def _refuse_what_cannot_be_forked(packages: list[str]) -> None:
         sys.exit(why)
 
 
-def _preload_more() -> None:
+def _preload_more() -> bool:
     from replkernel.kernel.preload import preload_more
 
     gc.enable()
     preload_more()
     _share_memory()
+    return True
+
+
+def _practise(wanted: Callable[[], bool]) -> bool:
+    from replkernel.kernel.preload import practise
+
+    gc.enable()
+    done = practise(wanted)
+    _share_memory()
+    return done
 
 
 def _share_memory() -> None:
@@ -155,12 +166,12 @@ class _Spawner:
         poller = select.poll()
         poller.register(self._link, select.POLLIN)
         poller.register(self._wake, select.POLLIN)
-        began, idle_s, complete = time.monotonic(), zygote_idle_s(os.environ), False
+        began, idle_s = time.monotonic(), zygote_idle_s(os.environ)
+        left: list[Callable[[], bool]] = [_preload_more, partial(_practise, lambda: bool(poller.poll(0)))]
         while True:
-            ready = poller.poll(None if complete else quiet_ms(time.monotonic() - began, idle_s))
-            if not ready:
-                _preload_more()
-                complete = True
+            ready = poller.poll(quiet_ms(time.monotonic() - began, idle_s) if left else None)
+            while not ready and left and left[0]():
+                del left[0]
             for fd, _ in ready:
                 if fd == self._wake:
                     os.read(self._wake, 4096)

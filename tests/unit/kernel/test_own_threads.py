@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from replkernel.state.process.own_threads import is_own
 STARTS = re.compile(r"(?<!\w)(?:threading\.)?(?:Thread|Timer)\(")
 ELSEWHERE = ("kernel/restorer.py", "kernel/kernel.py")
 """Files with a timer: one marks it, the other's ends the process."""
-FOLDERS = ("kernel", "namespace", "gpu", "objects")
+FOLDERS = ("kernel", "state", "gpu", "objects")
 
 
 def test_a_standby_that_practises_has_no_thread_of_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,25 +31,6 @@ def test_a_standby_that_practises_has_no_thread_of_the_notebooks(monkeypatch: py
     practice.Practice().begin()
     assert done.wait(10)
     assert is_own(practised[0])
-
-
-def test_what_a_standby_does_next_waits_for_its_practice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """jedi has another `sys.path` in place meanwhile."""
-    began, over = threading.Event(), threading.Event()
-
-    def practise() -> None:
-        began.set()
-        time.sleep(0.2)
-        over.set()
-
-    monkeypatch.setattr(practice, "practise", practise)
-    monkeypatch.setattr(practice, "_done", False)
-    made = practice.Practice()
-    made.end()
-    made.begin()
-    assert began.wait(10)
-    made.end()
-    assert over.is_set()
 
 
 def test_a_thread_of_the_notebooks_is_known_as_one() -> None:
