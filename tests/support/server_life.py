@@ -72,7 +72,7 @@ class Page:
         return str(content["evalue"])
 
     def answer(self, msg_id: str, within_s: float) -> tuple[dict[str, Any], str]:
-        """Return the content of a cell's reply, and what it printed, once it is idle."""
+        """Return the content of a cell's reply, and what it printed on stdout, once it is idle."""
         deadline = time.monotonic() + within_s
         printed: list[str] = []
         reply: dict[str, Any] = {}
@@ -86,7 +86,7 @@ class Page:
             if message["parent_header"].get("msg_id") != msg_id:
                 continue
             content = message["content"]
-            if message["msg_type"] == "stream":
+            if message["msg_type"] == "stream" and content["name"] == "stdout":
                 printed.append(content["text"])
             if message["msg_type"] == "execute_reply":
                 reply = content
