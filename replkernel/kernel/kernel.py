@@ -503,6 +503,7 @@ class ReplicatedKernel(PagesKernel):
         watchdog.daemon = True
         watchdog.start()
         log.warning("This kernel process ends: %s", reason)
+        self.io_loop.add_callback(self.practice.end)
         loop = self.control_thread.io_loop
         loop.add_callback(self._end, INTERRUPTED_S if patient else 0.0)
 
