@@ -28,6 +28,7 @@ LOOK_EVERY_S = 0.01
 RAISE_EVERY_S = 2.0
 """How often it is looked whether a practice may end, and how long what was raised may take to get through."""
 
+_TO_ITS_END = ("parso.cache", "importlib._bootstrap")
 _WARNINGS = ("filters", "showwarning", "_showwarnmsg_impl")
 
 _done = False
@@ -47,12 +48,13 @@ def practise() -> None:
 
 
 def may_end(frame: FrameType | None) -> bool:
-    """Tell whether what runs in a frame may be ended: not while it reads or writes a file of jedi's cache.
+    """Tell whether what runs in a frame may be ended: not while it imports, or jedi's cache is open.
 
-    One that is cut off would spoil the completions of every kernel to come, also of other makes.
+    A file that is cut off would spoil the completions of every kernel to come, also of other makes; an import
+    holds a lock, and lets go of it in Python code.
     """
     while frame is not None:
-        if frame.f_globals.get("__name__") == "parso.cache":
+        if frame.f_globals.get("__name__") in _TO_ITS_END:
             return False
         frame = frame.f_back
     return True
@@ -90,14 +92,15 @@ class Practice:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        self._began = threading.Event()
         self._before = _Settings()
 
     def begin(self) -> None:
         """Practise, unless this process has, or the one that it was forked from."""
         if self._thread is not None or _done:
             return
-        self._before = _Settings()
-        self._thread = own_thread(_until_ended, "Practice")
+        self._before, self._began = _Settings(), threading.Event()
+        self._thread = own_thread(_until_ended, "Practice", (self._began,))
         self._thread.start()
 
     def end(self) -> None:
@@ -105,6 +108,7 @@ class Practice:
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():
             return
+        self._began.wait()
         while thread.is_alive():
             if may_end(sys._current_frames().get(thread.ident or 0)):
                 _raise_in(thread)
@@ -114,8 +118,9 @@ class Practice:
         self._before.put_back()
 
 
-def _until_ended() -> None:
+def _until_ended(began: threading.Event) -> None:
     with contextlib.suppress(SystemExit):
+        began.set()
         practise()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -92,20 +93,21 @@ def test_a_practice_that_was_ended_begins_anew(
     assert _practises()
 
 
-def test_a_file_of_jedis_cache_is_written_to_its_end(
-    standby: Callable[[Callable[[], None]], practice.Practice],
+@pytest.mark.parametrize("module", ["parso.cache", importlib._bootstrap.__name__])
+def test_a_file_of_jedis_cache_is_written_to_its_end_and_so_is_an_import(
+    standby: Callable[[Callable[[], None]], practice.Practice], module: str
 ) -> None:
-    written: list[str] = []
-    names = {"__name__": "parso.cache", "sleep": time.sleep, "written": written}
-    exec("def save():\n    for part in range(30): sleep(0.01)\n    written.append('all of it')", names)
+    done: list[str] = []
+    names = {"__name__": module, "sleep": time.sleep, "done": done}
+    exec("def part():\n    for _ in range(30): sleep(0.01)\n    done.append('all of it')", names)
 
-    def saves() -> None:
-        names["save"]()  # type: ignore[operator]
+    def goes_on() -> None:
+        names["part"]()  # type: ignore[operator]
         while True:
             len("")
 
-    standby(saves).end()
-    assert written == ["all of it"]
+    standby(goes_on).end()
+    assert done == ["all of it"]
 
 
 def test_jedi_works_after_practices_that_were_cut_short_in_a_new_home(tmp_path: Path) -> None:
