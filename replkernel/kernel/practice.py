@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import math
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from types import FrameType
@@ -62,24 +64,25 @@ def may_end(frame: FrameType | None) -> bool:
 
 def practise_until(wanted: Callable[[], bool]) -> bool:
     """Practise on the main thread until somebody wants something; return whether it was done before that."""
-    eager, before = True, _Settings()
+    may_raise_at, before = 0.0, _Settings()
 
     def look(number: int, frame: FrameType | None) -> None:
-        nonlocal eager
-        if eager and wanted() and may_end(frame):
-            eager = False
+        nonlocal may_raise_at
+        if (now := time.monotonic()) >= may_raise_at and wanted() and may_end(frame):
+            may_raise_at = now + RAISE_EVERY_S
             raise _Wanted
 
     handler = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY_S, LOOK_EVERY_S)
     try:
-        practise()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY_S, LOOK_EVERY_S)
+            practise()
+        finally:
+            may_raise_at = math.inf
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, handler)
     except _Wanted:
         before.put_back()
-    finally:
-        eager = False
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, handler)
     return _done
 
 
@@ -104,7 +107,7 @@ class Practice:
         self._thread.start()
 
     def end(self) -> None:
-        """End it within milliseconds, or with the file that it is writing; leave the process as it was."""
+        """End it within milliseconds, or with what it imports or writes; leave the process as it was."""
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():
             return

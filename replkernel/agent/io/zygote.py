@@ -125,7 +125,11 @@ def _practise(wanted: Callable[[], bool]) -> bool:
 
     gc.enable()
     done = practise(wanted)
-    _share_memory()
+    if done:
+        _share_memory()
+    else:  # Somebody waits.
+        gc.disable()
+        gc.freeze()
     return done
 
 
@@ -167,7 +171,7 @@ class _Spawner:
         poller.register(self._link, select.POLLIN)
         poller.register(self._wake, select.POLLIN)
         began, idle_s = time.monotonic(), zygote_idle_s(os.environ)
-        left: list[Callable[[], bool]] = [_preload_more, partial(_practise, lambda: bool(poller.poll(0)))]
+        left: list[Callable[[], bool]] = [_preload_more, partial(_practise, self._wanted)]
         while True:
             ready = poller.poll(quiet_ms(time.monotonic() - began, idle_s) if left else None)
             while not ready and left and left[0]():
@@ -184,6 +188,12 @@ class _Spawner:
                     birth = self._fork(request_decoder.decode(body))
                     if birth is not None:
                         return birth
+
+    def _wanted(self) -> bool:
+        """Tell whether the agent has sent something; the pipe also hears of the signal of who looks."""
+        poller = select.poll()
+        poller.register(self._link, select.POLLIN)
+        return bool(poller.poll(0))
 
     def _fork(self, request: ForkKernel) -> Birth | None:
         from replkernel.kernel.birth import decode_birth
