@@ -95,23 +95,22 @@ class Practice:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._began = threading.Event()
         self._before = _Settings()
 
     def begin(self) -> None:
         """Practise, unless this process has, or the one that it was forked from."""
         if self._thread is not None or _done:
             return
-        self._before, self._began = _Settings(), threading.Event()
-        self._thread = own_thread(_until_ended, "Practice", (self._began,))
+        self._before, began = _Settings(), threading.Event()
+        self._thread = own_thread(_until_ended, "Practice", (began,))
         self._thread.start()
+        began.wait()  # From here on what is raised in it is caught there.
 
     def end(self) -> None:
         """End it within milliseconds, or with what it imports or writes; leave the process as it was."""
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():
             return
-        self._began.wait()
         while thread.is_alive():
             if may_end(sys._current_frames().get(thread.ident or 0)):
                 _raise_in(thread)

@@ -117,6 +117,7 @@ def test_the_claim_of_a_long_cell_does_not_wait_for_its_end(stage: Stage) -> Non
         msg_id = router.submit(waits, needs=router.seq)
         seq = router.seq
         stage.agent.await_message("r1", ClaimExecution, lambda claim, seq=seq: claim.seq == seq)
+        assert not any(isinstance(m, ProposeDelta) and m.delta.seq == seq for _, m in stage.agent.log)
         over.touch()
         router.receive(msg_id)
         stage.agent.await_delta("r1", seq)

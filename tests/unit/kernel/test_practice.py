@@ -56,6 +56,11 @@ def standby(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], 
     made.end()
 
 
+def _for_ever() -> None:
+    while True:
+        len("")
+
+
 def _practises() -> bool:
     return any(thread.name == "Practice" for thread in threading.enumerate())
 
@@ -70,8 +75,7 @@ def test_who_has_something_to_do_ends_a_practice_and_finds_everything_as_before(
         sys.path, warnings.filters = ["elsewhere"], []  # type: ignore[misc]
         sys.setrecursionlimit(5000)
         changed.set()
-        while True:
-            len("")
+        _for_ever()
 
     practises = standby(never_ends)
     assert changed.wait(10)
@@ -84,12 +88,8 @@ def test_who_has_something_to_do_ends_a_practice_and_finds_everything_as_before(
 def test_a_practice_that_was_ended_begins_anew(
     standby: Callable[[Callable[[], None]], practice.Practice],
 ) -> None:
-    def never_ends() -> None:
-        while True:
-            len("")
-
-    standby(never_ends).end()
-    standby(never_ends)
+    standby(_for_ever).end()
+    standby(_for_ever)
     assert _practises()
 
 
@@ -103,8 +103,7 @@ def test_a_file_of_jedis_cache_is_written_to_its_end_and_so_is_an_import(
 
     def goes_on() -> None:
         names["part"]()  # type: ignore[operator]
-        while True:
-            len("")
+        _for_ever()
 
     standby(goes_on).end()
     assert done == ["all of it"]
