@@ -23,7 +23,8 @@ from replkernel.settings import host_name
 
 SPARES = 2
 """So many hosts beyond those of the replicas are kept, to take the place of one that is lost."""
-BOUNDS = Bounds(silent_s=2.0, within_s=3.0, bytes_max=64 * 1024)
+BOUNDS = Bounds(silent_s=10.0, within_s=15.0, bytes_max=64 * 1024)
+"""A kernel lives on the hosts that are named now, so a scheduler that is busy is waited for."""
 AGAIN_S = 0.5
 """So often the scheduler is asked again while hosts are on their way."""
 WITHOUT_MAX = 64

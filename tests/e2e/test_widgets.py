@@ -107,6 +107,18 @@ def test_widgets_on_the_page_go_on_in_the_next_process(live: Live) -> None:
     assert {slider, label, x, out} <= known.keys()
 
 
+@pytest.mark.parametrize("in_subshell", [False, True])
+def test_a_slider_that_is_moved_as_its_process_is_killed_is_moved_in_the_next(
+    live: Live, in_subshell: bool
+) -> None:
+    slider, label, _, _, pid = live.value(CELL).splitlines()[-1].split()
+    subshell = subshell_for(live) if in_subshell else None
+    live.value("%replkernel sync")
+    os.kill(int(pid), signal.SIGKILL)
+    assert states(moved(live, slider, 7, subshell), label)[-1] == {"value": "now 7"}
+    assert live.value("print(log)") == "[7]"
+
+
 def test_a_page_goes_on_though_its_subshell_for_widgets_ended_with_the_process(live: Live) -> None:
     """JupyterLab has one, and names it in all that it says of widgets."""
     slider, label, _, _, pid = live.value(CELL).splitlines()[-1].split()

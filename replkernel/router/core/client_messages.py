@@ -135,15 +135,16 @@ class ClientMessages:
         """Give a message to a subshell, which lives in the executor's process and has its own queue there."""
         if request.repeated:
             return []
-        kind = request.header.msg_type
+        kind, again = request.header.msg_type, ""
         self._parts.subshells.was_given(subshell, kind)
         if kind in COMM_TYPES:
+            again = request.header.msg_id
             holder = self._parts.comms.holder(request.content)
             target = holder if holder is not None and holder in self._parts.fleet.ready() else target
             self._parts.succession.page_spoke(request.header.msg_id, target, now)
             self._parts.comms.saw(kind, request.content, target)
         self._parts.traffic.give(request, target)
-        sent: list[Effect] = [ToReplica(target, "shell", [*request.identities, *request.frames])]
+        sent: list[Effect] = [ToReplica(target, "shell", [*request.identities, *request.frames], again)]
         if kind != EXECUTE:
             return sent
         process = self._parts.fleet.process_of(target)

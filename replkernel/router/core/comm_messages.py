@@ -5,6 +5,8 @@ Pure. Law: none overtakes another, nor a cell that is about to begin.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import ReplicaId
 from replkernel.router.core import answers
@@ -92,6 +94,17 @@ class CommMessages:
         """Take those once more that were held."""
         held, self._held = self._held, []
         return [effect for request in held for effect in self.take(request, running, now)]
+
+    def wait_again(self, ahead: Sequence[ClientRequest], behind: Sequence[ClientRequest], now: float) -> None:
+        """Have those wait before all others that reached nobody: `ahead` of the queue, `behind` its head.
+
+        A comm that one opens is not open yet. Where too many wait the latest are lost.
+        """
+        for request in (*ahead, *behind):
+            if request.header.msg_type == "comm_open":
+                self._parts.comms.not_opened(request.content)
+        self._queue.put_back_comms(ahead, now)
+        self._held = [*behind, *self._held][:QUEUE_MAX]
 
     def hold_waiting(self) -> None:
         """Hold those of the queue behind a cell that begins: they need not wait for its end."""

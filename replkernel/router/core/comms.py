@@ -52,6 +52,10 @@ class Comms:
         elif msg_type == "comm_close":
             self._open.pop(comm.comm_id, None)
 
+    def not_opened(self, content: bytes) -> None:
+        """Forget a comm whose opening has reached nobody."""
+        self._open.pop(read(CommContent, content).comm_id, None)
+
     def holder(self, content: bytes) -> ReplicaId | None:
         """Return the replica that alone has the comm which a message is for."""
         comm = self._open.get(read(CommContent, content).comm_id)

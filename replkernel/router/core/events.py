@@ -73,9 +73,10 @@ class ReplicaMessage(RouterStruct, frozen=True):
 
 
 class Undelivered(RouterStruct, frozen=True):
-    """An execution was sent to a replica whose process was dead by then: it has not begun."""
+    """A message was sent to a replica whose process was dead by then: nothing has been done for it."""
 
     replica: ReplicaId
+    msg_id: str
 
 
 class AgentFound(RouterStruct, frozen=True):
@@ -359,11 +360,15 @@ class AskJournal(RouterStruct, frozen=True):
 
 
 class ToReplica(RouterStruct, frozen=True):
-    """Send a client's message to a replica's kernel process."""
+    """Send a client's message to a replica's kernel process.
+
+    One with its `msg_id` may be given to another replica, if the process is found dead before it is sent.
+    """
 
     replica: ReplicaId
     channel: RequestChannel
     frames: Frames
+    msg_id: str = ""
 
 
 class ToAgent(RouterStruct, frozen=True):

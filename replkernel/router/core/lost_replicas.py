@@ -33,7 +33,7 @@ class LostReplicas:
         parts.placement.doubts.forget(replica)
         gone = parts.placement.lost(replica, parts.succession.last)
         effects = [*parts.fleet.lost(message, now), *parts.notices.tell(gone)]
-        fault = Fault("ExecutorLost", str(ExecutorLost(why)))
+        fault, owed = Fault("ExecutorLost", str(ExecutorLost(why))), parts.traffic.lost(replica)
         effects += self._shell.lost(replica, why, now - message.ago_s, message.kept)
         if parts.placement.executor == replica:
             parts.succession.executor_lost(now, message.kept, message.newest)
@@ -42,6 +42,7 @@ class LostReplicas:
         effects += parts.leases.process_lost(replica)
         self._usage.lost(replica)
         parts.lanes.lost(replica)
+        self._shell.give_again(owed, now)
         for request in parts.traffic.lost(replica):
             effects += self._take_back(request, fault, now)
         effects += [answers.comm_close(comm_id) for comm_id in parts.comms.drop(replica)]

@@ -54,7 +54,8 @@ class Questions:
         if look is None and request.header.msg_type in LOOKS | COMM_TYPES:
             look = self._parts.succession.look()
         envelope = [] if look is None else [envelope_frame(look)]
-        return [ToReplica(target, way, [*request.identities, *envelope, *request.frames])]
+        again = request.header.msg_id if request.header.msg_type in COMM_TYPES else ""
+        return [ToReplica(target, way, [*request.identities, *envelope, *request.frames], again)]
 
     def answer_overdue(self, running: Execution | None, now: float) -> list[Effect]:
         """Answer the questions that have waited long enough behind running cells."""

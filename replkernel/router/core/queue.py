@@ -6,7 +6,7 @@ Pure. Law: bounded; whether a request waits, and which questions do, is known wi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -134,6 +134,14 @@ class ShellQueue:
         self._items.move_to_end(id(item), last=False)
         key = request.header.session, request.header.msg_id
         self._executions = {key: item, **self._executions}
+
+    def put_back_comms(self, requests: Sequence[ClientRequest], now: float) -> None:
+        """Put comm messages at the front, in their order, that did not reach their replica."""
+        items = [Waiting(request, now) for request in requests]
+        self._comms = {**{id(item): item for item in items}, **self._comms}
+        for item in reversed(items):
+            self._items[id(item)] = item
+            self._items.move_to_end(id(item), last=False)
 
     def drop(self, item: Waiting) -> None:
         """Take a message out."""

@@ -222,7 +222,7 @@ class Router:
             case events.AgentSaid():
                 return self._agent_messages.handle(event.host, event.message, now)
             case events.Undelivered():
-                return self._shell.undelivered(event.replica)
+                return self._shell.undelivered(event)
             case events.AgentFound():
                 return self._parts.fleet.agents.found(event.host, event.token, now, far=event.far)
             case events.AgentMissing():

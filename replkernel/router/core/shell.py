@@ -7,6 +7,7 @@ cannot be run or its process dies, by the router; what needs no executor never w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from replkernel.errors import ExecutorLost
 from replkernel.protocol.envelope import envelope_frame
@@ -37,6 +38,7 @@ from replkernel.router.core.events import (
     ReplicaMessage,
     Resumed,
     ToReplica,
+    Undelivered,
     Waited,
 )
 from replkernel.router.core.fallen_cell import FallenCell
@@ -145,6 +147,20 @@ class Shell:
             return [Log(f"execution {header.msg_id} is already under way")]
         refused = self._queue.take_in(request, now)
         return refused or [Accepted(request)]
+
+    def give_again(self, owed: Sequence[ClientRequest], now: float) -> None:
+        """Have the comm messages wait again that a lost replica's process was too dead for, in their order.
+
+        `owed`: all that it has left unanswered, oldest first; its cell may be at the head of the queue again.
+        """
+        head, ahead, behind = self._queue.head, list[ClientRequest](), list[ClientRequest]()
+        cell = next((at for at, request in enumerate(owed) if head and request is head.request), len(owed))
+        for at, request in enumerate(owed):
+            header = request.header
+            if header.msg_type in COMM_TYPES and self._parts.traffic.is_unreached(header.msg_id):
+                self._parts.traffic.declined(header.msg_id)
+                (ahead if at < cell else behind).append(request)
+        self._comms.wait_again(ahead, behind, now)
 
     def ask_again(self, request: ClientRequest, now: float) -> list[Effect]:
         """Have somebody else answer a question that a lost replica left, or the first who comes back."""
@@ -276,7 +292,7 @@ class Shell:
             *shown,
             Given(request.header.msg_id, choice.replica, process, envelope.seq, envelope.fence, lease),
             Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
-            ToReplica(choice.replica, way, frames),
+            ToReplica(choice.replica, way, frames, request.header.msg_id),
         ]
 
     def _stays(self, head: Waiting, replica: ReplicaId) -> str:
@@ -374,13 +390,14 @@ class Shell:
         self._ends.counted(shown.execution_count)
         return [answers.stderr(running.request, text) for text in self._parts.notices.take()]
 
-    def undelivered(self, replica: ReplicaId) -> list[Effect]:
-        """Take note that the execution was sent to a dead process, for the next router as well.
+    def undelivered(self, told: Undelivered) -> list[Effect]:
+        """Take note that a message was sent to a dead process; of an execution for the next router as well.
 
         Another one gets it once the agent, which may be away, has told of the end.
         """
+        self._parts.traffic.not_reached(told.msg_id, told.replica)
         running = self.running
-        if running is None or running.replica != replica:
+        if running is None or (running.replica, running.request.header.msg_id) != (told.replica, told.msg_id):
             return []
         running.undelivered = True
         seen = self._parts.traffic.seen(running.request.header.msg_id)

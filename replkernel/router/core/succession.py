@@ -32,6 +32,8 @@ COMPANY_LIMIT_S = 10.0
 """How long the second cell of a new kernel, where cells move, waits for another replica to start."""
 REJOIN_LIMIT_S = 2.0
 """How long a router that takes over waits for the executor that the agents name to be linked."""
+BUSY_LIMIT_S = 15.0
+"""So long where its agent says that its process lives: code of the notebook's may keep it from answering."""
 NAMES_TOLD_MAX = 5
 NOTHING_LEFT = (
     "No replica of this kernel is left and its store holds no checkpoint of it: its variables are lost; "
@@ -412,9 +414,16 @@ class Succession:
             self._rejoin_deadline = None
             if self.committed < self.completed and self._fleet.replicas[executor].applied < self.completed:
                 self.executor_lost(now)  # It is another process, which has not got what that one owes.
-        elif now >= self._rejoin_deadline:
+        elif now >= self._rejoins_until():
             self.executor_lost(now)
         return self._rejoin_deadline is not None
+
+    def _rejoins_until(self) -> float:
+        """Return until when the executor is waited for; its agent may say that it lives, and it be busy."""
+        assert self._rejoin_deadline is not None
+        replica = self._fleet.replicas.get(self._placement.executor) if self._placement.executor else None
+        lives = replica is not None and replica.ready
+        return self._rejoin_deadline + (BUSY_LIMIT_S - REJOIN_LIMIT_S if lives else 0.0)
 
     def _elect(self, ready: list[ReplicaId], now: float) -> Choice:
         hosts = self._fleet.agents.voters()
@@ -499,7 +508,7 @@ class Succession:
         if self._election is not None:
             times.append(self._election.deadline)
         if self._rejoin_deadline is not None:
-            times.append(self._rejoin_deadline)
+            times.append(self._rejoins_until())
         if self._author is not None:
             times.append(self._author.deadline)
         if self._company_deadline is not None and not self._accompanied:

@@ -24,7 +24,8 @@ BUSY, INPUT, IDLE, OTHER = 1, 2, 4, 8
 class Route:
     """One request on its way: `replica` is None once the router itself has answered it.
 
-    `request` is kept until the reply has passed; `seen` says what has been published.
+    `request` is kept until the reply has passed, or the idle of one that has none; `seen` says what has
+    been published.
     """
 
     replica: ReplicaId | None
@@ -32,6 +33,8 @@ class Route:
     seen: int = 0
     again: bool = False
     """Whether its replica declined it, so that it will be given to another."""
+    unreached: bool = False
+    """Whether its replica's process was dead before it was sent there."""
     before: ReplicaId | None = None
     """Who declined it last: what that one has shown may come after its reply, by another way."""
 
@@ -47,7 +50,7 @@ class Traffic:
         msg_id = request.header.msg_id
         route = self._routes.get(msg_id)
         if route is not None and (route.request is not None or route.again):
-            route.replica, route.request, route.again = replica, request, False
+            route.replica, route.request, route.again, route.unreached = replica, request, False, False
             return
         self._remember(msg_id, Route(replica, request))
 
@@ -70,6 +73,17 @@ class Traffic:
         route = self._routes[msg_id]
         route.before = route.replica
         route.replica, route.request, route.again = None, None, True
+
+    def not_reached(self, msg_id: str, replica: ReplicaId) -> None:
+        """Note that a replica's process was dead before a request was sent to it."""
+        route = self._routes.get(msg_id)
+        if route is not None and route.replica == replica:
+            route.unreached = True
+
+    def is_unreached(self, msg_id: str) -> bool:
+        """Tell whether a request has reached nobody, so that nothing has been done or seen of it."""
+        route = self._routes.get(msg_id)
+        return route is not None and route.unreached and not route.seen
 
     def reopen(self, request: ClientRequest) -> None:
         """Note that the reply which closed a request was an old one: its own is still to come."""
@@ -122,6 +136,8 @@ class Traffic:
         if (route.replica != message.replica and not late) or route.seen & mark:
             return False
         route.seen |= mark or OTHER
+        if mark == IDLE and route.request is not None and not _replies(route.request):
+            route.request = None
         return True
 
     def retire(self, msg_id: str) -> int:
@@ -150,6 +166,11 @@ class Traffic:
 def ends_handling(message: ReplicaMessage) -> bool:
     """Tell whether a message is the idle of a request."""
     return message.msg_type == "status" and _mark(message) == IDLE
+
+
+def _replies(request: ClientRequest) -> bool:
+    """Tell whether a request is replied to; messages of comms are not."""
+    return request.header.msg_type.endswith("_request")
 
 
 def _mark(message: ReplicaMessage) -> int:

@@ -10,7 +10,6 @@ from functools import partial
 
 import zmq
 
-from replkernel.protocol.envelope import ENVELOPE_MARK
 from replkernel.records import ReplicaId
 from replkernel.router.core import events
 from replkernel.router.core.events import ReplicaChannel, RequestChannel
@@ -106,14 +105,13 @@ class ReplicaLinks:
         """
         link = self._links.get(effect.replica)
         process = self._processes.get(effect.replica)
-        executes = effect.frames[0].startswith(ENVELOPE_MARK)
-        too_late = executes and process is not None and process.is_over()
+        too_late = bool(effect.msg_id) and process is not None and process.is_over()
         if link is None or not self._send(link.to(effect.channel), effect.frames):
             self._log.write(
                 f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
             )
         if too_late:
-            self._feed(events.Undelivered(effect.replica))
+            self._feed(events.Undelivered(effect.replica, effect.msg_id))
 
     def _take(self, name: ReplicaId, link: ReplicaLink, channel: ReplicaChannel, frames: list[bytes]) -> None:
         try:

@@ -338,7 +338,7 @@ def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
     world = World().up()
     world.commit("r1", world.envelope(world.run("r1")).seq)
     cell = world.execute()
-    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.Undelivered(ReplicaId("r1"), cell))
     world.wait(0.1)
     world.lose("r1")
     world.say(Elected(Seq(3), ReplicaId("r2")))
@@ -348,7 +348,7 @@ def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
 def test_a_cell_that_found_its_process_dead_does_not_say_that_the_process_is_stopped() -> None:
     world = World().up()
     cell = world.execute()
-    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.Undelivered(ReplicaId("r1"), cell))
     world.wait(60)
     assert world.seen(cell) == []
 
@@ -364,7 +364,7 @@ def test_a_cell_that_found_its_process_dead_is_nobodys_also_for_the_next_router(
     world = World().up()
     world.commit("r1", world.envelope(world.run("r1")).seq)
     cell = world.execute()
-    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.Undelivered(ReplicaId("r1"), cell))
     assert notes_on(world, cell) == ["r1", "nobody"]
     world.lose("r1")
     world.say(Elected(Seq(3), ReplicaId("r2")))
@@ -385,7 +385,7 @@ def test_a_cell_that_began_stays_its_replicas_whatever_is_heard_of_that() -> Non
     world = World().up()
     cell = world.execute()
     world.begin("r1", cell)
-    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.Undelivered(ReplicaId("r1"), cell))
     world.lose("r1")
     assert notes_on(world, cell) == ["r1"]
     assert world.sent_to(cell) == ["r1"]

@@ -411,7 +411,7 @@ def test_a_cell_that_did_not_reach_its_process_keeps_its_lease_for_the_next() ->
     cell = world.needs(1)
     world.scheduler(Waiting(wish_of(cell), 1))
     world.grant(wish_of(cell))
-    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.Undelivered(ReplicaId("r1"), cell))
     world.lose("r1")
     for name in ("r2", "r3"):
         world.say(Elected(Seq(2), ReplicaId(name)))

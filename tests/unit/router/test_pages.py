@@ -10,11 +10,12 @@ from replkernel.protocol.agent_to_router import (
     AgentWelcome,
     CheckpointFound,
     CheckpointWritten,
+    Elected,
     KernelHibernated,
     ReplicaPrepared,
 )
 from replkernel.protocol.pages import SAVED_TYPE
-from replkernel.protocol.router_to_agent import HibernateKernel, StartReplica
+from replkernel.protocol.router_to_agent import ElectExecutor, HibernateKernel, StartReplica
 from replkernel.records import Fence, KernelId, ReplicaId, Seq
 from replkernel.router.core import comm_messages, events
 from replkernel.router.core.comms import COMMS_MAX, Comms
@@ -464,3 +465,63 @@ def test_a_process_that_dies_takes_along_what_a_page_changed_in_it_alone() -> No
     ask(world)
     saved(world, "r1", moved, 1)
     assert wishes(world) == ["checkpoint"]
+
+
+def unreached(world: World, *msg_ids: str) -> None:
+    """Have these messages been sent to r1 when its process was dead already, which is heard of later."""
+    for msg_id in msg_ids:
+        world.feed(events.Undelivered(ReplicaId("r1"), msg_id))
+    world.lose("r1")
+    called = [e.message for e in world.of(events.ToAgent, world.all) if isinstance(e.message, ElectExecutor)]
+    world.say(Elected(called[-1].seq, ReplicaId("r2")))
+
+
+@pytest.mark.parametrize("in_subshell", [False, True])
+def test_what_a_page_did_as_its_process_was_dead_is_done_in_the_next_in_its_order(in_subshell: bool) -> None:
+    world = with_widget()
+    where = subshell(world) if in_subshell else None
+    first, second = move(world, where), move(world, where)
+    unreached(world, first, second)
+    assert world.sent_to(first) == world.sent_to(second) == ["r1", "r2"]
+    assert given(world, first, second)[-2:] == [first, second]
+    assert world.envelope(first).seq == 2, "it takes the notebook over"
+    assert world.seen(first) == []
+    world.status("r2", first, "busy")
+    world.status("r2", first, "idle")
+    assert world.seen(first) == ["busy", "idle"]
+
+
+def test_a_page_and_a_cell_that_found_their_process_dead_keep_their_order() -> None:
+    world = with_widget()
+    before = move(world)
+    cell = world.execute()
+    behind = move(world)
+    assert given(world, before, cell, behind) == [before, cell, behind]
+    unreached(world, before, cell, behind)
+    world.begin("r2", cell, 2)
+    assert given(world, before, cell, behind)[3:] == [before, cell, behind]
+
+
+def test_what_a_page_did_in_a_process_that_died_of_it_is_not_done_again() -> None:
+    world = with_widget()
+    moved, late = move(world), move(world)
+    unreached(world, late)
+    assert (world.sent_to(moved), world.seen(moved)) == (["r1"], ["busy", "idle"])
+    assert world.sent_to(late) == ["r1", "r2"]
+
+
+def test_a_comm_whose_opening_found_its_process_dead_is_opened_in_the_next_and_not_closed() -> None:
+    world = with_widget()
+    opened = world.request("comm_open", {"comm_id": "own", "target_name": "panel"})
+    unreached(world, opened)
+    assert world.sent_to(opened) == ["r1", "r2"]
+    assert [e for e in world.of(events.Publish, world.all) if e.msg_type == "comm_close"] == []
+
+
+def test_a_page_hears_once_that_what_it_did_is_over_also_when_the_process_dies_later() -> None:
+    world = with_widget()
+    moved = move(world)
+    world.status("r1", moved, "busy")
+    world.status("r1", moved, "idle")
+    world.lose("r1")
+    assert world.seen(moved) == ["busy", "idle"]

@@ -237,6 +237,18 @@ def test_a_router_that_takes_over_does_not_wait_for_ever_for_the_executor() -> N
     assert world.sent_to(cell) == ["r1"]
 
 
+def test_a_router_that_takes_over_waits_for_an_executor_that_lives_and_is_too_busy_to_be_linked() -> None:
+    world = taken_over("sticky")
+    cell = world.execute()
+    world.ready("r1", applied=7)
+    ends = Endpoints(*(f"ipc://r2-{kind}" for kind in ("s", "c", "i", "o")))
+    world.say(ReplicaReady(ReplicaId("r2"), HOST, 9, ends, Seq(7), b"{}"))
+    world.wait(10)
+    assert world.sent_to(cell) == []
+    world.wait(10)
+    assert world.sent_to(cell) == ["r1"]
+
+
 def test_a_cell_that_outlived_its_router_is_committed_before_the_executor_moves() -> None:
     world = taken_over("rotate", newest=8).up()
     cell = world.execute()
@@ -295,7 +307,7 @@ def test_an_executor_that_died_with_its_agent_is_not_waited_for_when_the_agent_i
     world.run("r1")
     world.commit("r1", 1)
     cell = world.execute()
-    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.Undelivered(ReplicaId("r1"), cell))
     world.feed(events.AgentGone(HOST))
     world.feed(events.AgentFound(HOST, "token"))
     world.say(
