@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from replkernel.agent.core.custody import Custody
 from replkernel.agent.io.disk_usage import DiskUsage
@@ -116,6 +117,8 @@ class Admission:
         self._collect_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._tidying: set[asyncio.Task[None]] = set()
+        self._at_rest: WeakValueDictionary[tuple[KernelId, str], asyncio.Lock] = WeakValueDictionary()
+        """Of each kernel at rest that is looked for in its store, or forgotten there: one at a time."""
 
     # -- who is here -----------------------------------------------------------------------------------
 
@@ -327,13 +330,17 @@ class Admission:
 
     async def _find_checkpoint(self, identity: bytes, spec: KernelSpec) -> None:
         try:
-            found = await asyncio.to_thread(look_for_checkpoint, spec)
+            async with self._looking(spec):
+                found = await asyncio.to_thread(look_for_checkpoint, spec)
         except ReplkernelError as error:
             found = CheckpointFound(spec.kernel_id, why=str(error))
         except Exception as error:
             log.exception("the search for a checkpoint of kernel %s failed", spec.kernel_id)
             found = CheckpointFound(spec.kernel_id, why=f"The object store cannot be searched: {error}.")
         self._carrier.send_router(identity, found)
+
+    def _looking(self, spec: KernelSpec) -> asyncio.Lock:
+        return self._at_rest.setdefault((spec.kernel_id, spec.incarnation), asyncio.Lock())
 
     def forget_stored(self, spec: KernelSpec, told: Callable[[], None]) -> None:
         """Delete what a hibernated kernel left in its store, then call `told`."""
@@ -343,7 +350,8 @@ class Admission:
         for kernel in [kernel for kernel in self._ending if _same(kernel.spec, spec) and kernel.keeping]:
             await kernel.rested.wait()
         try:
-            await asyncio.to_thread(forget_stored, spec)
+            async with self._looking(spec):  # A search notes what it finds.
+                await asyncio.to_thread(forget_stored, spec)
         except ReplkernelError as error:
             log.warning("the store was not tidied after kernel %s: %s", spec.kernel_id, error)
         finally:

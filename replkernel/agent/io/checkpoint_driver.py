@@ -61,6 +61,8 @@ class CheckpointDriver:
         self._timer = DeadlineTimer(self._core.deadline, lambda: self._tell(TimeCame(self.standing())))
         self._task: asyncio.Task[None] | None = None
         self._refilling: asyncio.Task[None] | None = None
+        self._writing: set[asyncio.Future[Written]] = set()
+        """What is written in threads, which nobody can cancel."""
         self._followed_by = 0
         """The generation of the group that has followed this one."""
 
@@ -172,7 +174,10 @@ class CheckpointDriver:
                 store, self._shelf, speaker.core.member.generation, snapshot, digests, said, before
             )
 
-        written = await asyncio.to_thread(write)
+        writing = asyncio.ensure_future(asyncio.to_thread(write))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        written = await asyncio.shield(writing)
         self._kernel_store.checkpointed()
         if written.lost:
             self._refilling = self._loop.create_task(self._kernel_store.refill(speaker.group.components()))
@@ -188,8 +193,12 @@ class CheckpointDriver:
             return str(error)
         return ""
 
+    async def over(self) -> None:
+        """Wait for what is being written: whoever deletes what the kernel has in the store comes after it."""
+        await asyncio.gather(*self._writing, return_exceptions=True)
+
     def close(self) -> None:
-        """Stop: nothing is written any more."""
+        """Stop: nothing more is begun."""
         self._timer.close()
         for task in (self._task, self._refilling):
             if task is not None:

@@ -316,6 +316,7 @@ class HostKernel:
         if self.keeping:
             self._around.kernel_store.close()
         else:
+            await self.checkpoints.over()
             await self._around.kernel_store.forget(collecting=collecting)
 
     async def collect_store(self) -> None:
