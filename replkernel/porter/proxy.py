@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import sys
 import time
 import uuid
 from collections.abc import Mapping
@@ -138,6 +139,9 @@ class Proxy:
             return
         place = link_file(path, self._env)
         if not await self._locks(place):
+            said = "is open elsewhere; what is opened now has a kernel of its own, which ends with it"
+            sys.stderr.write(f"replkernel: {path} {said}.\n")
+            sys.stderr.flush()
             return
         self._place = place
         link = read_link(place)
@@ -169,17 +173,31 @@ class Proxy:
                 return True
             except BlockingIOError:
                 if time.monotonic() > until:
+                    self._unlock()
                     return False
                 await asyncio.sleep(0.05)
 
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
     async def _leave(self) -> None:
-        """Leave the notebook's kernel to the next proxy; end one that nobody would find again."""
+        """Leave the notebook's kernel to the next proxy; end one that nobody would find again.
+
+        The next may have the notebook before kernels are ended that are not its own, which takes seconds.
+        """
         link = None if self._place is None else read_link(self._place)
-        if link is not None and link.kernel_id == self._inner.kernel_id and not self._ended:
-            assert self._place is not None
-            left = NotebookLink(link.path, link.kernel_id, self._opener, time.time())
+        own = link is not None and link.kernel_id == self._inner.kernel_id
+        if self._place is not None and link is not None and own:
             with contextlib.suppress(OSError):
-                write_link(self._place, left)
+                if self._ended:
+                    self._place.unlink()
+                else:
+                    left = NotebookLink(link.path, link.kernel_id, self._opener, time.time())
+                    write_link(self._place, left)
+        self._unlock()
+        if own and not self._ended:
             self._inner.close()
         else:
             self._end(self._inner)

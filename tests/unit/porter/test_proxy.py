@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replkernel.launch.notebook_link import Opener
+from replkernel.launch.notebook_link import NotebookLink, Opener, link_file, read_link, write_link
 from replkernel.porter.proxy import Proxy
 from replkernel.router.core.wire import Signer
 from replkernel.router.io.connection import ConnectionFile
@@ -27,6 +28,9 @@ class Host:
         self.lives_seen: asyncio.Queue[str] = asyncio.Queue()
         self.proxy: Any = None
         self.dead = False
+        self.may_end = asyncio.Event()
+        """Unset by who wants the ends of kernels to take a while."""
+        self.may_end.set()
 
     def kernel(self, proxy: Proxy, kernel_id: str) -> Kernel:
         self.proxy = proxy
@@ -55,6 +59,7 @@ class Kernel:
         return True
 
     async def end(self) -> None:
+        await self._host.may_end.wait()
         self._host.dead = True
 
     def close(self) -> None:
@@ -76,7 +81,8 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Play], 
         ports = {f"{name}_port": free_port() for name in CHANNELS}
         file = ConnectionFile(tmp_path / "kernel-v3.json", "tcp", "127.0.0.1", b"key", "hmac-sha256", ports)
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-            tasks.create_task(Proxy(file, Opener(1, 0), 0.0, {}).serve(closed))
+            env = {"JUPYTER_DATA_DIR": str(tmp_path)}
+            tasks.create_task(Proxy(file, Opener(1, 0), 0.0, env).serve(closed))
             await play(host, closed)
 
     return lambda play: asyncio.run(serve(play))
@@ -122,3 +128,39 @@ def test_a_notebooks_own_kernel_that_comes_meanwhile_is_left_alone(served: Calla
 
     served(play)
     assert starts == ["former"]
+
+
+def locked(place: Path) -> bool:
+    """Tell whether a proxy has a notebook."""
+    with place.with_suffix(".lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("shut_down", [False, True])
+def test_a_closed_notebook_is_the_next_proxys_while_kernels_are_still_being_ended(
+    served: Callable[[Play], None], tmp_path: Path, shut_down: bool
+) -> None:
+    notebook = tmp_path / "one.ipynb"
+    notebook.write_text("{}")
+    place = link_file(str(notebook), {"JUPYTER_DATA_DIR": str(tmp_path)})
+
+    async def play(host: Host, closed: asyncio.Event) -> None:
+        write_link(place, NotebookLink(str(notebook), "former", Opener(2, 0)))
+        await host.starts.get()
+        host.may_end.clear()
+        await host.proxy._named(str(notebook))
+        assert locked(place)
+        host.proxy._ended = shut_down
+        closed.set()
+        while locked(place):  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.01)
+        link = read_link(place)
+        assert (None if link is None else link.kernel_id) == (None if shut_down else "former")
+        assert not host.dead
+        host.may_end.set()
+
+    served(play)
