@@ -167,7 +167,7 @@ def small_cgroup() -> Iterator[Path]:
                 group.rmdir()
             continue
         yield group
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
         group.rmdir()
