@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import secrets
 import signal
@@ -34,13 +35,19 @@ HOST = "replicas"
 
 def await_leader(router: RouterClient, name: str) -> None:
     """Wait until the status says that the replica's member leads the group."""
-    deadline = time.monotonic() + 15.0
+    deadline = time.monotonic() + 60.0
     leader = ""
     while leader != name:
         assert time.monotonic() < deadline, f"{leader or 'nobody'} leads"
         time.sleep(0.05)
         replicas = router.status().kernels[0].replicas
         leader = next((one.replica for one in replicas if one.raft and one.raft.role == "leader"), "")
+
+
+def how_processes_ended() -> list[str]:
+    """Return how each kernel process has ended, by the agent's log."""
+    log = (agent_dir(HOST, os.environ) / "agent.log").read_text()
+    return re.findall(r"the process of .*?: (.*)", log)
 
 
 @pytest.fixture
@@ -160,7 +167,7 @@ def small_cgroup() -> Iterator[Path]:
                 group.rmdir()
             continue
         yield group
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
         group.rmdir()
@@ -308,9 +315,9 @@ def test_interrupt_reaches_the_process(router: RouterClient) -> None:
 def test_the_end_leaves_nothing_behind(router: RouterClient, tmp_path: Path) -> None:
     ready = router.make_replicas("r1", "r2", "r3")
     run_cell(router, 1, "x")
-    begun = time.monotonic()
     router.end()
-    assert time.monotonic() - begun < 2.0
+    ends = how_processes_ended()
+    assert len(ends) == 3 and not any("SIGKILL" in why for why in ends), ends
     for replica in ready.values():
         assert not Path(f"/proc/{replica.pid}").exists()
     assert list((agent_dir(HOST, os.environ) / "kernels").iterdir()) == []
@@ -322,9 +329,9 @@ def test_a_stubborn_process_is_killed_in_time(agent: AgentAddress, tmp_path: Pat
     spec = make_spec(standin_env(os.environ, STANDIN_STUBBORN="1"), tmp_path)
     with RouterClient(agent, spec) as router:
         ready = router.make_replicas("r1")
-        begun = time.monotonic()
         router.end()
-        assert time.monotonic() - begun < 4.5
+        (why,) = how_processes_ended()
+        assert why.startswith("killed by SIGKILL")
         assert not Path(f"/proc/{ready[ReplicaId('r1')].pid}").exists()
 
 

@@ -65,8 +65,9 @@ class World:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def run(self, *words: str, pace_s: float = 0.1) -> str:
-        command = [sys.executable, "training.py", str(EPOCHS), str(pace_s)]
+    def run(self, *words: str, pace_s: float = 0.1, gate: str = "") -> str:
+        """Submit a training, whose last epoch begins when there is a file `gate`, if one is named."""
+        command = [sys.executable, "training.py", str(EPOCHS), str(pace_s), *([gate] if gate else [])]
         told = self.said("run", *words, "--", *command)
         found = re.search(r"Job (\S+) is submitted", told)
         assert found is not None
@@ -193,7 +194,7 @@ def test_a_cell_that_wants_all_gpus_has_them_and_the_job_comes_back(world: World
 
 @pytest.mark.parametrize("who", each_nth(["agent", "worker", "scheduler", "supervisor"], 2))
 def test_whoever_is_killed_the_job_goes_on_from_its_checkpoint(world: World, loss: str, who: str) -> None:
-    name = world.run("--gpus", "1,2")
+    name = world.run("--gpus", "1,2", gate="go")
     world.trains(name, 12)
     (_, _, worker), *_ = world.begun(name)
     if who == "worker":
@@ -206,6 +207,7 @@ def test_whoever_is_killed_the_job_goes_on_from_its_checkpoint(world: World, los
         world.service = Service()
     else:
         os.kill(_supervisor(world.place(name)), signal.SIGKILL)
+    (world.directory / "go").touch()
     assert world.ended(name)["state"] == "done"
     assert world.log(name).strip().splitlines()[-1] == loss
     assert "TWICE" not in world.log(name)

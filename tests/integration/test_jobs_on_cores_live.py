@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import test_jobs_live
 from tests.integration.test_jobs_live import EPOCHS, World, _supervisor, until
 from tests.support import training
 from tests.support.breadth import each_nth
@@ -23,9 +24,13 @@ from tests.support.scheduler_service import Service
 
 GROWS = "import time\nkept = []\nwhile True: kept.append(bytearray(b'x') * (4 << 20)); time.sleep(0.1)"
 
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Return a machine on which jobs are waited for: of cores that others use they get next to nothing."""
+    monkeypatch.setattr(test_jobs_live, "PATIENCE_S", 300.0)
     made = World(tmp_path)
     yield made
     made.close()
@@ -44,7 +49,7 @@ def loss(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_job_on_cores_runs_at_the_lowest_priority_without_gpus_and_is_accounted(
     world: World, loss: str
 ) -> None:
-    name = world.run("--cpus", "1", "--memory", "1")
+    name = world.run("--cpus", "1", "--memory", "1", gate="go")
     world.trains(name, 3)
     ((_, gpus, worker),) = world.begun(name)
     assert gpus == 0 and world.leases() == []
@@ -52,6 +57,7 @@ def test_a_job_on_cores_runs_at_the_lowest_priority_without_gpus_and_is_accounte
     assert os.sched_getscheduler(worker) == os.SCHED_IDLE
     assert " 1 core " in world.listed(name)
     assert re.search(r"cores +1\nmemory +1 GiB at most", world.said("show", name))
+    (world.directory / "go").touch()
     over = world.ended(name)
     assert (over["state"], over["gpu_hours"]) == ("done", 0.0) and over["cpu_hours"] > 0.0
     assert world.said("logs", name).strip().splitlines()[-1] == loss
@@ -75,7 +81,7 @@ def test_one_that_no_host_can_take_waits_and_says_why_until_it_is_stopped(world:
 
 @pytest.mark.parametrize("who", each_nth(["supervisor", "agent", "worker", "scheduler"], 2))
 def test_whoever_is_killed_it_goes_on_from_its_checkpoint(world: World, loss: str, who: str) -> None:
-    name = world.run("--cpus", "1", "--memory", "1")
+    name = world.run("--cpus", "1", "--memory", "1", gate="go")
     world.trains(name, 12)
     (_, _, worker), *_ = world.begun(name)
     if who == "worker":
@@ -88,6 +94,7 @@ def test_whoever_is_killed_it_goes_on_from_its_checkpoint(world: World, loss: st
         world.service = Service()
     else:
         os.kill(_supervisor(world.place(name)), signal.SIGKILL)
+    (world.directory / "go").touch()
     assert world.ended(name)["state"] == "done"
     assert world.log(name).strip().splitlines()[-1] == loss
     assert "TWICE" not in world.log(name)

@@ -37,7 +37,7 @@ def test_the_next_router_is_welcomed_while_the_last_ones_connection_seems_to_liv
         following.linger = 0
         following.connect(first.iopub.last_endpoint)
         following.send(b"\x01")
-        assert following.poll(10_000), "the next router would never use this replica"
+        assert following.poll(60_000), "the next router would never use this replica"
         _, frames = first.session.feed_identities(following.recv_multipart())
         assert first.session.deserialize(frames)["msg_type"] == "iopub_welcome"
     finally:
@@ -95,17 +95,24 @@ def test_a_file_stored_by_another_replica_is_read_though_it_seems_as_old(stage: 
     assert first.value("[before, get_ipython().db['kept']]", needs=2, seq=3) == [1, 2]
 
 
+def told_of(stage: Stage, seq: int) -> list[type]:
+    """Return what came of an execution, claims and deltas, in that order."""
+    kinds = [message for _, message in stage.agent.log if isinstance(message, (ClaimExecution, ProposeDelta))]
+    return [type(m) for m in kinds if (m.delta.seq if isinstance(m, ProposeDelta) else m.seq) == seq]
+
+
 def test_every_claim_comes_before_its_delta_and_a_quick_cell_has_none(stage: Stage) -> None:
     router = stage.start("r1")
     for _ in range(20):
         router.run("pass", needs=router.seq)
     stage.agent.await_delta("r1", 20)
-    kinds = [message for _, message in stage.agent.log if isinstance(message, (ClaimExecution, ProposeDelta))]
-    claims = [message.seq for message in kinds if isinstance(message, ClaimExecution)]
-    assert len(claims) < 20
-    for seq in claims:
-        told = [type(m) for m in kinds if (m.delta.seq if isinstance(m, ProposeDelta) else m.seq) == seq]
-        assert told == [ClaimExecution, ProposeDelta]
+    told = [told_of(stage, seq) for seq in range(1, 21)]
+    while [ProposeDelta] not in told:  # Where others compute, a quick cell is rare.
+        assert len(told) < 1000, "no cell was without a claim"
+        router.run("pass", needs=router.seq)
+        stage.agent.await_delta("r1", router.seq)
+        told.append(told_of(stage, router.seq))
+    assert all(kinds in ([ProposeDelta], [ClaimExecution, ProposeDelta]) for kinds in told), told
 
 
 def test_the_claim_of_a_long_cell_does_not_wait_for_its_end(stage: Stage) -> None:

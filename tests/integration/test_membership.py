@@ -34,6 +34,7 @@ from replkernel.replication.raft_fit import fit_pysyncobj
 from replkernel.replication.raft_node import FALLBACK_S
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
 from tests.support.ending import end_process
+from tests.support.live import eventually
 
 fit_pysyncobj()
 
@@ -98,7 +99,8 @@ def test_a_new_member_has_all_state_and_the_old_one_leaves_nothing(router: Route
     seen = router.standin("r6").await_seen(lambda seen: "y" in seen["names"])
     assert seen["names"] == {"x": 1, "y": 2}
     kept = agent_dir(HOST, os.environ) / "kernels" / router.spec.kernel_id / router.spec.incarnation
-    assert sorted(path.name for path in kept.iterdir()) == ["r4", "r5", "r6"]
+    stay = ["r4", "r5", "r6"]
+    eventually(lambda: sorted(path.name for path in kept.iterdir()) == stay, "the end of the others' files")
     router.end()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,9 +116,12 @@ def test_a_package_that_is_installed_later_is_a_library_too(
     try:
         assert importlib.import_module("mine_first").value == 1
         assert own_modules.is_own("mine_first")
+        before = tmp_path.stat()
         (tmp_path / "put_later.py").write_text("value = 1\n")
         (tmp_path / "later-1.0.dist-info").mkdir()
         (tmp_path / "later-1.0.dist-info" / "RECORD").write_text("put_later.py,sha256=x,10\n")
+        # A file system's clock may stand still for milliseconds, and people are slower.
+        os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
         importlib.invalidate_caches()
         assert importlib.import_module("put_later").value == 1
         assert not own_modules.is_own("put_later")

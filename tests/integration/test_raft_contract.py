@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from replkernel.replication.addresses import free_raft_address
-from replkernel.replication.consensus import Consensus, StateCallbacks
+from replkernel.replication.consensus import Consensus, Done, StateCallbacks
 from replkernel.replication.raft import RaftMember
 from tests.contracts.consensus import Cluster, ConsensusContract
 
 SECRET = "a secret of the test, thirty-two"
-TIMEOUT_S = 1.5
-PATIENCE_S = 30.0
+EXPIRES_S = 1.5
+"""The time-out of a proposal that is to expire; another may wait for several elections."""
+TIMEOUT_S = 30.0
+PATIENCE_S = 60.0
 
 
 class RaftCluster(Cluster):
@@ -53,6 +55,13 @@ class RaftCluster(Cluster):
         while not condition():
             assert time.monotonic() < ends_at, "it did not happen in time"
             time.sleep(0.005)
+
+    def propose_in_vain(self, address: str, entry: bytes, done: Done) -> None:
+        member = self.members[address]
+        assert isinstance(member, RaftMember)
+        member._timeout_s = EXPIRES_S
+        member.propose(entry, done)
+        member._timeout_s = TIMEOUT_S
 
     def let_proposals_expire(self) -> None:
         """Nothing to do: real time passes."""

@@ -169,14 +169,17 @@ def test_a_lost_port_is_told_at_once(tmp_path: Path) -> None:
         started_at = time.monotonic()
         with pytest.raises(RaftAddressLost, match="add it again under a free address"):
             member_at(address, tmp_path / "m").start()
-        assert time.monotonic() - started_at < 10.0
+        assert time.monotonic() - started_at < 60.0
     again = member_at(address, tmp_path / "m")
     again.start()
     again.close()
 
 
-def test_a_port_that_a_child_keeps_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+def test_a_port_that_a_child_keeps_for_a_moment_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program that is being started has all sockets of the process that starts it, until it runs."""
+    monkeypatch.setattr(raft_addresses, "CLAIM_S", 60.0)
     address = free_raft_address()
     holder, _ = raft_addresses._held[address]
     with subprocess.Popen(["sleep", "0.5"], pass_fds=[holder.fileno()]):

@@ -31,7 +31,7 @@ def test_a_cell_shows_what_processes_write_and_gives_what_came_back(cell: Runnin
     a.send(Ended(0, 0))
     b.send(Wrote(1, "stdout", "three\n"))
     b.send(Ended(1, 0))
-    assert cell.over.result(10) == b"data"
+    assert cell.over.result(WAIT_MS / 1000) == b"data"
     assert set(cell.out.getvalue().splitlines()) == {"one", "two", "[1] three"}
 
 
@@ -48,7 +48,7 @@ def test_output_that_is_not_shown_waits_with_its_processes(cell: Running) -> Non
     for message in (Result(b"data"), Ended(0, 0)):
         a.send(message)
     b.send(Ended(1, 0))
-    assert cell.over.result(20) == b"data"
+    assert cell.over.result(WAIT_MS / 1000) == b"data"
     assert cell.out.getvalue().count("x\n") == sent, "and nothing is lost"
 
 

@@ -19,7 +19,6 @@ from tests.support.shared_place import _kernel_in_reach, _own_directories, place
 
 __all__ = ["_kernel_in_reach", "_own_directories", "place"]
 
-LINES = "import time\nfor i in range({}):\n    print('line', i, flush=True); time.sleep({})\n"
 PAUSED = """import os, time
 for i in range({count}):
     print('line', i, flush=True); time.sleep(0.02)
@@ -28,10 +27,17 @@ for i in range({count}):
         time.sleep(0.02)
 """
 """Waits before its client is gone: what is on its way to a client when that dies cannot be called back."""
+STOPPED = """import os, time
+for i in range({count}):
+    print('line', i, flush=True); time.sleep(0.02)
+    with open(os.path.join({directory!r}, 'printed'), 'a') as printed: printed.write('.')
+    while os.path.exists(os.path.join({directory!r}, f'stop-{{i}}')):
+        time.sleep(0.02)
+"""
 
 
 def lines(count: int) -> str:
-    """Return what the cell LINES prints."""
+    """Return what a cell prints."""
     return "".join(f"line {number}\n" for number in range(count))
 
 
@@ -65,6 +71,33 @@ def begun(client: Client, directory: Path, count: int) -> tuple[str, Path]:
 def passed(gate: Path, line: int) -> None:
     """Wait until a cell of `begun` has printed a line, which its client need not have heard of."""
     eventually(lambda: gate.with_suffix(".passed").stat().st_size > line, f"line {line}")
+
+
+class Stops:
+    """A cell that prints lines and stops at some of them until it may go on.
+
+    A router is killed at a stop, where its client has all lines: one that is noted and not yet on its way is
+    told to who asks, and not sent by the next router.
+    """
+
+    def __init__(self, directory: Path, *at: int) -> None:
+        self.directory = directory
+        for line in at:
+            self._stop(line).touch()
+
+    def _stop(self, line: int) -> Path:
+        return self.directory / f"stop-{line}"
+
+    def cell(self, count: int) -> str:
+        return STOPPED.format(count=count, directory=str(self.directory))
+
+    def go_on(self, line: int) -> None:
+        self._stop(line).unlink()
+
+    def await_line(self, line: int) -> None:
+        """Wait until the cell has printed a line, of which nobody need have heard."""
+        printed = self.directory / "printed"
+        eventually(lambda: printed.exists() and printed.stat().st_size > line, f"line {line}")
 
 
 def test_outputs_are_told_until_they_are_saved(routed: Callable[..., Routed]) -> None:
@@ -136,56 +169,68 @@ def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tm
     assert client.texts(msg_id) == lines(150)
 
 
-def test_a_router_killed_in_a_cell_costs_nothing(routed: Callable[..., Routed]) -> None:
+def test_a_router_killed_in_a_cell_costs_nothing(routed: Callable[..., Routed], tmp_path: Path) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     client.finish(client.kernel.execute("ran = 0"))
-    msg_id = client.kernel.execute("ran += 1\n" + LINES.format(40, 0.1) + "ran")
+    stops = Stops(tmp_path, 3)
+    msg_id = client.kernel.execute("ran += 1\n" + stops.cell(150) + "ran")
     behind = client.kernel.execute("print('ran', ran)")
     printed_so_far(client, msg_id, "line 3\n")
+    eventually(lambda: len(client.ask("replkernel_outputs_request")["executions"]) == 3, "the cell behind")
     kernel.kill()
-    time.sleep(1)
+    stops.go_on(3)
+    stops.await_line(20)
     kernel.start()
     assert client.finish(msg_id)["execution_count"] == 2
     assert client.finish(behind)["status"] == "ok"
-    assert client.texts(msg_id) == lines(40)
+    assert client.texts(msg_id) == lines(150)
     assert client.texts(behind) == "ran 1\n"
     told = client.ask("replkernel_outputs_request")["executions"]
     assert [execution["state"] for execution in told] == ["ok", "ok", "ok"]
-    assert told[1]["outputs"][0]["text"] == lines(40)
+    assert told[1]["outputs"][0]["text"] == lines(150)
 
 
 @pytest.mark.slow
-def test_routers_killed_one_after_the_other_send_nothing_twice(routed: Callable[..., Routed]) -> None:
+def test_routers_killed_one_after_the_other_send_nothing_twice(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    msg_id = client.kernel.execute(LINES.format(60, 0.1))
-    for awaited in ("line 3\n", "line 20\n", "line 35\n"):
-        printed_so_far(client, msg_id, awaited)
+    stops = Stops(tmp_path, 3, 60, 120)
+    msg_id = client.kernel.execute(stops.cell(200))
+    for line in (3, 60, 120):
+        printed_so_far(client, msg_id, f"line {line}\n")
         kernel.kill()
-        time.sleep(0.5)
+        stops.go_on(line)
+        stops.await_line(line + 20)
         kernel.start()
     assert client.finish(msg_id)["status"] == "ok"
-    assert client.texts(msg_id).splitlines() == lines(60).splitlines()
+    assert client.texts(msg_id).splitlines() == lines(200).splitlines()
 
 
 @pytest.mark.slow
-def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(routed: Callable[..., Routed]) -> None:
+def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    msg_id = client.kernel.execute(LINES.format(20, 0.1))
+    stops = Stops(tmp_path, 3)
+    msg_id = client.kernel.execute(stops.cell(100))
     printed_so_far(client, msg_id, "line 3\n")
     kernel.kill()
-    time.sleep(0.5)
+    stops.go_on(3)
+    stops.await_line(20)
     kernel.start()
     assert client.finish(msg_id)["status"] == "ok"
-    client.take(1.0)  # That it was sent is noted at the end of the router's turn.
+    client.take(1.0)
+    kernel.await_answer()  # That it was sent is noted at the end of the router's turn.
     kernel.kill()
     kernel.start()
     client.hello()
     client.take(1.0)
     assert client.reply(msg_id)  # Fails when there are two.
-    assert client.texts(msg_id).splitlines() == lines(20).splitlines()
+    assert client.texts(msg_id).splitlines() == lines(100).splitlines()
 
 
 CAPTURED = """class Captured:

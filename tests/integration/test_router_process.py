@@ -19,6 +19,7 @@ from jupyter_client import BlockingKernelClient
 
 from tests.support.breadth import each_nth
 from tests.support.live import eventually
+from tests.support.ports import free_port
 
 PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
 TIMEOUT_S = 20.0
@@ -145,10 +146,12 @@ def listening(router: subprocess.Popen[str]) -> int:
 
 
 def test_a_port_that_is_taken_for_a_moment_is_waited_for(launch: Launch, tmp_path: Path) -> None:
+    port = free_port()  # Nobody else gets it when it is let go.
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        router = launch(file := connection_file(tmp_path, control_port=taken.getsockname()[1]))
+        router = launch(file := connection_file(tmp_path, control_port=port))
         eventually(lambda: listening(router) == 2, "that the router has the two ports before that one")
     client = client_of(file)
     assert client.kernel_info(reply=True, timeout=TIMEOUT_S)["content"]["status"] == "ok"

@@ -45,7 +45,7 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         assert process.poll() is None
     yield
     process.terminate()
-    process.wait(10)
+    process.wait(60)
     process.stdout.close()
 
 

@@ -48,7 +48,7 @@ def message(url: str, env: Mapping[str, str]) -> str:
     with pytest.raises(StoreError) as caught:
         store.probe()
     store.close()
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert SECRET_KEY not in str(caught.value)
     assert "REPLKERNEL_STORE" in str(caught.value)
     return f"{type(caught.value).__name__}: {caught.value}"

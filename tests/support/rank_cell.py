@@ -25,7 +25,7 @@ from replkernel.ranks.words import Begin, Here, Program, ToLauncher, proof_of
 from replkernel.records import HostName
 from tests.support.live import eventually
 
-WAIT_MS = 10_000
+WAIT_MS = 60_000
 
 
 class Channel:

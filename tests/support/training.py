@@ -1,6 +1,7 @@
 """A small training for tests of jobs: by numpy, the same on any number of GPUs, saved when it is asked to.
 
-`python training.py EPOCHS PACE_S`. It holds a lock on a file of its directory, so that nothing runs twice.
+`python training.py EPOCHS PACE_S [GATE]`. It holds a lock on a file of its directory, so that nothing runs
+twice. The last epoch begins when there is a file GATE, so that a test finds it alive until then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from replkernel import job
 
 
-def main(epochs: int, pace_s: float) -> None:
+def main(epochs: int, pace_s: float, gate: str = "") -> None:
     """Train, and print the loss last."""
     lock = open("lock", "w")  # noqa: SIM115 - held for life
     try:
@@ -33,6 +34,8 @@ def main(epochs: int, pace_s: float) -> None:
         weights, first = np.array(kept["weights"]), kept["epoch"]
     print(f"BEGINS epoch={first} gpus={job.gpus} pid={os.getpid()}")
     for epoch in range(first, epochs):
+        while gate and epoch == epochs - 1 and not os.path.exists(gate):
+            time.sleep(0.02)
         weights = weights - 0.01 * 2 * inputs.T @ (inputs @ weights - wanted) / len(inputs)
         loss = float(np.mean((inputs @ weights - wanted) ** 2))
         time.sleep(pace_s)
@@ -45,4 +48,4 @@ def main(epochs: int, pace_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]))
+    main(int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:])
