@@ -7,6 +7,7 @@ private or sealed ways alone, to know it is the right to connect.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import struct
 import threading
@@ -96,51 +97,91 @@ def listen_far(
 
 
 class FarListener:
-    """What the sockets of one process have in common that other machines reach: its keys, and their guard."""
+    """What the sockets of one process have in common that other machines reach: its keys, and their guard.
+
+    Law: a socket has one monitor, which the guard alone reads; who wants its news has them from the guard.
+    """
 
     def __init__(self, reach: Reach) -> None:
         self._reach, self._keys = reach, new_keys()
-        self._monitors: list[Any] = []
+        self._opened: dict[zmq.Socket[Any], _Guarded] = {}
 
     def open(self, socket: zmq.Socket[Any]) -> str:
         """Have a socket listen for other machines too; return its address."""
-        self._monitors.append(socket.get_monitor_socket(COMINGS | int(zmq.EVENT_MONITOR_STOPPED)))
+        self._opened[socket] = _Guarded(socket)
         return listen_far(socket, self._reach, self._keys)
 
-    def guard(self) -> None:
-        """Keep strangers within bounds from now on, on a thread of its own, until the sockets are closed."""
-        watched = {monitor: FarStrangers() for monitor in self._monitors}
-        self._monitors = []
-        threading.Thread(target=_guard, args=(watched,), name="replkernel-far-listener", daemon=True).start()
+    def follow(self, socket: zmq.Socket[Any]) -> zmq.Socket[Any]:
+        """Return what tells of connections to an open socket as its monitor would; before `guard` only."""
+        told = socket.context.socket(zmq.PAIR)
+        self._opened[socket].tell(told)
+        return told
+
+    def guard(self) -> threading.Thread:
+        """Keep strangers within bounds from now on, on the thread returned, until the sockets are closed."""
+        guarded, self._opened = list(self._opened.values()), {}
+        thread = threading.Thread(target=_guard, args=(guarded,), name="replkernel-far-listener", daemon=True)
+        thread.start()
+        return thread
 
     def close(self) -> None:
         """Close the monitors, if nobody guards them: where a socket found no port, nobody does."""
-        for monitor in self._monitors:
-            monitor.close(linger=0)
-        self._monitors = []
+        for each in self._opened.values():
+            each.close()
+        self._opened = {}
 
 
-def _guard(watched: dict[Any, FarStrangers]) -> None:
+class _Guarded:
+    """An open socket: its monitor, the strangers there, and the way to whoever else is told of comings."""
+
+    def __init__(self, socket: zmq.Socket[Any]) -> None:
+        self.monitor = socket.get_monitor_socket(COMINGS | int(zmq.EVENT_MONITOR_STOPPED))
+        self.strangers = FarStrangers()
+        self._teller: zmq.Socket[Any] | None = None
+
+    def tell(self, told: zmq.Socket[Any]) -> None:
+        """Tell another socket of the same process from now on."""
+        self._teller = told.context.socket(zmq.PAIR)
+        place = f"inproc://far-{id(self)}"
+        self._teller.bind(place)
+        told.connect(place)
+
+    def hear(self) -> bool:
+        """Take the monitor's next event; tell whether there will be more."""
+        frames = self.monitor.recv_multipart()
+        event, number = struct.unpack("=hi", frames[0])
+        if event == zmq.EVENT_MONITOR_STOPPED:
+            return False
+        self.strangers.note(event, number, time.monotonic())
+        if self._teller is not None:
+            with contextlib.suppress(zmq.Again):
+                self._teller.send_multipart(frames, zmq.NOBLOCK)
+        return True
+
+    def close(self) -> None:
+        for socket in (self.monitor, self._teller):
+            if socket is not None:
+                socket.close(linger=0)
+
+
+def _guard(guarded: list[_Guarded]) -> None:
     """Serve sockets' monitors until each has said that it stopped, or the context ends."""
     poller, looks = zmq.Poller(), False
+    watched = {each.monitor: each for each in guarded}
     for monitor in watched:
         poller.register(monitor, zmq.POLLIN)
     while watched:
         try:
             ready = poller.poll(LOOK_MS if looks else None)
             for monitor, _ in ready:
-                event, number = struct.unpack("=hi", monitor.recv_multipart()[0])
-                if event == zmq.EVENT_MONITOR_STOPPED:
+                if not watched[monitor].hear():
                     poller.unregister(monitor)
-                    watched.pop(monitor)
-                    monitor.close(linger=0)
-                else:
-                    watched[monitor].note(event, number, time.monotonic())
+                    watched.pop(monitor).close()
         except zmq.ContextTerminated:
             break
-        looks = sum(each.look(time.monotonic()) for each in watched.values()) > 0
-    for monitor in watched:
-        monitor.close(linger=0)
+        looks = sum(each.strangers.look(time.monotonic()) for each in watched.values()) > 0
+    for each in watched.values():
+        each.close()
 
 
 def connect(socket: zmq.Socket[Any], endpoint: str, *, beats: bool = False) -> None:

@@ -57,6 +57,8 @@ SETTLED_S = 1.0
 CANNOT = 127
 FAILED_S = 5.0
 """When one of its hosts has failed, what runs on the first one has so long to end."""
+ROLLED_BYTES_MAX = 64 << 20
+"""Who writes faster than it is copied loses what comes after so much."""
 MEMORY_STEP = 64 << 20
 """What a job on cores has of memory is written down when it has changed by so many bytes."""
 
@@ -366,7 +368,10 @@ class Supervisor:
         wake(self._place.directory.parent / WAKE)
 
     def _bound_log(self) -> None:
-        """Copy a full log aside and empty it; everybody writes at its end, so nobody needs to know."""
+        """Copy a full log aside and empty it; everybody writes at its end, so nobody needs to know.
+
+        What is written meanwhile is copied as well: the log is emptied right after nothing more was found.
+        """
         log = self._place.directory / LOG
         with contextlib.suppress(OSError):
             size = log.stat().st_size
@@ -374,11 +379,14 @@ class Supervisor:
                 return
             aside = os.open(f"{log}.1", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(aside, "wb") as kept, log.open("r+b") as file:
-                data = file.read()
-                kept.write(data[-LOG_BYTES_MAX:])
+                data, moved = file.read(), 0
+                while data and moved <= ROLLED_BYTES_MAX:
+                    kept.write(data[-LOG_BYTES_MAX:])
+                    moved += len(data)
+                    data = file.read()
                 file.truncate(0)
             changed = {name: getattr(self._record, name) for name in Record.__struct_fields__}
-            self._record = Record(**{**changed, "log_base": self._record.log_base + len(data)})
+            self._record = Record(**{**changed, "log_base": self._record.log_base + moved + len(data)})
             self._write_record()
 
 

@@ -50,7 +50,7 @@ from replkernel.protocol.message_session import message_session
 from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
 from replkernel.state.names import Names
-from replkernel.state.process.own_threads import is_own
+from replkernel.state.process.own_threads import is_own, marked
 from replkernel.state.process.parts import Baseline, process_pins, settle, troubles
 from replkernel.state.state_capture import StateCapture
 
@@ -146,7 +146,7 @@ class ReplicaApp(IPKernelApp):
         near = f"ipc://{self.birth.ipc_base}-{DIRECT_NUMBER}"
         self._direct = DirectChannel(context, near, self._far_listener)
         if self._far_listener is not None:
-            self._far_listener.guard()
+            marked(self._far_listener.guard())
         atexit.register(self.cleanup_ipc_files)
 
     def _bind_socket(self, s: zmq.Socket[Any], port: int) -> int:
@@ -173,7 +173,10 @@ class ReplicaApp(IPKernelApp):
     def init_control(self, context: object) -> None:
         """Bind the control channel, and watch whether a router is connected to it."""
         super().init_control(context)
-        self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
+        if self._far_listener is None:
+            self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
+        else:
+            self._router_monitor = self._far_listener.follow(self.control_socket)
 
     def init_iopub(self, context: zmq.Context[Any]) -> None:
         """Bind the iopub channel with a queue that holds what a cell prints faster than the router reads."""

@@ -19,6 +19,7 @@ from replkernel.protocol.pages import PageSaved
 
 LOOK_MS = 10
 NO_ROUTER = "This cell did not come from a router, so there is none to ask."
+IN_SUBSHELL = "This cannot be done in a subshell: do it in a cell of the notebook."
 Question: TypeAlias = GpuQuestion | InstallQuestion | remote_status.StatusQuestion
 
 
@@ -37,12 +38,15 @@ def ask_router(
     kinds: tuple[str, str] = (QUESTION_TYPE, ANSWER_TYPE),
     limit_s: float = ANSWER_LIMIT_S,
 ) -> GpuAnswer:
-    """Return the router's answer, on the main thread of a cell that came with `identities`.
+    """Return the router's answer to a cell that came with `identities`.
 
-    What keeps it from coming is in its `error`. `kinds` are the types of the question and of the answer.
+    The main thread alone asks: the answer comes by a socket on which a cell there may be waiting. What keeps
+    it from coming is in its `error`. `kinds` are the types of the question and of the answer.
     """
     if not identities:
         return GpuAnswer(error=NO_ROUTER)
+    if threading.current_thread() is not threading.main_thread():
+        return GpuAnswer(error=IN_SUBSHELL)
     answer = _answer_to(kernel, identities, question, kinds, limit_s)
     if answer is None:
         return GpuAnswer(error=_unheard(limit_s), unheard=True)

@@ -135,12 +135,11 @@ class Captures:
             execution.held = bool(self._state.unstored.news)
             mentions = self._mentioned(execution) if delta.owing else frozenset()
             self.audits.captured(execution, delta, mentions)
-            took = time.perf_counter() - began
+            took, now = time.perf_counter() - began, time.monotonic()
+            self.pace.captured(took, now, whole=not delta.owing)  # Its commit may be heard of at once.
             self._reporter.propose(delta, took)
             self._reporter.captured()
-            now = time.monotonic()
-            self.pace.captured(took, now, whole=not delta.owing)
-            self.pace.cell_ended(now)
+            self.pace.cell_ended(time.monotonic())
 
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
         """Return how far the capture right after a cell may go, and note how urgent the rest is."""
@@ -387,11 +386,11 @@ class Captures:
                 book.failed()
                 self._keep_back(execution, _said_of(error))
                 return
+            now = time.monotonic()
+            self.pace.captured(now - began, now, whole=not delta.owing)
             if book.audited(delta) and self._reporter.link is not None:
                 book.count += 1
                 self._reporter.propose(delta)
-        now = time.monotonic()
-        self.pace.captured(now - began, now, whole=not delta.owing)
         book.took(began, interrupted=self._interrupts.count != interrupts, waits=waits())
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 ASKED_BYTES_MAX = 4096
 WAITING_MAX = 256
 READ_LIMIT_S = 5.0
+ACCEPT_AGAIN_S = 0.1
 LOOK_S, LOOK_MAX_S = 0.02, 0.5
 QUESTIONS = ("replkernel.kernel.asking", "replkernel.kernel.lease_in_cell", "replkernel.kernel.cuda_asks")
 """Below these the main thread has a question to the router under way."""
@@ -217,7 +219,11 @@ class CudaAsks:
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
-            link, _ = listener.accept()
+            try:
+                link, _ = listener.accept()
+            except OSError:  # There are no descriptors left for a moment.
+                time.sleep(ACCEPT_AGAIN_S)
+                continue
             own_thread(self._serve, "cuda-asked", (link,)).start()
 
     def _serve(self, link: socket.socket) -> None:

@@ -152,6 +152,7 @@ class ReplicatedKernel(PagesKernel):
             await self._execute(stream, ident, parent)
         except KeyboardInterrupt as interrupt:
             self.hold_interrupts()
+            self.gpus.over()
             self.show_input(parent)
             if self._execution is None:
                 self._execution = Execution(None)
@@ -227,6 +228,7 @@ class ReplicatedKernel(PagesKernel):
         execution = self._current()
         if execution is not None and execution.trouble is not None:
             self.hold_interrupts()
+            self.gpus.over()
             return self._refusal(execution.trouble)
         try:
             reply = await super().do_execute(

@@ -134,7 +134,8 @@ class LinkListener(Protocol):
 class AgentLink:
     """The connection of one kernel process to its agent.
 
-    `routers` is the monitor socket of the control channel: it tells whether a router is connected.
+    `routers` tells as a monitor of the control channel does whether a router is connected; the link alone
+    reads it.
     """
 
     def __init__(
@@ -448,7 +449,7 @@ class AgentLink:
             self._alarms.cancel("claim")
             if self._claim is not None:
                 self._outbox.append(self._claim)
-            self._outbox.extend(request.message for request in self._requests.values())
+            self._outbox.extend(request.message for request in list(self._requests.values()))
             self._greeted = True
 
     def _flush(self) -> None:

@@ -33,6 +33,10 @@ STORED_MAX_S = 30.0
 """What has not been stored within this time is not waited for: it may be in trouble."""
 
 
+OUTAGE_S = 120.0
+"""No more than this is taken for the time that storing took: a store or an agent was away."""
+
+
 class Pace:
     """What whole captures have cost, how cells follow each other, and what may be done when."""
 
@@ -85,7 +89,8 @@ class Pace:
     def stored(self, now: float) -> None:
         """Note that what was captured last is durable."""
         if self._storing:
-            self._store_s, self._storing = max(0.0, now - self._whole_at - COMMIT_S), False
+            store_s = min(OUTAGE_S, now - self._whole_at - COMMIT_S)
+            self._store_s, self._storing = max(0.0, store_s), False
 
     def kept(
         self, every: Mapping[str, float], told: Iterable[str], back: Collection[str], now: float

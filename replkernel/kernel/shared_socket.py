@@ -32,8 +32,7 @@ def descriptor(socket: zmq.Socket[Any]) -> int:
 def monitored(socket: zmq.Socket[Any]) -> Iterator[tuple[int, int]]:
     """Yield what a monitor tells that one thread alone uses: events, and their values. It waits for nothing.
 
-    The second frame of an event, the address, was seen not to come after the first; who waited for it heard
-    nothing any more.
+    Nor for the address behind an event: had somebody else read that, nothing would be heard any more.
     """
     while has_news(socket):
         frame = socket.recv(_NOW)

@@ -12,7 +12,6 @@ import os
 import queue
 import secrets
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -47,6 +46,7 @@ from replkernel.ranks.words import (
     seal_of,
 )
 from replkernel.records import HostName
+from replkernel.state.process.own_threads import own_thread
 
 LOOK_S = 0.1
 UNSHOWN_BYTES_MAX = 4 * 1024 * 1024
@@ -136,7 +136,7 @@ class _Cell:
         self._gang = f"{self._kernel_id[:40]}-{secrets.token_hex(8)}"
         self._key = key_of(os.environ)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="replkernel-ranks", daemon=True)
+        self._thread = own_thread(self._serve, "replkernel-ranks")
         self._thread.start()
         self._known: set[bytes] = set()
         self._socket: PeerSocket | None = None

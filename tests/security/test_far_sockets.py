@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -121,6 +122,26 @@ def test_who_has_the_key_is_answered_beside_silent_and_greedy_ones(listener: Lis
     with hoarding(listener.endpoint), silent(listener.endpoint, 100):
         assert answered(listener.endpoint, b"who has the key") == b"who has the key"
         assert answered(listener.endpoint, b"x" * 20 * MEBIBYTE) == b"x" * 20 * MEBIBYTE
+
+
+def test_who_follows_a_guarded_socket_hears_of_each_connection_and_of_its_end() -> None:
+    heard = []
+    with zmq.Context() as context:
+        with context.socket(zmq.ROUTER) as socket:
+            far = FarListener(Reach())
+            endpoint = far.open(socket)
+            with far.follow(socket) as told:
+                guard = far.guard()
+                for _ in range(20):
+                    with context.socket(zmq.DEALER) as client:
+                        connect(client, endpoint)
+                        client.send(b"")
+                    while not heard or heard[-1] != zmq.EVENT_DISCONNECTED:
+                        assert told.poll(LATE_S * 1000), "it stays deaf"
+                        heard.append(struct.unpack("=hi", told.recv_multipart()[0])[0])
+                    heard.append(0)
+        guard.join(LATE_S)
+    assert heard == [zmq.EVENT_ACCEPTED, zmq.EVENT_DISCONNECTED, 0] * 20
 
 
 def test_silent_connections_are_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
-from replkernel.jobs.words import LOG, JobPlace, Record
+import pytest
+
+from replkernel.jobs.supervisor import Supervisor
+from replkernel.jobs.words import LOG, LOG_BYTES_MAX, JobPlace, Record
 
 TEXT = "Ähre 日本 🙂 ok\n"
 
@@ -39,3 +44,43 @@ def test_a_log_whose_beginning_is_gone_begins_with_a_character(tmp_path: Path) -
     place.write(Record(log_base=1))
     (tmp_path / LOG).write_bytes(words[1:])
     assert place.log_from(0, 100) == (2, words[2:])
+
+
+def test_what_a_program_writes_while_its_full_log_is_put_aside_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = JobPlace(tmp_path)
+    log, late = tmp_path / LOG, [b"first\n", b"second\n"]
+    log.write_bytes(b"x" * (LOG_BYTES_MAX + 1))
+    opened = os.fdopen
+
+    class Slow:
+        """What the log is copied to: before each write the program writes a line."""
+
+        def __init__(self, fd: int, mode: str) -> None:
+            self._file = opened(fd, mode)
+
+        def __enter__(self) -> Slow:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self._file.close()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def write(self, data: bytes) -> None:
+            if late:
+                with log.open("ab") as program:
+                    program.write(late.pop(0))
+            self._file.write(data)
+
+    supervisor = Supervisor(place, "h1")
+    try:
+        monkeypatch.setattr(os, "fdopen", Slow)
+        supervisor._bound_log()
+    finally:
+        monkeypatch.undo()
+        supervisor.close()
+    assert (tmp_path / f"{LOG}.1").read_bytes().endswith(b"x" + b"first\nsecond\n")
+    assert (log.read_bytes(), place.record().log_base) == (b"", LOG_BYTES_MAX + 1 + 13)

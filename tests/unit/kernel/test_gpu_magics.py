@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from IPython.core.error import UsageError
 
+from replkernel.kernel.asking import IN_SUBSHELL, ask_router
 from replkernel.kernel.gpu_magics import VERBS, GpuMagics, complete_gpu, drop_gpu_line
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 
@@ -113,3 +115,12 @@ def test_a_cell_is_its_body(cell: str, becomes: str) -> None:
 )
 def test_a_gpu_line_is_completed_with_what_can_follow(line: str, symbol: str, found: list[str]) -> None:
     assert complete_gpu(None, SimpleNamespace(line=line, symbol=symbol)) == found
+
+
+def test_a_subshell_asks_nothing_by_the_socket_on_which_a_cell_may_wait() -> None:
+    answers: list[GpuAnswer] = []
+    kernel = SimpleNamespace()  # It has no socket that could be used.
+    asks = threading.Thread(target=lambda: answers.append(ask_router(kernel, [b"x"], GpuQuestion("status"))))
+    asks.start()
+    asks.join(30)
+    assert [answer.error for answer in answers] == [IN_SUBSHELL]

@@ -13,9 +13,9 @@ from replkernel.kernel import practice
 from replkernel.state.process.own_threads import is_own
 
 STARTS = re.compile(r"(?<!\w)(?:threading\.)?(?:Thread|Timer)\(")
-ELSEWHERE = ("kernel/restorer.py", "kernel/kernel.py")
-"""Files with a timer: one marks it, the other's ends the process."""
-FOLDERS = ("kernel", "state", "gpu", "objects")
+ELSEWHERE = ("kernel/restorer.py", "kernel/kernel.py", "hosts/far_sockets.py")
+"""The kernel marks the thread of the last one. The others have timers: one marks it, one ends the process."""
+FOLDERS = ("kernel", "state", "gpu", "objects", "ranks", "hosts")
 
 
 def test_a_standby_that_practises_has_no_thread_of_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:

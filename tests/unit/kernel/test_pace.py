@@ -159,3 +159,10 @@ def test_a_variable_kept_no_more_holds_nothing_up() -> None:
     kept(pace, 1010.0, back="model")
     pace.kept({}, (), (), 1011.0)
     assert pace.allows(1011.0)
+
+
+def test_a_store_that_was_away_for_long_does_not_stop_captures_for_hours() -> None:
+    pace = Pace()
+    pace.captured(1.0, 1000.0, whole=True)
+    pace.stored(4600.0)
+    assert pace.allows(4600.0)
