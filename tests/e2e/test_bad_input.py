@@ -22,7 +22,7 @@ from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents, lose
 from tests.support.files_below import files_below
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 from tests.support.small_disk import fill, small_disk
@@ -61,7 +61,9 @@ def notice(live: Live, *parts: str) -> str:
 
 def applied_everywhere(**settings: str) -> bool:
     """Tell whether all replicas of the one kernel hold the same log and somebody holds large state."""
-    replicas = [replica for known in ask_agents(os.environ | settings).kernels for replica in known.replicas]
+    replicas = [
+        replica for known in ask_agents(os.environ | settings, AGENT_S).kernels for replica in known.replicas
+    ]
     rafts = [replica.raft for replica in replicas if replica.raft is not None]
     return len(rafts) == 3 and len({raft.applied for raft in rafts}) == 1
 

@@ -21,7 +21,7 @@ from replkernel.cli import main
 from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids, runs
 
 pytestmark = pytest.mark.timeout(180)
@@ -117,7 +117,7 @@ HOSTS = {"REPLKERNEL_HOSTS": "east,west,north"}
 def of_host(name: str) -> tuple[int, set[int]]:
     """Return the agent of a host, and its replicas' processes."""
     (agent,) = (found for found in live_agents(os.environ) if found.name == name)
-    known = ask_agents(os.environ).kernels
+    known = ask_agents(os.environ, AGENT_S).kernels
     return agent.pid, {
         replica.kernel_pid
         for one in known
@@ -179,12 +179,12 @@ def test_hosts_that_never_come_back_are_given_up_on_demand(
         names = HOSTS["REPLKERNEL_HOSTS"].split(",")
         eventually(lambda: len(replica_pids()) == 3, "three replicas")
         eventually(checkpoints, "a checkpoint")
+        (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ, AGENT_S).kernels)
         frozen = [pid for name in names if name != ran.said["host"] for pid in flat(of_host(name))]
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
         try:
             live.value("kept.append(2)")
-            (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
             assert main(["recover", kernel_id]) == 0
             assert live.value("kept.append(3); print(kept)") == "[1, 2, 3]"
         finally:
