@@ -181,8 +181,8 @@ def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: 
 def test_a_store_that_cannot_be_used_is_told_and_variables_stay(tmp_path: Path, url: str, told: str) -> None:
     with kernel(tmp_path, REPLKERNEL_STORE=url, REPLKERNEL_EXECUTOR="sticky") as live:
         assert live.run(BIG).status == "ok"
-        assert is_one_sentence(
-            eventually(lambda: live.terminal, "the terminal's sentence", 20.0), "REPLKERNEL_STORE", told
+        eventually(
+            lambda: is_one_sentence(live.terminal, "REPLKERNEL_STORE", told), "the terminal's sentence", 20.0
         )
         started = time.monotonic()
         assert live.value("print(sum(big) == check)") == "True"
@@ -192,7 +192,7 @@ def test_a_store_that_cannot_be_used_is_told_and_variables_stay(tmp_path: Path, 
 def test_the_notebook_shows_the_stores_sentence_with_a_cell(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_STORE="nonsense") as live:
         assert is_one_sentence(notice(live, "REPLKERNEL_STORE"), "not a URL; write file:///path")
-        assert live.run("pass").err == ""
+        assert "REPLKERNEL_STORE" not in live.run("pass").err, "once"
 
 
 @pytest.fixture(scope="module")
