@@ -114,6 +114,7 @@ def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named
 @pytest.mark.slow
 def test_a_variable_shared_with_the_graph_is_one_object_after_a_move(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
+        eventually(lambda: len({live.run("pass").replica for _ in range(3)}) == 3, "three replicas")
         live.value("big = [[i] for i in range(300_000)]; small = 0", 120)
         live.value("y = big[7]; small = 1", 120)
         seen = [
