@@ -19,10 +19,11 @@ import pytest
 
 from replkernel.agent.io.keeper_driver import STORE_WAIT_S
 from replkernel.client.inquiry import ask_agents, live_agents
+from replkernel.leasing.connection import ANSWER_S_MAX
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents, lose
 from tests.support.files_below import files_below
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 from tests.support.small_disk import fill, small_disk
@@ -61,7 +62,9 @@ def notice(live: Live, *parts: str) -> str:
 
 def applied_everywhere(**settings: str) -> bool:
     """Tell whether all replicas of the one kernel hold the same log and somebody holds large state."""
-    replicas = [replica for known in ask_agents(os.environ | settings).kernels for replica in known.replicas]
+    replicas = [
+        replica for known in ask_agents(os.environ | settings, AGENT_S).kernels for replica in known.replicas
+    ]
     rafts = [replica.raft for replica in replicas if replica.raft is not None]
     return len(rafts) == 3 and len({raft.applied for raft in rafts}) == 1
 
@@ -157,7 +160,7 @@ def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: 
     url = f"http://127.0.0.1:{deaf}"
     with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL=url, REPLKERNEL_REPLICAS="1") as live:
         live.run("", silent=True, store_history=False)  # The agent has begun.
-        assert live.run("x = 1").seconds < 5
+        assert live.run("x = 1").said["queued_s"] < ANSWER_S_MAX, "it does not wait until that is given up"
         assert is_one_sentence(notice(live, url), "REPLKERNEL_SCHEDULER_URL", "does not answer")
         assert live.value("print(x)") == "1"
 
@@ -179,8 +182,8 @@ def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: 
 def test_a_store_that_cannot_be_used_is_told_and_variables_stay(tmp_path: Path, url: str, told: str) -> None:
     with kernel(tmp_path, REPLKERNEL_STORE=url, REPLKERNEL_EXECUTOR="sticky") as live:
         assert live.run(BIG).status == "ok"
-        assert is_one_sentence(
-            eventually(lambda: live.terminal, "the terminal's sentence", 20.0), "REPLKERNEL_STORE", told
+        eventually(
+            lambda: is_one_sentence(live.terminal, "REPLKERNEL_STORE", told), "the terminal's sentence", 20.0
         )
         started = time.monotonic()
         assert live.value("print(sum(big) == check)") == "True"
@@ -190,7 +193,7 @@ def test_a_store_that_cannot_be_used_is_told_and_variables_stay(tmp_path: Path, 
 def test_the_notebook_shows_the_stores_sentence_with_a_cell(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_STORE="nonsense") as live:
         assert is_one_sentence(notice(live, "REPLKERNEL_STORE"), "not a URL; write file:///path")
-        assert live.run("pass").err == ""
+        assert "REPLKERNEL_STORE" not in live.run("pass").err, "once"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import http.client
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 DEMO = "examples/demo.ipynb"
@@ -86,9 +87,7 @@ def run(command: list[str], place: Path, env: dict[str, str]) -> str:
 
 def first_page(place: Path, env: dict[str, str]) -> str:
     """Start JupyterLab as Binder does; return where it sends who opens it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = [f"--port={port}", "--no-browser", "--IdentityProvider.token=", "--allow-root"]
     command = ["bash", "binder/start", "jupyter", "lab", *options]
     lab = subprocess.Popen(command, cwd=place, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

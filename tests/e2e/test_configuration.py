@@ -19,7 +19,7 @@ from replkernel.client.inquiry import ask_agents
 from replkernel.provisioner import ReplkernelProvisioner
 from tests.support.breadth import first_of
 from tests.support.lab import running
-from tests.support.live import eventually, kernel
+from tests.support.live import AGENT_S, eventually, kernel
 from tests.support.stock import OURS
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,7 +66,7 @@ def test_a_client_without_configuration_of_its_own_reads_the_file(tmp_path: Path
     with kernel(tmp_path, KernelManager(kernel_name=OURS)) as live:
         ran = live.run("x = 1")
         assert ran.said["durable"] is True
-        (known,) = ask_agents(os.environ).kernels
+        (known,) = ask_agents(os.environ, AGENT_S).kernels
         assert [replica.replica for replica in known.replicas] == ["r1"]
 
 
@@ -91,13 +91,13 @@ def test_jupyter_server_reads_the_file_and_its_own_option_wins(tmp_path: Path) -
         assert code == 201, started
 
         def whole() -> list[str] | None:
-            kernels = ask_agents(os.environ).kernels
+            kernels = ask_agents(os.environ, AGENT_S).kernels
             found = [f"{each.host}/{each.replica}" for known in kernels for each in known.replicas]
             return found if len(found) == 2 else None
 
         assert eventually(whole, "two replicas") == ["from-the-file/r1", "from-the-file/r2"]
         time.sleep(0.5)
-        (known,) = ask_agents(os.environ).kernels
+        (known,) = ask_agents(os.environ, AGENT_S).kernels
         assert len(known.replicas) == 2
         assert server.call("DELETE", f"api/kernels/{started['id']}")[0] == 204
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_gpu_in_cell import shown
 from tests.e2e.test_gpu_state import GPU, two_notebooks
 from tests.support.live import Live, eventually, kernel
 from tests.support.needs import need
@@ -56,11 +57,7 @@ def test_two_halves_share_a_card_and_a_third_waits_for_the_first_to_go(tmp_path:
         assert hold(one, tmp_path / "a") == GPU
         assert hold(two, tmp_path / "b") == GPU, "both compute there at once"
         message = three.client.execute("%%gpu 0.5\nimport os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])")
-        while True:
-            said = three.client.get_iopub_msg(timeout=60)
-            if said["msg_type"] == "display_data":
-                break
-        assert "Waiting for ½ GPU: number 1 in the queue" in said["content"]["data"]["text/plain"]
+        shown(three, message, "Waiting for ½ GPU: number 1 in the queue")
         (tmp_path / "b" / "goes").touch()
         assert three.reply(message)["metadata"]["replkernel"]["gpus"] == [GPU]
         (tmp_path / "a" / "goes").touch()

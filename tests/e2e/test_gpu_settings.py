@@ -14,7 +14,7 @@ from replkernel.leasing.asking import Bounds, ask
 from replkernel.leasing.finding import find_scheduler
 from replkernel.leasing.standing import ask_scheduler, join
 from tests.e2e.test_gpu_state import GPU, SET, held, pid_of, two_notebooks
-from tests.support.live import eventually
+from tests.support.live import AGENT_S, eventually
 from tests.support.needs import need
 
 need("torch")
@@ -30,7 +30,7 @@ def test_a_gpu_that_is_used_without_a_lease_is_seen_and_told(tmp_path: Path) -> 
         pid = pid_of(one)
         one.value(taken + "import torch\nfrom replkernel.gpu.fake import put\nx = put(torch.ones(1000))")
         eventually(lambda: "without a lease" in one.run("pass").err, "the word that it has no lease")
-        document = join(ask_agents(os.environ), *ask_scheduler(os.environ))
+        document = join(ask_agents(os.environ, AGENT_S), *ask_scheduler(os.environ))
         gpu = document.hosts[0].gpus[0]
         assert [(each.pid, each.memory_bytes, each.unleased) for each in gpu.processes] == [(pid, 4000, True)]
         assert any(f"without a lease: process {pid}" in line for line in describe(document))

@@ -19,7 +19,7 @@ from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.support.ending import lose
 from tests.support.files_below import files_below
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids, runs
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 
@@ -40,7 +40,7 @@ def test_a_kernel_that_is_not_used_hibernates_by_itself(tmp_path: Path) -> None:
 
         def rests() -> bool:
             had.update(replica_pids())
-            return [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"]
+            return [one.state for one in ask_agents(os.environ, AGENT_S).kernels] == ["hibernated"]
 
         eventually(rests, "rest")
         eventually(lambda: not any(map(runs, had)), "the end of all replicas")
@@ -99,15 +99,15 @@ def test_a_blob_that_another_kernel_uses_stays_when_its_maker_ends(live: Live, t
 
 def test_the_command_line_hibernates_and_forgets(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     live.value("x = bytes(3_000_000)")
-    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
+    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ, AGENT_S).kernels)
     assert main(["hibernate", kernel_id]) == 0
     assert "hibernates" in capsys.readouterr().out
-    (known,) = ask_agents(os.environ).kernels
+    (known,) = ask_agents(os.environ, AGENT_S).kernels
     assert (known.kernel_id, known.state) == (kernel_id, "hibernated")
     assert main(["status"]) == 0
     assert f"kernel {kernel_id}: hibernated" in capsys.readouterr().out
     assert main(["forget", kernel_id]) == 0
-    assert not ask_agents(os.environ).kernels
+    assert not ask_agents(os.environ, AGENT_S).kernels
     assert not checkpoints()
     assert not blobs()
     assert main(["forget", kernel_id]) == 1
@@ -120,12 +120,14 @@ def test_the_command_line_hibernates_and_forgets(live: Live, capsys: pytest.Capt
 def lose_router() -> None:
     """Kill the router of the one kernel; await the end of its replicas, and their rest."""
     had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
-    (known,) = ask_agents(os.environ).kernels
+    (known,) = ask_agents(os.environ, AGENT_S).kernels
     record = read_record(data_dir(os.environ), known.kernel_id)
     assert record is not None
     os.kill(record.router_pid, signal.SIGKILL)
     eventually(lambda: not any(map(runs, had)), "the end of all replicas")
-    eventually(lambda: [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"], "rest")
+    eventually(
+        lambda: [one.state for one in ask_agents(os.environ, AGENT_S).kernels] == ["hibernated"], "rest"
+    )
 
 
 def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) -> None:

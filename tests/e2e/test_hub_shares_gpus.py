@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +16,11 @@ from typing import NamedTuple
 import pytest
 
 from replkernel.leasing.wire import Denied, Granted
+from tests.e2e.test_hub_holders_gone import long_cell
 from tests.support import hub as running
 from tests.support.lease_clients import Agent, Book, Router, opened
 from tests.support.lease_history import read_history
+from tests.support.live import eventually
 from tests.support.server_life import Page
 from tests.support.shared_hub import AGENTS_TOKEN, HOSTS, SPAWNED, SharedHub, offering, shared_hub
 
@@ -145,7 +146,7 @@ def test_the_cells_of_twelve_notebooks_share_eight_gpus(short_dir: Path) -> None
                 threads.submit(cells, page, gpus) for page, (_, gpus) in zip(pages, NOTEBOOKS, strict=True)
             ]
             ran = [cell for done in work for cell in done.result()]
-        refusal = over_the_quota(*pages[-2:])
+        refusal = over_the_quota(*pages[-2:], short_dir)
         journal = hub.journal
     history = read_history(journal)
     assert [len(cell.gpus) for cell in ran] == [gpus for _, gpus in NOTEBOOKS for _ in range(CELLS)]
@@ -175,9 +176,12 @@ def nothing_shared(ran: list[Ran]) -> None:
             until[gpu] = cell
 
 
-def over_the_quota(holder: Page, other: Page) -> str:
+def over_the_quota(holder: Page, other: Page, directory: Path) -> str:
     """Have a cell ask for four GPUs while another of the same user has one; return what it is told."""
-    running_cell = holder.send("import time; time.sleep(8)", gpus=1)
-    assert running_cell
-    time.sleep(2.0)
-    return other.fail("1", gpus=4)
+    began, over = directory / "began", directory / "over"
+    long = long_cell(holder, began, over)
+    eventually(began.exists, "the cell that has a GPU", START_S)
+    told = other.fail("1", gpus=4)
+    over.touch()
+    assert holder.answer(long, START_S)[1] == "done"
+    return told

@@ -158,13 +158,15 @@ def test_two_notebooks_on_one_gpu_are_told_apart(tmp_path: Path, monkeypatch: py
     with living(tmp_path) as life, listening(life) as listener:
         first, second = notebook(life), str(life.open_notebook("b.ipynb")["kernel"]["id"])
         with life.page(first) as one, life.page(second, "other") as other:
-            one.send("import time; time.sleep(8)", 1, "one")
+            over = tmp_path / "over"
+            one.send(f"import os, time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.05)", 1, "one")
             listener.until(lambda: listener.executions.get("one", {}).get("state") == "running")
             waits = other.send("y = 2", 1, "two")
             listener.until(lambda: listener.executions.get("two", {}).get("position") == 1)
             two = listener.executions["two"]
             assert (two["state"], two["wanted"], two["kernel_id"]) == ("waiting", 1, second)
             assert len(listener.executions["one"]["gpus"]) == 1
+            over.touch()
             other.answer(waits, PATIENCE_S)
             listener.until(lambda: listener.executions["two"]["safety"] == "durable")
             assert listener.executions["two"]["granted_at"] >= two["wished_at"]

@@ -15,21 +15,34 @@ import psutil
 import pytest
 
 from replkernel.agent.io.lookup import agent_dir, find_agent, find_or_start
+from replkernel.agent.io.start import begin
 from replkernel.client.inquiry import ask_agents
 from replkernel.errors import AgentUnavailable
 from tests.e2e.faults.hosts import kernel_processes
 from tests.support.files_below import files_below
 from tests.support.group import replicas, standing
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(180)
 
 HOSTS = ("h1", "h2", "h3", "h4")
 
 
+@contextlib.contextmanager
+def soon_lost(directory: Path, *hosts: str) -> Iterator[Live]:
+    """Start a kernel that gives a host up within a second; its agents are there before: late is lost, too."""
+    settings = {"REPLKERNEL_HOSTS": ",".join(hosts), "REPLKERNEL_HOST_LOST_S": "1"}
+    env = os.environ | settings
+    begun = {host: begin(host, env) for host in hosts}
+    for host, start in begun.items():
+        find_or_start(host, env, begun=start)
+    with kernel(directory, **settings) as running:
+        yield running
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    with kernel(tmp_path, REPLKERNEL_HOSTS=",".join(HOSTS), REPLKERNEL_HOST_LOST_S="1") as running:
+    with soon_lost(tmp_path, *HOSTS) as running:
         yield running
 
 
@@ -44,7 +57,7 @@ def locks() -> Iterator[dict[str, int]]:
 
 def same_log(cells: int = 1) -> bool:
     """Tell whether all members have applied the same, so many cells among it, as far as agents tell."""
-    kernels = ask_agents(os.environ).kernels
+    kernels = ask_agents(os.environ, AGENT_S).kernels
     applied = {one.raft.applied if one.raft else -1 for known in kernels for one in known.replicas}
     return all(known.execution_count >= cells for known in kernels) and len(applied) == 1
 
@@ -130,7 +143,7 @@ def test_a_host_that_returns_gives_up_the_replica_that_was_replaced(
 def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_before(
     tmp_path: Path, locks: dict[str, int]
 ) -> None:
-    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
+    with soon_lost(tmp_path, "h1", "h2", "h3") as live:
         live.value("x = 1; print(x)")
         eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
         destroy("h2", locks, wiped=False)
@@ -144,7 +157,7 @@ def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_befo
 
 @pytest.mark.slow
 def test_a_wiped_host_gets_a_new_replica_of_its_own(tmp_path: Path, locks: dict[str, int]) -> None:
-    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
+    with soon_lost(tmp_path, "h1", "h2", "h3") as live:
         live.value("x = 1; print(x)")
         eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
         destroy("h2", locks)

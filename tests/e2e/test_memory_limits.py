@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.client.inquiry import ask_agents
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.memory_cgroup import memory_cgroup
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_machine]
@@ -30,7 +30,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 def processes() -> dict[str, int]:
     """Return the pid of each replica's process."""
-    known = [replica for found in ask_agents(os.environ).kernels for replica in found.replicas]
+    known = [replica for found in ask_agents(os.environ, AGENT_S).kernels for replica in found.replicas]
     return {str(replica.replica): replica.kernel_pid for replica in known if replica.kernel_pid}
 
 
@@ -42,7 +42,7 @@ def three_processes() -> dict[str, int] | None:
 
 def services() -> set[int]:
     """Return the pids of the one agent and the one router."""
-    (found,) = ask_agents(os.environ).kernels
+    (found,) = ask_agents(os.environ, AGENT_S).kernels
     assert found.router_pid is not None
     return {found.router_pid, *(replica.agent_pid for replica in found.replicas)}
 

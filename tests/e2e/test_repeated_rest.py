@@ -11,7 +11,7 @@ import pytest
 
 from replkernel.cli import main
 from replkernel.client.inquiry import ask_agents
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.resting import CHECK, CHECKED, VARIABLES, checkpoints, hibernate, replica_pids
 from tests.support.shared_place import _kernel_in_reach, _own_directories, place, shared_scope, tidy
 
@@ -90,7 +90,7 @@ def test_a_kernel_hibernates_again_and_again(live: Live) -> None:
 @pytest.mark.slow
 def test_a_live_kernel_is_not_forgotten(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     live.value("x = 1")
-    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
+    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ, AGENT_S).kernels)
     assert main(["forget", kernel_id]) == 1
     assert "is live" in capsys.readouterr().err
     assert live.value("print(x)") == "1"

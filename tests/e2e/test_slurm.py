@@ -11,19 +11,21 @@ import pytest
 from replkernel.cli.draining import run_draining
 from replkernel.client.inquiry import ask_agents
 from tests.support.group import standing
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
 from tests.support.slurm import NODES, SlurmCluster, slurm, why_not
 
 pytestmark = [
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(420),
     pytest.mark.one_machine,
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]
 OPTIONS = ("hosts=3", "gpus=4", "pretend=yes", "bind=")
 START_S = 60.0
+AGENTS_S = 180.0
+"""Three jobs, of which each imports an agent, share this machine's cores."""
 NOTICED_S = 20.0
-"""Slurm itself needs longer than this to give a node up."""
+"""Slurm itself needs far longer than this to give a node up (`SlurmdTimeout`)."""
 
 
 def hosts(service: Service) -> dict[str, list[dict[str, Any]]]:
@@ -42,7 +44,7 @@ def test_agents_are_jobs_and_a_lost_nodes_notebook_goes_on(
             monkeypatch.setenv(name, value)
         words = [part for word in OPTIONS for part in ("--launcher-option", word)]
         with serving("--launcher", "slurm", *words) as service:
-            eventually(lambda: set(hosts(service)) == set(NODES), "the agents of all nodes", START_S)
+            eventually(lambda: set(hosts(service)) == set(NODES), "the agents of all nodes", AGENTS_S)
             assert {len(gpus) for gpus in hosts(service).values()} == {4}
             monkeypatch.setenv("REPLKERNEL_SCHEDULER_URL", service.url)
             with kernel(tmp_path, REPLKERNEL_HOSTS=",".join(NODES), REPLKERNEL_HOST_LOST_S="2") as live:
@@ -53,7 +55,7 @@ def test_agents_are_jobs_and_a_lost_nodes_notebook_goes_on(
 
 def same_log() -> bool:
     """Tell whether all members have applied the same, both cells' results among it."""
-    kernels = ask_agents(os.environ).kernels
+    kernels = ask_agents(os.environ, AGENT_S).kernels
     applied = {one.raft.applied if one.raft else -1 for known in kernels for one in known.replicas}
     return all(known.execution_count == 2 for known in kernels) and len(applied) == 1
 

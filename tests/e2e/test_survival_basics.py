@@ -26,7 +26,8 @@ from replkernel.protocol.status import ReplicaStatus
 from replkernel.settings import data_dir
 from tests.support.breadth import first_of
 from tests.support.ending import lose
-from tests.support.live import Live, eventually, kernel
+from tests.support.group import replicas
+from tests.support.live import AGENT_S, Live, eventually, kernel
 from tests.support.shared_place import _kernel_in_reach, _no_kernel_left, _own_directories, place
 from tests.support.stock import OURS, kernelspec_dir
 
@@ -51,16 +52,12 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def replicas() -> dict[str, ReplicaStatus]:
-    kernels = ask_agents(os.environ).kernels
-    return {replica.replica: replica for known in kernels for replica in known.replicas}
-
-
 def whole(cells: int = 0) -> dict[str, ReplicaStatus] | None:
     """Return the three replicas once each has a process and the same log of at least `cells` executions."""
-    found = replicas()
-    if any(known.execution_count < cells for known in ask_agents(os.environ).kernels):
+    kernels = ask_agents(os.environ, AGENT_S).kernels
+    if not kernels or any(known.execution_count < cells for known in kernels):
         return None
+    found = {replica.replica: replica for known in kernels for replica in known.replicas}
     rafts = {replica.raft.applied if replica.raft else -1 for replica in found.values()}
     alive = all(replica.kernel_pid and _runs(replica.kernel_pid) for replica in found.values())
     return found if len(found) == 3 and alive and len(rafts) == 1 and rafts != {-1} else None
@@ -256,7 +253,7 @@ def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live, tmp_path: Pa
 
 
 def router_pid() -> int:
-    (known,) = ask_agents(os.environ).kernels
+    (known,) = ask_agents(os.environ, AGENT_S).kernels
     record = read_record(data_dir(os.environ), known.kernel_id)
     assert record is not None
     return record.router_pid
@@ -341,7 +338,7 @@ def test_when_memory_runs_out_a_standby_is_killed_before_the_executor_and_both_b
     eventually(lambda: sum(bool(each.kernel_pid) for each in replicas().values()) == 3, "three processes")
     known = replicas()
     standbys = [each.kernel_pid for each in known.values() if each.kernel_pid != executor]
-    (router,) = (each.router_pid for each in ask_agents(os.environ).kernels)
+    (router,) = (each.router_pid for each in ask_agents(os.environ, AGENT_S).kernels)
     others = [pid for pid in (router, *{each.agent_pid for each in known.values()}) if pid]
     eventually(lambda: min(score(pid) for pid in standbys if pid) > score(executor), "the standbys' place")
     assert max(map(score, others)) < score(executor)

@@ -12,7 +12,7 @@ import pytest
 
 from replkernel.client.inquiry import ask_agents
 from replkernel.protocol.status import ReplicaStatus
-from tests.support.live import Live, Ran, eventually, kernel
+from tests.support.live import AGENT_S, Live, Ran, eventually, kernel
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -38,7 +38,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 def _replicas() -> dict[str, ReplicaStatus]:
-    kernels = ask_agents(os.environ).kernels
+    kernels = ask_agents(os.environ, AGENT_S).kernels
     return {replica.replica: replica for known in kernels for replica in known.replicas}
 
 

@@ -16,7 +16,7 @@ import pytest
 from replkernel.client.inquiry import ask_agents, live_agents
 from replkernel.launch.kernel_record import read_record
 from replkernel.settings import data_dir
-from tests.support.live import Live, eventually, kernel
+from tests.support.live import AGENT_S, Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -36,6 +36,22 @@ def step():
 print(os.getpid())
 """
 SHOWN = "print(len(losses), int(model.min()), int(model.max()), int(opt.min()), int(opt.max()))"
+SMALLER = """
+import os, pickle, time
+while True:
+    began = time.perf_counter()
+    pickle.dumps(large, 5)
+    if time.perf_counter() - began < 0.25:
+        break
+    large = large[: len(large) // 2].copy()
+del began
+print(os.getpid())
+"""
+"""Makes `large` such that two looks at it fit into what captures may hold up cells for, 2 s, on any machine.
+
+A look takes about as long as to pickle it; half of what takes longer is still far above the 50 ms in which a
+capture is not in anybody's way.
+"""
 LOST = re.compile(
     r"died before cells? ([\d to,and]+) (?:was|were) durable: the notebook is back at cell (\d+)"
 )
@@ -108,7 +124,7 @@ def test_variables_of_lost_cells_are_gone_with_them_and_can_be_made_again(live: 
 
 def test_all_killed_at_once_come_back_to_the_state_after_one_cell(live: Live) -> None:
     pid = begin(live)
-    agent = ask_agents(os.environ)
+    agent = ask_agents(os.environ, AGENT_S)
     (known,) = agent.kernels
     record = read_record(data_dir(os.environ), known.kernel_id)
     assert record is not None
@@ -153,7 +169,7 @@ def test_a_new_variable_is_safe_before_a_long_cell_that_follows_at_once(live: Li
     ],
 )
 def test_cells_before_a_long_one_are_safe_whatever_large_they_leave_alone(live: Live, large: str) -> None:
-    pid = int(live.value(f"import os, time, numpy as np; large = {large}; m = 0; print(os.getpid())"))
+    pid = int(live.value(f"import numpy as np; large = {large}; m = 0" + SMALLER))
     eventually(lambda: is_durable(live), "a durable variable", 60)
     time.sleep(5)
     live.run("m = 50; rate = 0.1")

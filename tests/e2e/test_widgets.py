@@ -62,6 +62,22 @@ def at_rest() -> int:
     return last[0]
 
 
+def asked(live: Live, kind: str) -> dict[str, Any]:
+    """Return what the router answers."""
+    message = live.client.session.msg(kind)
+    live.client.control_channel.send(message)
+    while True:
+        told = live.client.get_control_msg(timeout=60)
+        if told["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+            return dict(told["content"])
+
+
+def lacks_nothing(live: Live) -> bool:
+    """Tell whether the router knows that the log has all, also what pages did; nothing is hurried by this."""
+    told = asked(live, "replkernel_save_request")
+    return told["status"] == "ok" and not told["busy"]
+
+
 def killed(pid: int) -> None:
     """Kill the process that ran the cells; return once another one has its place."""
     os.kill(pid, signal.SIGKILL)
@@ -134,6 +150,7 @@ def test_a_slider_that_a_page_moved_is_durable_without_another_cell(live: Live) 
     live.value("%replkernel sync")
     before = at_rest()
     assert states(moved(live, slider, 7), label) == [{"value": "now 7"}]
+    eventually(lambda: lacks_nothing(live), "the move in the log")
     eventually(lambda: min(applied()) > before, "the move in every log")
     killed(int(pid))
     assert live.value("print(log)") == "[7]"
@@ -161,12 +178,7 @@ def test_a_widget_that_went_with_its_process_leaves_the_page(live: Live) -> None
 
 def asked_to_rest(live: Live) -> dict[str, Any]:
     """Return what a kernel answers that is to hibernate, without a cell."""
-    message = live.client.session.msg("replkernel_hibernate_request")
-    live.client.control_channel.send(message)
-    while True:
-        told = live.client.get_control_msg(timeout=60)
-        if told["parent_header"].get("msg_id") == message["header"]["msg_id"]:
-            return dict(told["content"])
+    return asked(live, "replkernel_hibernate_request")
 
 
 def rest(live: Live) -> None:

@@ -107,6 +107,6 @@ def test_the_batch_script_of_the_documentation_brings_agents_up(
         monkeypatch.setenv(name, value)
     cluster.run("sbatch", "--array=1-3", f"--chdir={tmp_path}", str(SCRIPT))
     for node in NODES:
-        eventually(lambda node=node: find_agent(node, os.environ), f"the agent of {node}", 60)
+        eventually(lambda node=node: find_agent(node, os.environ), f"the agent of {node}", 180)
     cluster.empty()
     assert all(find_agent(node, os.environ) is None for node in NODES)

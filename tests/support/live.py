@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 import msgspec
 from jupyter_client import BlockingKernelClient, KernelManager
 
+from replkernel.protocol.progress import REQUEST, ProgressAnswer
 from tests.support.stock import OURS
 
 CELL_S = 60.0
+COMMIT_S = 60.0
 START_S = 60.0
 REPLY_S = 30.0
 AGENT_S = 20.0
@@ -134,6 +136,27 @@ def published(client: BlockingKernelClient, msg_id: str) -> list[dict[str, Any]]
                 found.append(message)
                 idle = idle or message["content"].get("execution_state") == "idle"
     return found
+
+
+def progress(client: BlockingKernelClient) -> ProgressAnswer:
+    """Return what the router tells of the notebook's executions; the notebook notices nothing of it."""
+    asked = client.session.msg(REQUEST, {})
+    client.control_channel.send(asked)
+    while True:
+        message = client.get_control_msg(timeout=COMMIT_S)
+        if message["parent_header"].get("msg_id") == asked["header"]["msg_id"]:
+            return msgspec.convert(message["content"], ProgressAnswer)
+
+
+def await_commit(client: BlockingKernelClient) -> None:
+    """Return once all that ran is durable, or changed nothing; asked so that the notebook notices nothing."""
+    deadline = time.monotonic() + COMMIT_S
+    while True:
+        told = progress(client).executions
+        if all(one.state == "done" and one.safety != "pending" for one in told):
+            return
+        assert time.monotonic() < deadline, told
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ ENDING = {
         "x = torch.ones(64, 300); print('go', flush=True)\n"
         "while True: w.grad = None; (x @ w).sum().backward(); w.data -= 0.001 * w.grad"
     ),
-    "shell": "print('go', flush=True)\n!sleep 60",
+    "shell": "!echo go; sleep 60",  # It is shown by who reads what the command prints, and not before.
     "os.system": (
         "import os; print('go', flush=True)\n"
         "if os.WIFSIGNALED(os.system('sleep 60')): raise KeyboardInterrupt  # C's system() ignores it itself"

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import urllib.error
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +217,17 @@ class Site:
         for machine in self.machines.values():
             machine.close()
         self.wire.close()
+
+
+def run_everywhere(page: Page, hosts: Iterable[str]) -> None:
+    """Run cells until each of these machines has run one: two replicas are enough to begin with."""
+    ran_on: set[str] = set()
+
+    def all_ran() -> bool:
+        ran_on.add(where(page))
+        return ran_on == set(hosts)
+
+    wait_until(all_ran, START_S, "a replica that runs cells on each machine")
 
 
 def where(page: Page) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.hosts.machine import wait_until
-from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, Site, where
+from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, Site, run_everywhere, where
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -23,13 +23,7 @@ def test_each_cell_runs_on_another_machine_and_sees_the_same_variables(site: Sit
     site.start_server(executor="rotate")
     with site.page(site.open_notebook()) as page:
         page.run("import socket, numpy; rows = []; view = numpy.zeros(400_000)")
-        ran_on: set[str] = set()
-
-        def all_run() -> bool:
-            ran_on.add(page.run("print(socket.gethostname())").strip())
-            return ran_on == set(site.hosts)
-
-        wait_until(all_run, 60, "a replica that runs cells on each machine")
+        run_everywhere(page, site.hosts)
         cell = "rows.append({0}); view[{0}] = 1; print(socket.gethostname(), view.sum())"
         seen = [page.run(cell.format(turn)).split() for turn in range(6)]
         assert [total for _, total in seen] == [f"{turn}.0" for turn in range(1, 7)]
@@ -125,6 +119,7 @@ def test_machines_that_share_nothing_but_a_secret(make_site: Callable[..., Site]
     site.start_server(executor="rotate")
     with site.page(site.open_notebook()) as page:
         page.run("import numpy; rows = []; large = numpy.arange(500_000)")
+        run_everywhere(page, site.hosts)
         hosts = {
             page.run(f"rows.append({turn}); import socket; print(socket.gethostname())") for turn in range(3)
         }

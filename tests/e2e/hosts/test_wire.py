@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.hosts.capture import Capture
 from tests.e2e.hosts.certificate import make_certificate
 from tests.e2e.hosts.machine import Machine, wait_until
-from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, STORE_PORT, VAULT, Site, where
+from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, STORE_PORT, VAULT, Site, run_everywhere, where
 from tests.support.s3_server import SECRET_KEY
 from tests.support.server_life import Page
 
@@ -103,6 +103,7 @@ def test_nobody_on_the_wire_reads_what_goes_to_a_store_behind_tls(
     site.start_server(executor="rotate", durable="before_reply")
     with site.page(site.open_notebook()) as page:
         page.run(f"import os; {CODE} = bytearray(os.urandom(3_000_000) + b'{STATE}' + os.urandom(1000))")
+        run_everywhere(page, site.hosts)
         hosts = set()
         for turn in range(3):
             change = f"{CODE}[{turn}] = 0; print(len({CODE}), {CODE}.count(b'{STATE}'))"

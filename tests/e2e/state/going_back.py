@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from replkernel.protocol.progress import REQUEST, ProgressAnswer
 from tests.e2e.state.cell_outputs import Played
 from tests.e2e.state.play import Kernel, Pair
 from tests.e2e.state.sequence import Sequence
+from tests.support.live import await_commit
 
-COMMIT_S = 60.0
 GONE = "The notebook is back at cell"
 REFUSED = "Nothing was undone: "
 
@@ -72,7 +71,7 @@ def go_forth(pair: Pair) -> Forth:
         playing.end()
         shown.append(beside.end())
         if len(shown) == 1:
-            _await_commit(ours)  # Else it may be one step with the next cell.
+            await_commit(ours.client)  # Else it may be one step with the next cell.
     said, took_s = "", []
     for to in (0, len(cells) - 1):
         began = time.perf_counter()
@@ -81,18 +80,6 @@ def go_forth(pair: Pair) -> Forth:
     beside, playing = stock.play(cells[-1]), ours.play(cells[-1])
     ours_shown = playing.end()
     return Forth((beside.end(), ours_shown), shown, said, took_s)
-
-
-def _await_commit(kernel: Kernel) -> None:
-    """Return once all that ran is durable, or changed nothing; asked so that the notebook notices nothing."""
-    client, deadline = kernel.client, time.monotonic() + COMMIT_S
-    while True:
-        client.control_channel.send(client.session.msg(REQUEST, {}))
-        told = msgspec.convert(client.get_control_msg(timeout=COMMIT_S)["content"], ProgressAnswer)
-        if all(one.state == "done" and one.safety != "pending" for one in told.executions):
-            return
-        assert time.monotonic() < deadline, told.executions
-        time.sleep(0.01)
 
 
 def _go(kernel: Kernel, cell: int) -> str:
