@@ -113,7 +113,7 @@ class FarListener:
 
     def follow(self, socket: zmq.Socket[Any]) -> zmq.Socket[Any]:
         """Return what tells of connections to an open socket as its monitor would; before `guard` only."""
-        told = socket.context.socket(zmq.PAIR)
+        told: zmq.Socket[Any] = socket.context.socket(zmq.PAIR)
         self._opened[socket].tell(told)
         return told
 
