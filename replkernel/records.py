@@ -6,6 +6,7 @@ Law: a record never carries an unpickled object. User data is bytes, named by di
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 
 import msgspec
@@ -184,7 +185,8 @@ class Delta(Record):
     in the order of the namespace. `audit` is 0 for what was captured right after the cell; deltas with
     1, 2, … add what audits of the same execution found. `unaudited` is all that is left to be checked
     after this one: the state is whole, and can be durable, when nothing there `holds_back`. Without a `note`
-    the execution makes no point of the history.
+    the execution makes no point of the history. `only` is set where all state is told anew: whatever is not
+    among these components was dropped before.
     """
 
     seq: Seq
@@ -198,6 +200,11 @@ class Delta(Record):
     audit: int = 0
     unaudited: tuple[Unaudited, ...] = ()
     note: Note | None = None
+    only: tuple[ComponentId, ...] | None = None
+
+    def removes(self, known: Iterable[ComponentId]) -> tuple[ComponentId, ...]:
+        """Return the components that are no more after it; `known` are those before it."""
+        return self.dropped if self.only is None else (*self.dropped, *(set(known) - set(self.only)))
 
     @property
     def mark(self) -> Mark:

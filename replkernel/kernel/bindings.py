@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from replkernel.kernel.execution import State
 from replkernel.protocol.envelope import Envelope
-from replkernel.records import Delta, Pin
+from replkernel.records import ComponentId, Delta, Pin
 
 
 class Bindings:
@@ -26,7 +26,7 @@ class Bindings:
 
     def note(self, delta: Delta) -> None:
         """Take the pins of a delta, of this process or another."""
-        for cid in delta.dropped:
+        for cid in delta.removes(ComponentId(cid) for cid in self._pins):
             self._pins.pop(cid, None)
         for component in delta.components:
             self._pins[component.cid] = component.pins

@@ -202,7 +202,7 @@ class KernelMachine:
         return [(known.seq, known.replica, known.fence) for known in self._ledger.open_executions()]
 
     def full_delta(self) -> Delta:
-        """Return one delta that carries all state of the newest whole point, for a new process."""
+        """Return one delta that carries all state of the newest whole point, for who lacks much."""
         table, mark = self._table.whole(), self.whole_mark
         return Delta(
             seq=mark.seq,
@@ -214,6 +214,7 @@ class KernelMachine:
             order=table.order,
             audit=mark.audit,
             unaudited=table.unaudited,
+            only=tuple(table.components),
         )
 
     # -- entries --

@@ -44,7 +44,7 @@ class ComponentTable:
 
     def apply(self, delta: Delta, *, own: bool) -> None:
         """Take a delta in; a foreign one leaves its components pending."""
-        for cid in delta.dropped:
+        for cid in delta.removes(self.records):
             self._drop(cid)
         for record in delta.components:
             self._set(record)

@@ -72,7 +72,14 @@ def split_state(whole: Delta, bytes_max: int) -> list[Delta]:
         filled += size
     early = [
         msgspec.structs.replace(
-            whole, seq=_last_seq(part), components=tuple(part), pins=(), order=None, audit=0, unaudited=()
+            whole,
+            seq=_last_seq(part),
+            components=tuple(part),
+            pins=(),
+            order=None,
+            audit=0,
+            unaudited=(),
+            only=None,
         )
         for part in parts[:-1]
     ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from replkernel.records import ComponentId, ComponentRecord, Delta, Digest, Fence, Payload, ReplicaId, Seq
 from replkernel.state.component_table import ComponentTable
+
+B = ComponentId("b")
 
 
 def record(cid: str, *names: str, size: int = 1) -> ComponentRecord:
@@ -56,6 +60,15 @@ def test_a_dropped_name_that_comes_back_stays() -> None:
     table.apply(delta(dropped=("a",)), own=False)
     table.apply(delta(record("b", "x")), own=False)
     assert table.take_unbound() == []
+
+
+def test_what_was_dropped_before_all_state_was_told_anew_is_gone() -> None:
+    table = ComponentTable()
+    table.apply(delta(record("a", "x"), record("b", "y")), own=False)
+    anew = msgspec.structs.replace(delta(record("c", "z"), record("b", "y")), only=(B, ComponentId("c")))
+    table.apply(anew, own=False)
+    assert sorted(table.records) == ["b", "c"]
+    assert table.take_unbound() == ["x"]
 
 
 def test_process_state_has_no_names() -> None:
