@@ -71,7 +71,7 @@ class Reporter:
 
     def complain(self, sentence: str) -> None:
         """Tell the user now, or with the next cell when the agent does not listen."""
-        if self.link is None or self.link.congested():
+        if self.link is None or not self.link.connected() or self.link.congested():
             self.notices.append(sentence)
         else:
             self.link.complain(sentence)
