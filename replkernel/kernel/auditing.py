@@ -39,6 +39,10 @@ class _Cell(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Cell)
 
 
+PINS_LOOK_S = 5.0
+"""So often it is looked whether what ties the notebook to this process has ended by itself."""
+
+
 class AuditingKernel(QuestionsKernel):
     """A kernel that knows whether somebody waits for its main thread, and works when nobody does."""
 
@@ -48,6 +52,7 @@ class AuditingKernel(QuestionsKernel):
     """How many messages for the main shell have been taken from their sockets and not been dealt with."""
     _dispatched = 0
     _audit_timer: object = None
+    _pins_timer: object = None
 
     def _take_message(self, msg: object) -> Any:
         """Count a message of the main shell as soon as it is taken: its task may start much later."""
@@ -101,6 +106,8 @@ class AuditingKernel(QuestionsKernel):
 
     def plan_audit(self) -> None:
         """Have what is owed checked when it is time, once no message is handled."""
+        if self.replica is not None and self._pins_timer is None and self.replica.is_bound():
+            self._pins_timer = self.io_loop.call_later(PINS_LOOK_S, self._look_at_pins)
         if self._audit_timer is not None or self.replica is None:
             return
         delay_s = self.replica.audit_delay_s()
@@ -118,6 +125,12 @@ class AuditingKernel(QuestionsKernel):
         timer, self._audit_timer = self._audit_timer, None
         if timer is not None:
             self.io_loop.remove_timeout(timer)
+        self.plan_audit()
+
+    def _look_at_pins(self) -> None:
+        self._pins_timer = None
+        if self.replica is not None and not self._dispatched:
+            self.replica.look_at_pins()
         self.plan_audit()
 
     async def _begin_audit(self) -> None:

@@ -9,9 +9,11 @@ import time
 from collections.abc import Container, Iterable
 from collections.abc import Set as AbstractSet
 
+from msgspec.structs import replace
+
 from replkernel.kernel.duty import AuditTimes
 from replkernel.kernel.execution import Execution
-from replkernel.records import Delta, Mark, Unaudited
+from replkernel.records import Delta, Mark, Pin, Unaudited
 from replkernel.state.python.class_registry import ROOT_PREFIX
 from replkernel.state.wording import root_in_words
 
@@ -37,6 +39,8 @@ class AuditBook:
         self.left: tuple[Unaudited, ...] = ()
         self.count = 0
         """How many audits of the execution had something to tell."""
+        self._pinned: frozenset[Pin] = frozenset()
+        """What ties the notebook to this process, as it was told last."""
         self.first: frozenset[str] = frozenset()
         """What is checked before the rest: what the cell mentions, and what was never captured."""
 
@@ -48,7 +52,7 @@ class AuditBook:
 
     def captured(self, execution: Execution, delta: Delta, mentioned: AbstractSet[str]) -> None:
         """Note what the capture after a cell left; what the cell mentions is checked as soon as may be."""
-        self.count = 0
+        self.count, self._pinned = 0, _of_process(delta)
         self.left = delta.unaudited
         self.execution, self.last = execution if delta.unaudited else None, execution
         self.first = frozenset(mentioned).union(left.name for left in self.left if not left.cell)
@@ -68,8 +72,12 @@ class AuditBook:
 
     def audited(self, delta: Delta) -> bool:
         """Note what an audit left, and tell whether it has news."""
-        news = bool(delta.components or delta.dropped or delta.unaudited != self.left)
-        self.left = delta.unaudited
+        pinned = _of_process(delta)
+        news = bool(delta.components or delta.dropped) or (delta.unaudited, pinned) != (
+            self.left,
+            self._pinned,
+        )
+        self.left, self._pinned = delta.unaudited, pinned
         self.execution = self.execution if delta.unaudited else None
         self.times.urgent = self._owes_first()
         return news
@@ -99,6 +107,11 @@ class AuditBook:
     def new(self, held: Container[str] = ()) -> str:
         """Return the variables not captured yet but for those `held`, readable; empty when there are none."""
         return ", ".join(readable(left.name) for left in self.left if not left.cell and left.name not in held)
+
+
+def _of_process(delta: Delta) -> frozenset[Pin]:
+    """Return a delta's pins, which have times in their reasons, as far as they are compared."""
+    return frozenset(replace(pin, reason="") for pin in delta.pins)
 
 
 def sentences(left: Iterable[Unaudited], cell: int) -> list[str]:

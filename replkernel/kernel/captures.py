@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ QUICK_S = 0.003
 """What takes no longer is never left to an audit for being costly."""
 
 CELLS_MAX = 1024
+LOOKS_AGAIN_MAX = 3
 """Of no more executions than this it is remembered which cells they were."""
 
 log = logging.getLogger(__name__)
@@ -96,6 +98,12 @@ class Captures:
         """The last cell that is durable, and since when; None: none of this process's is."""
         self.settles = False
         """Whether somebody waits for all to be durable, also what the user wants captured seldom."""
+        self.tied: AbstractSet[str] = frozenset()
+        """What ties the notebook to this process beside its variables, as of the last capture."""
+        self._ended_meanwhile = False
+        """Whether a thread or the like has ended while the last capture was at it."""
+        self._looks_left = 0
+        """How many audits may follow for that."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -135,6 +143,8 @@ class Captures:
             execution.held = bool(self._state.unstored.news)
             mentions = self._mentioned(execution) if delta.owing else frozenset()
             self.audits.captured(execution, delta, mentions)
+            self._looks_left = LOOKS_AGAIN_MAX
+            self._look_again()
             took, now = time.perf_counter() - began, time.monotonic()
             self.pace.captured(took, now, whole=not delta.owing)  # Its commit may be heard of at once.
             self._reporter.propose(delta, took)
@@ -210,12 +220,17 @@ class Captures:
 
     def _delta(self, envelope: Envelope, terms: Callable[[], Terms], note: Note | None = None) -> Delta:
         """Capture on the terms that are right once it is known which names are the shell's own."""
+        before = self._process.pins(envelope.seq)
         with self._prompts.exposed():
             count = self._shell.execution_count - 1
             delta = self._state.capture(envelope.seq, envelope.fence, count, terms())
         if note is not None:
             delta = replace(delta, note=note)
-        pins = (*delta.pins, *self._process.pins(envelope.seq))
+        found = self._process.pins(envelope.seq)
+        still = {pin.name for pin in found}
+        ended = [pin for pin in before if pin.name not in still]
+        self._ended_meanwhile, self.tied = bool(ended), still.union(pin.name for pin in ended)
+        pins = (*delta.pins, *found, *ended)
         if pins:
             delta = replace(delta, pins=self._bindings.since(pins, count))
         self._bindings.note(delta)
@@ -231,6 +246,17 @@ class Captures:
         for sentence in said:
             self._reporter.complain(sentence)
         return delta
+
+    def _look_again(self) -> None:
+        """Have an audit follow where a thread or the like ended during a capture, which may lack its end."""
+        if self._ended_meanwhile and self._looks_left:
+            self._looks_left -= 1
+            self.reopen()
+
+    def look_at_pins(self) -> None:
+        """Have an audit follow once all has ended that tied the notebook to its process beside variables."""
+        if self.tied.isdisjoint(pin.name for pin in self._process.pins(self._state.mark.seq)):
+            self.reopen()
 
     def durable_to(self, seq: Seq) -> None:
         """Note on the link's thread that an execution is durable, and with it all before."""
@@ -388,7 +414,9 @@ class Captures:
                 return
             now = time.monotonic()
             self.pace.captured(now - began, now, whole=not delta.owing)
-            if book.audited(delta) and self._reporter.link is not None:
+            news = book.audited(delta)
+            self._look_again()
+            if news and self._reporter.link is not None:
                 book.count += 1
                 self._reporter.propose(delta)
         book.took(began, interrupted=self._interrupts.count != interrupts, waits=waits())

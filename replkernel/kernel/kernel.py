@@ -211,7 +211,11 @@ class ReplicatedKernel(PagesKernel):
             for notice in [*self.replica.notices, *([begins.notice] if begins.notice else [])]:
                 self.replica.tell(notice)
             self.replica.notices.clear()
-        await super().execute_request(stream, ident, parent)
+        try:
+            await super().execute_request(stream, ident, parent)
+        finally:
+            if self.replica is not None and not on_main_shell(parent):
+                self._after_page(ident, parent)  # What it changed is captured as a page's doing is.
 
     async def do_execute(
         self,

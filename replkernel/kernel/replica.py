@@ -110,6 +110,7 @@ class Replica:
         self.await_commit = self._captures.await_commit
         self.audit_delay_s = self._captures.audit_delay_s
         self.audit = self._captures.audit
+        self.look_at_pins = self._captures.look_at_pins
         self.settle, self.settle_kept = self._captures.settle, self._captures.settle_kept
         self.travel = Travel()
         """Where this cell takes the notebook, and what it says of itself for the history."""
@@ -175,6 +176,10 @@ class Replica:
         """Have all variables be here before a page's message reaches the notebook's code."""
         self.catch_up(look)
         self._arrivals.complete_here()
+
+    def is_bound(self) -> bool:
+        """Tell whether something beside its variables ties the notebook to this process."""
+        return self.holds_the_notebook and bool(self._captures.tied)
 
     def after_page(self) -> None:
         """Have what the notebook's code did then be captured: with the last cell, or else with the next."""
@@ -343,10 +348,10 @@ class Replica:
         process never `rests` (a GUI's loop has the main thread between cells).
         """
         envelope = execution.envelope
+        self.restorer.take_net_down()
         if envelope is None or execution.trouble is not None or execution.captured:
             return
         execution.captured, execution.kept_back = True, ""
-        self.restorer.take_net_down()
         self._captures.capture(execution, envelope, whole=whole, rests=rests)
 
     def sync(self, execution: Execution) -> None:

@@ -181,6 +181,20 @@ def asked_to_rest(live: Live) -> dict[str, Any]:
     return asked(live, "replkernel_hibernate_request")
 
 
+def test_what_a_subshell_did_that_is_closed_is_there_after_a_rest(live: Live) -> None:
+    live.value("kept = 1")
+    subshell = subshell_for(live)
+    message = live.client.session.msg("execute_request", {"code": "kept = 2", "silent": False})
+    message["header"]["subshell_id"] = subshell
+    live.client.shell_channel.send(message)
+    assert live.reply(message["header"]["msg_id"])["content"]["status"] == "ok"
+    closing = live.client.session.msg("delete_subshell_request", {"subshell_id": subshell})
+    live.client.control_channel.send(closing)
+    assert live.client.get_control_msg(timeout=30)["content"]["status"] == "ok"
+    rest(live)
+    assert live.value("print(kept)") == "2"
+
+
 def rest(live: Live) -> None:
     """Have the kernel hibernate."""
     assert asked_to_rest(live) == {"status": "ok", "state": "hibernated"}

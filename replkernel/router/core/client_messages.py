@@ -141,8 +141,9 @@ class ClientMessages:
             again = request.header.msg_id
             holder = self._parts.comms.holder(request.content)
             target = holder if holder is not None and holder in self._parts.fleet.ready() else target
-            self._parts.succession.page_spoke(request.header.msg_id, target, now)
             self._parts.comms.saw(kind, request.content, target)
+        if kind in COMM_TYPES or kind == EXECUTE:
+            self._parts.succession.page_spoke(request.header.msg_id, target, now)
         self._parts.traffic.give(request, target)
         sent: list[Effect] = [ToReplica(target, "shell", [*request.identities, *request.frames], again)]
         if kind != EXECUTE:

@@ -14,7 +14,7 @@ from replkernel.kernel.audits import sentences
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Afresh, Envelope
 from replkernel.protocol.process_to_agent import ClaimExecution
-from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
+from replkernel.records import Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 from replkernel.state import hints
 from replkernel.state.capture.changes import Held, Unstored
 from tests.unit.kernel.test_replica import Stage
@@ -521,3 +521,65 @@ def test_an_audit_for_a_page_is_numbered_after_a_step_in_the_history(
     stage.state.tells = ("slider",)
     stage.replica.audit()
     assert deltas(stage)[-1].mark == (1, 5)
+
+
+THREAD = Pin("thread fill", "Thread", ReplicaId("r1"), Seq(1))
+
+
+def pins(stage: Stage) -> list[list[str]]:
+    return [[pin.name for pin in sent.pins] for sent in deltas(stage)]
+
+
+def test_a_thread_that_ends_during_a_capture_is_told_and_an_audit_follows(stage: Stage) -> None:
+    stage.pins = (THREAD,)
+
+    def ends() -> None:
+        stage.pins = ()
+
+    stage.state.on_capture = ends
+    stage.run(1)
+    assert pins(stage) == [["thread fill"]], "its last changes may not be in what was captured"
+    stage.state.tells = ("rows",)
+    assert stage.replica.audit_delay_s() is not None
+    stage.replica.audit()
+    assert pins(stage) == [["thread fill"], []]
+    assert [record.names for record in deltas(stage)[-1].components] == [("rows",)]
+    assert stage.replica.audit_delay_s() is None
+
+
+def test_threads_that_end_in_each_capture_have_no_audit_follow_for_ever(stage: Stage) -> None:
+    for number in range(20):
+        name = f"thread {number}"
+        stage.pins = (msgspec.structs.replace(THREAD, name=name),)
+        stage.state.on_capture = lambda: setattr(stage, "pins", ())
+        if number == 0:
+            stage.run(1)
+        elif stage.replica.audit_delay_s() is None:
+            break
+        else:
+            stage.replica.audit()
+    assert number == 1 + captures.LOOKS_AGAIN_MAX
+
+
+def test_what_an_audit_finds_running_is_told_although_no_variable_has_changed(stage: Stage) -> None:
+    stage.run(1)
+    stage.replica.after_page()
+    stage.pins = (THREAD,)
+    stage.replica.audit()
+    stage.replica.after_page()
+    stage.replica.audit()
+    assert pins(stage) == [[], ["thread fill"]], "once"
+
+
+def test_a_notebook_is_free_once_what_tied_it_has_ended_by_itself(stage: Stage) -> None:
+    stage.pins = (THREAD,)
+    stage.run(1)
+    assert stage.replica.is_bound()
+    stage.replica.look_at_pins()
+    assert stage.replica.audit_delay_s() is None, "it runs still"
+    stage.pins = ()
+    stage.replica.look_at_pins()
+    assert stage.replica.audit_delay_s() is not None
+    stage.replica.audit()
+    assert pins(stage) == [["thread fill"], []]
+    assert not stage.replica.is_bound()

@@ -109,6 +109,9 @@ class StandInLink:
         self.full = False
         self.trouble = ""
 
+    def connected(self) -> bool:
+        return True
+
     def congested(self) -> bool:
         return self.full
 
