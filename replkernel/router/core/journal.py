@@ -324,7 +324,11 @@ class Journal:
                 del self._holders[display_id]
 
     def found(self, number: int, part: int, size: int) -> bool:
-        """Take note of a part that a router before this one wrote; False when it is nobody's."""
+        """Take note of a part that a router before this one wrote; False when it is nobody's.
+
+        No other execution gets its number: it may be there still.
+        """
+        self._next_number = max(self._next_number, number + 1)
         kept = self._numbers.get(number)
         if kept is None:
             return False
