@@ -204,10 +204,17 @@ class Journal:
             self._write(notes.Resent(kept.number, *place))
 
     def saved(self, msg_ids: Iterable[str]) -> None:
-        """Drop the executions that a saved notebook contains, as far as they are over."""
-        for msg_id in msg_ids:
-            kept = self._kept.get(msg_id)
-            if kept is not None and kept.over:
+        """Drop the executions that a saved notebook contains, as far as they are over.
+
+        What ran before them in their cells goes too: a later page would take it for the newest.
+        """
+        held = [kept for msg_id in msg_ids if (kept := self._kept.get(msg_id)) is not None and kept.over]
+        by_age = sorted(held, key=lambda kept: kept.number)
+        newest = {kept.cell_id: kept.number for kept in by_age if kept.cell_id}
+        named = {kept.msg_id for kept in held}
+        for kept in self.executions():
+            older = kept.over and kept.number < newest.get(kept.cell_id, 0)
+            if older or kept.msg_id in named:
                 self._drop(kept)
 
     # -- bounds -------------------------------------------------------------------------------------

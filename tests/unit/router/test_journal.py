@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from replkernel.router.core import journal as journal_module
 from replkernel.router.core.journal import Append, Journal, Remove
@@ -54,6 +55,32 @@ def test_the_next_reader_finds_the_last_page_s_message_that_was_an_execution() -
         assert found.page == journal.page
         assert found.page is not None
         assert found.page.seq == 8
+
+
+def test_what_ran_in_a_cell_before_what_a_saved_notebook_holds_is_dropped_too() -> None:
+    """A page leaves what does not fit a cell's code, and the next one must not put it over what is newer."""
+    journal = Journal(0)
+    metadata = json.dumps({"cellId": "c1"}).encode()
+    for msg_id in ("m1", "m2", "m3", "m4"):
+        asked = request(msg_id)
+        journal.accept(replace(asked, frames=[*asked.frames[:4], metadata, asked.frames[5]]))
+        if msg_id != "m2":
+            journal.end(msg_id, "ok", 1.0)
+    journal.accept(request("elsewhere"))
+    journal.end("elsewhere", "ok", 1.0)
+    journal.saved(["m3"])
+    assert [kept.msg_id for kept in journal.executions()] == ["m2", "m4", "elsewhere"]
+    journal.check_invariants()
+
+
+def test_what_ran_in_no_cell_is_dropped_by_its_name_alone() -> None:
+    journal = Journal(0)
+    for msg_id in ("m1", "m2"):
+        asked = request(msg_id)
+        journal.accept(replace(asked, frames=[*asked.frames[:4], b"{}", asked.frames[5]]))
+        journal.end(msg_id, "ok", 1.0)
+    journal.saved(["m2"])
+    assert [kept.msg_id for kept in journal.executions()] == ["m1"]
 
 
 def test_of_a_long_output_the_beginning_and_the_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
