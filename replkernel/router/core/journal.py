@@ -221,7 +221,7 @@ class Journal:
 
     def _append(self, kept: Kept, message: Message) -> None:
         size = message.size
-        if size > EXECUTION_BYTES_MAX:
+        if size > EXECUTION_BYTES_MAX or len(message.buffers) > notes.BUFFERS_MAX:
             self._write(notes.Cut(kept.number, -1, size))
             return
         parts = kept.parts

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from replkernel.router.core import journal as journal_module
 from replkernel.router.core.journal import Append, Journal, Remove
 from replkernel.router.core.journal_notes import (
+    BUFFERS_MAX,
     AnyNote,
     Message,
     TakenBack,
@@ -71,6 +72,20 @@ def test_what_ran_in_a_cell_before_what_a_saved_notebook_holds_is_dropped_too() 
     journal.saved(["m3"])
     assert [kept.msg_id for kept in journal.executions()] == ["m2", "m4", "elsewhere"]
     journal.check_invariants()
+
+
+@pytest.mark.parametrize(("buffers", "kept"), [(BUFFERS_MAX, True), (BUFFERS_MAX + 1, False)])
+def test_a_message_of_more_buffers_than_can_be_written_is_left_out(buffers: int, kept: bool) -> None:
+    journal, memory = Journal(0), Memory()
+    journal.accept(request("1"))
+    journal.publish("1", Message("comm_msg", b"{}", b"{}", b"{}", (b"",) * buffers))
+    journal.publish("1", stream("after"))
+    memory.write(journal)
+    journal.check_invariants()
+    (execution,) = journal.executions()
+    kinds = [message.kind for _, _, message in memory.messages(execution)]
+    assert kinds == (["comm_msg", "stream"] if kept else ["stream"])
+    assert bool(execution.left_out) != kept
 
 
 def test_what_ran_in_no_cell_is_dropped_by_its_name_alone() -> None:
