@@ -56,6 +56,8 @@ test('a cell whose code is not the code that ran is left alone', () => {
   assert.deepEqual(shown(run('m1')), []);
   assert.deepEqual(shown(run('m2', { running: true, version: 2 })), []);
   assert.equal(ledger.following.size, 0);
+  assert.deepEqual(shown(run('m2', { version: 3 })), []);
+  assert.deepEqual(ledger.toAcknowledge(), []); // No notebook holds them, and a later page may have their code.
 });
 
 test('of a cell only the newest execution is shown, in whatever order the answers come', () => {

@@ -1,7 +1,7 @@
 """Which kernel a notebook's file has, for front ends that start another process under another key each time.
 
 One file a notebook, below ``<data dir>/notebooks``, named by a digest of the notebook's path. Law: only ever
-readable by its owner; what cannot be read is as good as absent.
+readable by its owner; what cannot be read tells of no kernel, and is no leave to end the one that it told of.
 """
 
 from __future__ import annotations
@@ -76,6 +76,17 @@ def read_link(file: Path) -> NotebookLink | None:
         return msgspec.json.decode(read_own(file, LINK_BYTES_MAX), type=NotebookLink)
     except (OSError, *UNREADABLE):
         return None
+
+
+def is_removed(file: Path) -> bool:
+    """Tell whether there is no link, which is more than that none can be read."""
+    try:
+        file.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def write_link(file: Path, link: NotebookLink) -> None:

@@ -24,6 +24,7 @@ from replkernel.launch.notebook_link import (
     NotebookLink,
     Opener,
     how_it_starts,
+    is_removed,
     link_file,
     read_link,
     write_link,
@@ -74,6 +75,8 @@ class Proxy:
         self._interrupts: set[bytes] = set()
         """Who interrupts on shell, and has the answers there."""
         self._place: Path | None = None
+        self._linked = ""
+        """The kernel that the notebook's link told of when this proxy had written it."""
         self._lock = -1
         self._ended = False
 
@@ -157,6 +160,7 @@ class Proxy:
                 await self._open(former)
                 self._end(nameless)
         write_link(place, NotebookLink(path, self._inner.kernel_id, self._opener))
+        self._linked = self._inner.kernel_id
 
     def _end(self, kernel: Inner) -> None:
         """End a kernel for good, while messages pass to another one."""
@@ -185,6 +189,7 @@ class Proxy:
     async def _leave(self) -> None:
         """Leave the notebook's kernel to the next proxy; end one that nobody would find again.
 
+        Where its link tells of another one by now, or cannot be read, somebody may find it yet: it rests.
         The next may have the notebook before kernels are ended that are not its own, which takes seconds.
         """
         link = None if self._place is None else read_link(self._place)
@@ -197,13 +202,19 @@ class Proxy:
                     left = NotebookLink(link.path, link.kernel_id, self._opener, time.time())
                     write_link(self._place, left)
         self._unlock()
-        if own and not self._ended:
+        if (own or self._is_linked()) and not self._ended:
             self._inner.close()
         else:
             self._end(self._inner)
         await asyncio.gather(*self._endings, return_exceptions=True)
         for socket in self._sockets.values():
             socket.close()
+
+    def _is_linked(self) -> bool:
+        """Tell whether the kernel had become the notebook's, and nobody has removed its link."""
+        if self._place is None or self._linked != self._inner.kernel_id:
+            return False
+        return not is_removed(self._place)
 
     # -- messages -----------------------------------------------------------------------------------
 

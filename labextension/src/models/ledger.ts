@@ -1,7 +1,7 @@
 // What one page knows of its kernel's executions, and what it should do about an answer of the journal. Pure.
 // Laws: a cell whose execution this page follows itself, without a gap, is left alone; of a cell only the newest
 // execution counts; nothing is shown twice, so what a user clears stays cleared; a cell whose code is not the code
-// that ran is left alone.
+// that ran is left alone, and the journal keeps what ran until a notebook holds it or something newer of the cell.
 import { textDigest } from './digest.js';
 import type { IExecution } from './journal';
 
@@ -127,15 +127,15 @@ export class Ledger {
   private _place(execution: IExecution, cell: ICellView | null): IPlacement | null {
     const { msgId, cellId, running } = execution;
     this._following.delete(msgId);
+    const counts = cell !== null && this._newest.get(cellId)?.msgId === msgId;
+    if (counts && !fits(execution, cell)) {
+      return null;
+    }
     if (!running) {
       this._ended.add(msgId);
       limit(this._ended);
     }
-    if (cell === null || this._newest.get(cellId)?.msgId !== msgId) {
-      return null;
-    }
-    const fits = cell.own === null ? cell.codeDigest === execution.codeDigest : cell.own === msgId;
-    if (!fits) {
+    if (!counts) {
       return null;
     }
     if (running) {
@@ -143,6 +143,11 @@ export class Ledger {
     }
     return { execution, takeOver: cell.own !== null };
   }
+}
+
+/** Whether an execution is what a cell would show. */
+function fits(execution: IExecution, cell: ICellView): boolean {
+  return cell.own === null ? cell.codeDigest === execution.codeDigest : cell.own === execution.msgId;
 }
 
 /** What an execution left, in short; nothing while it runs. */

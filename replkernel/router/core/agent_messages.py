@@ -49,6 +49,7 @@ from replkernel.router.core.host_environments import HostEnvironments
 from replkernel.router.core.installs import Installs
 from replkernel.router.core.lost_replicas import LostReplicas
 from replkernel.router.core.parts import Parts
+from replkernel.router.core.progress import Progress
 from replkernel.router.core.relocation import Relocation
 from replkernel.router.core.remote_status import RemoteStatus
 from replkernel.router.core.replacement import Replacement
@@ -72,6 +73,7 @@ class AgentMessages:
         installs: Installs,
         remote_status: RemoteStatus,
         ending: Ending,
+        progress: Progress,
     ) -> None:
         self._parts = parts
         self._shell = shell
@@ -84,6 +86,7 @@ class AgentMessages:
         self._installs = installs
         self._remote_status = remote_status
         self._ending = ending
+        self._progress = progress
 
     def handle(self, host: HostName, message: AgentToRouter, now: float) -> list[Effect]:
         """Take a message of a host's agent."""
@@ -180,5 +183,6 @@ class AgentMessages:
         told = [*message.notices]
         if message.name or not fleet.awaits_group:
             told.append(self._parts.succession.resumed(message))
+            self._progress.brought_back(message.seq, now)
             self._shell.counted(message.execution_count)
         return [effect for text in told for effect in notices.tell(text)]

@@ -407,7 +407,9 @@ class DropReplica(RouterStruct, frozen=True):
 
 
 class OpenScheduler(RouterStruct, frozen=True):
-    """Find the scheduler and keep a line to it open from now on."""
+    """Find the scheduler and keep a line to it open from now on; where there is none, start one or wait."""
+
+    starts: bool = True
 
 
 class ToScheduler(RouterStruct, frozen=True):

@@ -76,8 +76,8 @@ class Governor:
                 unheard = self._relocation.unheard(event.why)
                 return [log, *leases.went_down(event.why), *unheard, *self._answer_all(now)]
             case events.SchedulerMissing():
-                leases.is_missing(gpu_answers.no_scheduler(event.why))
-                return self._answer_all(now)
+                sought = leases.is_missing(gpu_answers.no_scheduler(event.why))
+                return [*sought, *self._answer_all(now)]
 
     def told(self, said: LeaseFreed | GpusUsed, host: HostName) -> list[Effect]:
         """Take what an agent tells of processes' state on GPUs."""

@@ -204,17 +204,24 @@ class Journal:
             self._write(notes.Resent(kept.number, *place))
 
     def saved(self, msg_ids: Iterable[str]) -> None:
-        """Drop the executions that a saved notebook contains, as far as they are over."""
-        for msg_id in msg_ids:
-            kept = self._kept.get(msg_id)
-            if kept is not None and kept.over:
+        """Drop the executions that a saved notebook contains, as far as they are over.
+
+        What ran before them in their cells goes too: a later page would take it for the newest.
+        """
+        held = [kept for msg_id in msg_ids if (kept := self._kept.get(msg_id)) is not None and kept.over]
+        by_age = sorted(held, key=lambda kept: kept.number)
+        newest = {kept.cell_id: kept.number for kept in by_age if kept.cell_id}
+        named = {kept.msg_id for kept in held}
+        for kept in self.executions():
+            older = kept.over and kept.number < newest.get(kept.cell_id, 0)
+            if older or kept.msg_id in named:
                 self._drop(kept)
 
     # -- bounds -------------------------------------------------------------------------------------
 
     def _append(self, kept: Kept, message: Message) -> None:
         size = message.size
-        if size > EXECUTION_BYTES_MAX:
+        if size > EXECUTION_BYTES_MAX or len(message.buffers) > notes.BUFFERS_MAX:
             self._write(notes.Cut(kept.number, -1, size))
             return
         parts = kept.parts
@@ -324,7 +331,11 @@ class Journal:
                 del self._holders[display_id]
 
     def found(self, number: int, part: int, size: int) -> bool:
-        """Take note of a part that a router before this one wrote; False when it is nobody's."""
+        """Take note of a part that a router before this one wrote; False when it is nobody's.
+
+        No other execution gets its number: it may be there still.
+        """
+        self._next_number = max(self._next_number, number + 1)
         kept = self._numbers.get(number)
         if kept is None:
             return False

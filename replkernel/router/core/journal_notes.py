@@ -17,6 +17,8 @@ from replkernel.leasing.wire import GrantedLease
 
 _LENGTH = struct.Struct(">I")
 _MESSAGE = struct.Struct(">BBHIII")
+BUFFERS_MAX = 0xFFFF
+"""A message of more buffers cannot be written."""
 MISSED = 1
 """The flag of a message that its client may not have seen."""
 

@@ -403,11 +403,11 @@ class Leases:
         self.scheduler.went_down(why)
         return self.scheduler.needed() if self.wish is not None and self.wish.fault is None else []
 
-    def is_missing(self, why: str) -> None:
-        """Take note that there is no scheduler: who wishes is told so; the next one has it looked for."""
-        self.scheduler.is_missing(why)
+    def is_missing(self, why: str) -> list[Effect]:
+        """Take note that there is no scheduler: who wishes is told so; the next one has it started."""
         if self.wish is not None:
             self.wish.fault = Fault(NO_SCHEDULER, why)
+        return self.scheduler.is_missing(why)
 
     def hear(self, message: FromScheduler, now: float) -> tuple[list[Effect], Fallen | None]:
         """Take a message; return what to do about it, and the lease that a cell has lost by it."""

@@ -11,6 +11,7 @@ from replkernel.router.core import answers
 from replkernel.router.core.answers import Fault
 from replkernel.router.core.events import ClientRequest, Effect
 from replkernel.router.core.parts import Parts
+from replkernel.router.core.progress import Progress
 from replkernel.router.core.queue import READ_ONLY
 from replkernel.router.core.shell import Shell
 from replkernel.router.core.usage import Usage
@@ -21,13 +22,19 @@ UNSEEN = "while its host agent was away"
 class LostReplicas:
     """What one kernel does about replicas whose processes end."""
 
-    def __init__(self, parts: Parts, shell: Shell, usage: Usage) -> None:
+    def __init__(self, parts: Parts, shell: Shell, usage: Usage, progress: Progress) -> None:
         self._parts = parts
         self._shell = shell
         self._usage = usage
+        self._progress = progress
 
     def lost(self, message: ReplicaLost, now: float) -> list[Effect]:
         """Go on without a replica's process: each part lets go of what it had there."""
+        effects = self._let_go(message, now)
+        self._progress.lost(message.replica, message.kept)
+        return effects
+
+    def _let_go(self, message: ReplicaLost, now: float) -> list[Effect]:
         parts, replica = self._parts, message.replica
         why = self._shell.interrupts.why_lost(replica, message.why)
         parts.placement.doubts.forget(replica)
@@ -55,7 +62,9 @@ class LostReplicas:
         if not self._parts.fleet.replaces(message):
             return []
         why = f"{message.unseen or 'its process ended'} {UNSEEN}"
-        return self.lost(ReplicaLost(message.replica, why, returning=True), now)
+        effects = self._let_go(ReplicaLost(message.replica, why, returning=True), now)
+        self._progress.lost(message.replica, None)
+        return effects
 
     def stranded(self, now: float) -> list[Effect]:
         """Let go of the replicas that their hosts know nothing of any more."""
@@ -64,11 +73,14 @@ class LostReplicas:
         return [effect for message in lost for effect in self.lost(message, now)]
 
     def put_down(self, why: str, now: float) -> list[Effect]:
-        """End what is under way at the replicas, all of which are about to be stopped, or gone."""
+        """End what is under way at the replicas, all of which are about to be stopped, or gone.
+
+        What of the cells is lost by that, the checkpoint says from which the kernel goes on.
+        """
         effects: list[Effect] = []
         for name, replica in self._parts.fleet.replicas.items():
             if replica.ready:
-                effects += self.lost(ReplicaLost(name, why, returning=True), now)
+                effects += self._let_go(ReplicaLost(name, why, returning=True), now)
         return effects
 
     def _take_back(self, request: ClientRequest, fault: Fault, now: float) -> list[Effect]:

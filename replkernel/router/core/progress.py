@@ -1,7 +1,8 @@
 """How far each execution has come, for front ends that ask; it watches what is decided and changes nothing.
 
-Pure. Laws: an execution is durable only when a commit of the process that ran it says so; one whose process
-died before is lost for good, whatever is committed after; no more than EXECUTIONS_MAX are remembered.
+Pure. Laws: an execution is durable only when a commit of the process that ran it says so, or the checkpoint
+that the kernel goes on from; one whose process died before, or that the checkpoint lacks, is lost for good,
+whatever is committed after; no more than EXECUTIONS_MAX are remembered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from replkernel.errors import UNREADABLE
 from replkernel.leasing.request import number_of
 from replkernel.leasing.wire import GrantedLease
-from replkernel.protocol.agent_to_router import Committed, ReplicaLost, WentBack
+from replkernel.protocol.agent_to_router import AgentWelcome, Committed, WentBack
 from replkernel.protocol.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
 from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import ReplicaId
@@ -72,6 +73,10 @@ class Progress:
         self._known: OrderedDict[str, Execution] = OrderedDict()
         self._seqs: dict[str, int] = {}
         """The number under which an execution was sent, for those that are not durable yet."""
+        self._safe: dict[str, int] = {}
+        """That of those that are."""
+        self._on_its_way = 0
+        """Up to which number changes had reached an agent that greeted us, but not the log."""
         self._committed: dict[ReplicaId, int] = {}
         """Up to which number the process of each replica has committed."""
         self._wish: Wish | None = None
@@ -119,6 +124,7 @@ class Progress:
             gone = next(settled, None) or next(iter(over), None) or next(iter(self._known))
             del self._known[gone]
             self._seqs.pop(gone, None)
+            self._safe.pop(gone, None)
 
     def _resumed(self, event: events.Resumed) -> None:
         """Take over an execution of the router before this one; its times are nobody's any more."""
@@ -169,6 +175,7 @@ class Progress:
             known.safety = "pending"
             known.replica = known.host = ""
             self._seqs.pop(effect.msg_id, None)
+            self._safe.pop(effect.msg_id, None)
             self._touch(effect.msg_id)
 
     def _published(self, effect: events.PassToIopub, now: float) -> None:
@@ -263,8 +270,8 @@ class Progress:
     def _agent_said(self, message: object, now: float) -> None:
         if isinstance(message, Committed):
             self._commit(message, now)
-        elif isinstance(message, ReplicaLost):
-            self._lost(message.replica, max(message.kept, self._parts.succession.committed))
+        elif isinstance(message, AgentWelcome):
+            self._on_its_way = max(self._on_its_way, message.pending_seq)
         elif isinstance(message, WentBack):
             self._dropped(message.point, message.seq)
 
@@ -286,27 +293,44 @@ class Progress:
                 known.unaudited = unaudited
                 self._touch(msg_id)
 
-    def _lost(self, replica: ReplicaId, kept: int) -> None:
-        """Take note of a process' end: what neither it nor its keeper has told is lost."""
+    def lost(self, replica: ReplicaId, kept: int | None) -> None:
+        """Take note of a process' end: what neither it nor its keeper (up to `kept`) has told is lost.
+
+        None: the keeper is another one than saw it end.
+        """
+        kept = max(self._on_its_way if kept is None else kept, self._parts.succession.committed)
         self._committed.pop(replica, None)
         for msg_id, number in list(self._seqs.items()):
+            if self._known[msg_id].replica == replica and number > kept:
+                self._is_lost(msg_id)
+
+    def brought_back(self, seq: int, now: float) -> None:
+        """Take note that the kernel goes on from a checkpoint as of an execution, with other processes."""
+        self._committed.clear()
+        self._on_its_way = 0
+        for msg_id, number in [*self._seqs.items(), *self._safe.items()]:
             known = self._known[msg_id]
-            if known.replica == replica and number > kept:
-                known.safety = "lost"
-                del self._seqs[msg_id]
+            if number > seq:
+                self._is_lost(msg_id)
+            elif known.safety == "pending" and known.state == "done":
+                self._durable(known, now)
                 self._touch(msg_id)
 
     def _dropped(self, point: int, before: int) -> None:
         """Take note that the executions between these two count for nothing any more."""
         for msg_id, number in list(self._seqs.items()):
             if point < number < before:
-                self._known[msg_id].safety = "lost"
-                del self._seqs[msg_id]
-                self._touch(msg_id)
+                self._is_lost(msg_id)
+
+    def _is_lost(self, msg_id: str) -> None:
+        self._known[msg_id].safety = "lost"
+        self._seqs.pop(msg_id, None)
+        self._safe.pop(msg_id, None)
+        self._touch(msg_id)
 
     def _durable(self, known: Execution, now: float) -> None:
         known.safety, known.durable_at, known.unaudited = "durable", now, ()
-        self._seqs.pop(known.msg_id, None)
+        self._safe[known.msg_id] = self._seqs.pop(known.msg_id)
 
     # -- telling ----------------------------------------------------------------------------------------
 
@@ -348,6 +372,7 @@ class Progress:
         assert len(self._known) <= EXECUTIONS_MAX
         assert self._seqs.keys() <= self._known.keys()
         assert all(self._known[name].safety == "pending" for name in self._seqs)
+        assert all(self._known[name].safety == "durable" for name in self._safe)
 
     def _touch(self, msg_id: str) -> None:
         self._version += 1
@@ -356,6 +381,7 @@ class Progress:
     def _number(self, msg_id: str, seq: int) -> None:
         if seq:
             self._seqs[msg_id] = seq
+            self._safe.pop(msg_id, None)
             self._known[msg_id].safety = "pending"
 
     def _host_of(self, replica: ReplicaId) -> str:

@@ -1,6 +1,7 @@
 """The kernel as the scheduler knows it: whether one listens, where the kernel is and what its cells ask for.
 
 Pure. Laws: the scheduler is looked for once somebody needs it, and hears of the kernel before anything else;
+one that is gone is looked for as long as the kernel has a lease of it, but started for who needs it alone;
 what is given back while it is away is told when it listens again; of a kernel that rests it hears nothing.
 """
 
@@ -52,7 +53,7 @@ class Registration:
         self.up = False
         """Whether the scheduler listens."""
         self.opened = False
-        """Whether it is looked for, or was found."""
+        """Whether it is looked for, and started where there is none, or was found."""
         self.why_down = ""
         self.hosts: tuple[HostName, ...] = ()
         self._executor = self._told_executor = ""
@@ -79,7 +80,7 @@ class Registration:
 
     def came_up(self) -> list[Effect]:
         """Say to a scheduler that listens (again) where the kernel is, and what it is owed."""
-        self.up, self.governed, self.why_down = True, True, ""
+        self.up, self.governed, self.opened, self.why_down = True, True, True, ""
         owed, self._owed = self._owed, []
         here = [] if self.rests else [self.here()]
         return [*here, *(ToScheduler(message) for message in owed)]
@@ -88,10 +89,14 @@ class Registration:
         """Take note that the scheduler does not listen."""
         self.up, self.governed, self.why_down = False, True, why
 
-    def is_missing(self, why: str) -> None:
-        """Take note that there is no scheduler; the next one who needs it has it looked for."""
+    def is_missing(self, why: str) -> list[Effect]:
+        """Take note that there is no scheduler; the next one who needs it has it started.
+
+        Where one comes back first, it must hear of the leases: it ends those that nobody renews.
+        """
         self.up = self.governed = self.opened = False
         self.why_down = why
+        return [OpenScheduler(starts=False)] if self._held() or self._owed else []
 
     # -- what it is told ------------------------------------------------------------------------------
 

@@ -1,15 +1,17 @@
 """Who listens to the kernel's output, and what some of them are sent again because they were not there.
 
-Pure. Law: no subscriber is sent a message twice, and all are sent in their order; what a client may have
-missed is kept, bounded, until it has been there again for a while. A front end's server opens its sockets
-before the page listens, so what was missed waits until a client has named itself, or for UNNAMED_S.
+Pure. Law: no subscriber is sent a message twice; those of one client's executions are sent in their order,
+and so are those about widgets; who listens is never left out of what is published. What a client may have
+missed is kept, bounded, until it has been there again for a while, or a saved notebook holds it. A front
+end's server opens its sockets before the page listens, so what was missed waits until a client has named
+itself, or for UNNAMED_S.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -31,6 +33,7 @@ PACE_BYTES = 25_000
 QUEUE_BYTES_MAX = 16 * 1024 * 1024
 """A subscriber for whom more waits is sent everything at once: a cell prints faster than that rate."""
 SUBSCRIBERS_MAX = 64
+"""Those who come beyond are sent what all are sent, and nothing again: a page reads the journal, too."""
 CLIENTS_MAX = 1000
 DETACHED = "detached-"
 """How the name of a client begins that sends a cell and leaves: what it wants it reads in the journal."""
@@ -59,6 +62,11 @@ class Publication(msgspec.Struct, frozen=True):
         """Return the bytes of the message."""
         return sum(map(len, self.frames))
 
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Return behind what the message must not be sent: that of its client, and of widgets."""
+        return (self.client, "comm") if self.kind.startswith("comm_") else (self.client,)
+
 
 class Missed(msgspec.Struct, frozen=True):
     """A publication that its client may not have seen."""
@@ -69,23 +77,35 @@ class Missed(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Subscriber:
-    """One that was not there when something was published; from `due` on it is sent what waits."""
+    """One that was not there when something was published; from `due` on it is sent what waits.
+
+    It `listens` from some time on: then what must not wait for the rest is sent at once.
+    """
 
     number: int
+    listens: float
     due: float
     queue: deque[Publication] = field(default_factory=deque)
     size: int = 0
+    orders: Counter[str] = field(default_factory=Counter)
+    """How much waits of each order."""
 
     def add(self, publication: Publication) -> None:
         """Have a publication wait behind all others."""
         self.queue.append(publication)
         self.size += publication.size
+        self.orders.update(publication.orders)
 
     def take(self) -> Publication:
         """Take what waits longest."""
         publication = self.queue.popleft()
         self.size -= publication.size
+        self.orders.subtract(publication.orders)
         return publication
+
+    def must_wait(self, publication: Publication, now: float) -> bool:
+        """Tell whether a publication comes after something that waits, or the subscriber does not listen."""
+        return self.listens > now or any(self.orders[order] for order in publication.orders)
 
 
 class Audience:
@@ -134,15 +154,14 @@ class Audience:
         self._number += 1
         self._listening += 1
         self._count(now)
-        if not self._missed:
+        if not self._missed or len(self._late) >= SUBSCRIBERS_MAX:
             return self._number, True
         expected = bool(self._returned) or now < self._began + RETURN_S
-        subscriber = Subscriber(self._number, now if expected else now + UNNAMED_S)
+        listens = now if expected else now + UNNAMED_S
+        subscriber = Subscriber(self._number, listens, listens)
         for missed in self._missed:
             subscriber.add(missed.publication)
         self._late[subscriber.number] = subscriber
-        if len(self._late) > SUBSCRIBERS_MAX:
-            del self._late[next(iter(self._late))]
         return subscriber.number, False
 
     def _count(self, now: float) -> None:
@@ -192,6 +211,7 @@ class Audience:
             self._return(client, now)
         if named:
             for subscriber in self._late.values():
+                subscriber.listens = min(subscriber.listens, now)
                 subscriber.due = min(subscriber.due, now)
 
     def _return(self, client: str, now: float) -> None:
@@ -253,7 +273,7 @@ class Audience:
             self._keep(publication)
         at_once = []
         for subscriber in self._late.values():
-            waits = bool(subscriber.queue) or subscriber.due > now
+            waits = subscriber.must_wait(publication, now)
             if waits and (publication.client or publication.kind != "status"):
                 subscriber.add(publication)
             else:
@@ -264,6 +284,18 @@ class Audience:
         """Take a message that was missed while another router served the kernel."""
         self._sequence += 1
         self._keep(publication)
+
+    def keep_only(self, wanted: Callable[[str], bool]) -> None:
+        """Forget what clients missed of executions that are not `wanted`, by their ids, any more.
+
+        What is on its way to somebody goes on.
+        """
+        missed, self._missed = self._missed, deque()
+        for one in missed:
+            if wanted(one.publication.parent_id):
+                self._missed.append(one)
+            else:
+                self._forget(one.publication)
 
     def _keep(self, publication: Publication) -> None:
         self._missed.append(Missed(self._sequence, publication))
@@ -343,6 +375,8 @@ class Audience:
         assert sequences == sorted(set(sequences))
         for subscriber in self._late.values():
             assert subscriber.size == sum(publication.size for publication in subscriber.queue)
+            orders = Counter(order for publication in subscriber.queue for order in publication.orders)
+            assert +subscriber.orders == orders
 
 
 def _continues(before: Publication, publication: Publication) -> bool:

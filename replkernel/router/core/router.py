@@ -80,7 +80,8 @@ class Router:
         self._shell = Shell(parts)
         self._control = Control(parts)
         self._ending = Ending(fleet, leases)
-        self._lost_replicas = LostReplicas(parts, self._shell, usage)
+        self._progress = Progress(parts)
+        self._lost_replicas = LostReplicas(parts, self._shell, usage, self._progress)
         lose = self._lost_replicas.lost
         self._hibernation = Hibernation(
             parts, self._lost_replicas.put_down, idle_s=rest.idle_s, linger_s=rest.linger_s, now=rest.now
@@ -89,7 +90,6 @@ class Router:
         self._replacement = Replacement(fleet, lose, tell, host_lost_s)
         self._relocation = Relocation(parts, self._replacement, lose, self._shell.runs_on, tell, move)
         self._governor = Governor(parts, self._shell, self._relocation, usage)
-        self._progress = Progress(parts)
         self._host_environments = HostEnvironments(fleet, self._admitted, tell, versions)
         self._installs = Installs(fleet, self._host_environments)
         self._remote_status = RemoteStatus(fleet)
@@ -130,6 +130,7 @@ class Router:
             installs=self._installs,
             remote_status=self._remote_status,
             ending=self._ending,
+            progress=self._progress,
         )
         return clients, replicas, agents
 

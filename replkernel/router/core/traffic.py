@@ -15,7 +15,10 @@ from replkernel.records import ReplicaId
 from replkernel.router.core.events import ClientRequest, ReplicaMessage
 
 ROUTES_MAX = 10_000
-"""How many requests are remembered; output that arrives later still passes if it is the executor's."""
+"""How many requests are remembered; output that arrives later still passes if it is the executor's.
+
+Executions under way are forgotten last: what is seen of one says whether its process has begun it.
+"""
 
 BUSY, INPUT, IDLE, OTHER = 1, 2, 4, 8
 
@@ -58,7 +61,8 @@ class Traffic:
         self._routes[msg_id] = route
         self._routes.move_to_end(msg_id)
         if len(self._routes) > ROUTES_MAX:
-            self._routes.popitem(last=False)
+            over = (known for known, route in self._routes.items() if not _executes(route))
+            del self._routes[next(over, next(iter(self._routes)))]
 
     def resume(self, request: ClientRequest, replica: ReplicaId, seen: int) -> None:
         """Record a request that the router before this one gave to `replica`, and what had been published."""
@@ -166,6 +170,11 @@ class Traffic:
 def ends_handling(message: ReplicaMessage) -> bool:
     """Tell whether a message is the idle of a request."""
     return message.msg_type == "status" and _mark(message) == IDLE
+
+
+def _executes(route: Route) -> bool:
+    """Tell whether a replica is to answer an execution."""
+    return route.request is not None and route.request.header.msg_type == "execute_request"
 
 
 def _replies(request: ClientRequest) -> bool:

@@ -26,7 +26,7 @@ from replkernel.router.core.wire import DELIMITER, Builder, parent_of
 from replkernel.router.io.connection import Ports
 from replkernel.router.io.journal_disk import JournalDisk
 from replkernel.router.io.links import Socket, send
-from replkernel.router.io.telling import Telling
+from replkernel.router.io.telling import SAVED, Telling
 
 REPLIES_MAX = 1000
 REPLY_BYTES_MAX = 16 * 1024 * 1024
@@ -148,6 +148,8 @@ class ClientOutput:
         """Answer a question for the journal; no status goes with it, for the kernel does nothing."""
         request = effect.request
         content = self._telling.answer(request.header.msg_type, request.content)
+        if request.header.msg_type == SAVED:
+            self._audience.keep_only(lambda msg_id: self._journal.find(msg_id) is not None)
         msg_type = request.header.msg_type.removesuffix("_request") + "_reply"
         frames = self._builder.build(msg_type, request.header_frame, content)
         self._send(f"{request.channel}_port", [*request.identities, *frames])

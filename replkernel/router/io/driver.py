@@ -324,7 +324,7 @@ class Driver:
         self._replicas.pass_on(events.ToReplica(effect.replica, "stdin", frames))
 
     def _open_scheduler(self, effect: events.OpenScheduler) -> None:
-        self._scheduler.open()
+        self._scheduler.open(starts=effect.starts)
 
     def _to_scheduler(self, effect: events.ToScheduler) -> None:
         self._scheduler.send(effect.message)

@@ -84,8 +84,11 @@ class JournalDisk:
             match = _PART.fullmatch(path.name)
             if match is None:
                 continue
-            if not journal.found(int(match[1]), int(match[2]), path.stat().st_size):
-                path.unlink(missing_ok=True)
+            try:
+                if not journal.found(int(match[1]), int(match[2]), path.stat().st_size):
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                self._refused(error)
         for kept in journal.executions():
             if not kept.over and kept.parts:
                 self._end_whole(kept)
@@ -131,10 +134,13 @@ class JournalDisk:
         try:
             self._open(name).append(pieces)
         except OSError as error:
-            self._complain(
-                f"The output journal cannot be written below {self._directory} ({error.strerror}): output "
-                "that no notebook has saved will not outlive this kernel's router; make room there."
-            )
+            self._refused(error)
+
+    def _refused(self, error: OSError) -> None:
+        self._complain(
+            f"The output journal cannot be written below {self._directory} ({error.strerror}): output "
+            "that no notebook has saved will not outlive this kernel's router; make room there."
+        )
 
     def _open(self, name: str) -> _File:
         file = self._files.get(name)
@@ -142,25 +148,32 @@ class JournalDisk:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = self._files[name] = _File(self._directory / name)
             while len(self._files) > OPEN_MAX:
-                self._files.popitem(last=False)[1].close()
+                self._close(self._files.popitem(last=False)[1])
         self._files.move_to_end(name)
         return file
 
     def _remove(self, name: str) -> None:
-        file = self._files.pop(name, None)
-        if file is not None:
-            file.close()
-        (self._directory / name).unlink(missing_ok=True)
+        self._close(self._files.pop(name, None))
+        try:
+            (self._directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            self._refused(error)
+
+    def _close(self, file: _File | None) -> None:
+        """Close a file; a network's disk may tell only now that it refuses what was written."""
+        try:
+            if file is not None:
+                file.close()
+        except OSError as error:
+            self._refused(error)
 
     def rewrite(self, journal: Journal) -> None:
         """Write the notes anew, without those that no longer matter."""
         fresh = self._directory / f".{_NOTES}.new"
-        file = self._files.pop(_NOTES, None)
-        if file is not None:
-            file.close()
-        if not len(journal) and not (self._directory / _NOTES).exists():
-            return
+        self._close(self._files.pop(_NOTES, None))
         with contextlib.suppress(OSError):
+            if not len(journal) and not (self._directory / _NOTES).exists():
+                return
             fresh.unlink(missing_ok=True)
             made = _File(fresh)
             try:
@@ -190,6 +203,5 @@ class JournalDisk:
 
     def close(self) -> None:
         """Close the files."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        while self._files:
+            self._close(self._files.popitem()[1])

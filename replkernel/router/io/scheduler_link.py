@@ -26,7 +26,10 @@ CLOSE_S_MAX = 2.0
 GIVE_UP_S = 60.0
 """A scheduler that was found by its own word, and has given none for so long, is not there any more."""
 AGAIN_S = 5.0
-"""So long a cell that waits gives one whose process is gone to come back, before another is started."""
+"""So long a cell that waits gives one whose process is gone to come back, before another is started.
+
+Where none is to be started, it is looked for one after pauses of this.
+"""
 
 
 class SchedulerLink:
@@ -46,17 +49,19 @@ class SchedulerLink:
         self._closing = False
         self._open = False
         self._needed = False
+        self._starts = True
 
-    def open(self) -> None:
+    def open(self, *, starts: bool = True) -> None:
         """Find the scheduler and keep a line to it; after SchedulerMissing it may be opened again.
 
-        While there is a line, this says that a cell waits for a scheduler that does not listen.
+        Where there is none, this `starts` one, or looks until there is. While there is a line, or one is
+        looked for, this says that somebody waits for a scheduler that does not listen.
         """
         if self._open:
             self._needed = True
             self._call(self._wake)
             return
-        self._open, self._needed = True, False
+        self._open, self._needed, self._starts = True, False, starts
         if self._thread is not None:
             self._thread.join(CLOSE_S_MAX)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -105,7 +110,7 @@ class SchedulerLink:
         self._loop = asyncio.get_running_loop()
         find = partial(find_scheduler, self._env)
         while True:
-            where = await find_or_start(self._env)
+            where = await (find_or_start(self._env) if self._starts else self._sought(find))
             if not where[0]:
                 return ""
             stranger = partial(stranger_at, env=self._env)
@@ -120,26 +125,44 @@ class SchedulerLink:
             if self._closing or not self._needed:
                 return ""
 
+    async def _sought(self, find: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+        """Return where a scheduler is once there is one, which is started only if somebody needs it."""
+        from replkernel.leasing.starting import find_or_start
+
+        while not (self._closing or self._needed):
+            await self._news_within(AGAIN_S)
+            where = find()
+            if where[0]:
+                return where
+        return ("", "") if self._closing else await find_or_start(self._env)
+
     async def _until_gone(self, find: Callable[[], tuple[str, str]]) -> None:
         """Wait until the scheduler has been nowhere for too long; the channel follows one that moves."""
         import asyncio
 
-        assert self._news is not None
         clock = asyncio.get_running_loop().time
         since = clock()
         while not self._closing:
-            self._news.clear()
+            was_up = self._up
             patience_s = AGAIN_S if self._needed else GIVE_UP_S
-            left_s = None if self._up else since + patience_s - clock()
+            left_s = None if was_up else since + patience_s - clock()
             if left_s is not None and left_s <= 0.0:
                 if not find()[0]:
                     return
                 left_s = patience_s
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._news.wait()
-            if self._up:
+            await self._news_within(left_s)
+            if was_up or self._up:
                 since = clock()
+
+    async def _news_within(self, seconds: float | None) -> None:
+        """Wait until something is to be looked at, or for so long."""
+        import asyncio
+
+        assert self._news is not None
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
 
     def _send(self, message: FromClient) -> None:
         if self._channel is not None:

@@ -25,6 +25,9 @@ FAULT_MAX = 2_000
 FOLDS_MAX = 4
 """How many running executions' outputs are held in memory, so that only what is new is read."""
 
+SAVED = "replkernel_outputs_saved"
+"""The request by which a front end says which executions a saved notebook holds."""
+
 
 class Question(msgspec.Struct, frozen=True):
     """The content of a replkernel_outputs_request: all executions, or some, that changed since a version.
@@ -66,7 +69,7 @@ class Telling:
         """Return the content of the reply to a front end's request."""
         self._disk.write(self._journal)
         try:
-            if msg_type == "replkernel_outputs_saved":
+            if msg_type == SAVED:
                 self._journal.saved(msgspec.json.decode(content, type=Saved).msg_ids)
                 return pack({"status": "ok"})
             return self._tell(msgspec.json.decode(content, type=Question))

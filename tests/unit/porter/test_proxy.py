@@ -164,3 +164,38 @@ def test_a_closed_notebook_is_the_next_proxys_while_kernels_are_still_being_ende
         host.may_end.set()
 
     served(play)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "ends"),
+    [("nothing", False), ("unreadable", False), ("another's", False), ("removed", True), ("shut down", True)],
+)
+def test_a_closed_notebooks_kernel_is_ended_only_where_its_link_was_removed_or_the_front_end_says_so(
+    served: Callable[[Play], None], tmp_path: Path, meanwhile: str, ends: bool
+) -> None:
+    """`%replkernel fresh` removes the link; `replkernel import --notebook` writes another one."""
+    notebook = tmp_path / "one.ipynb"
+    notebook.write_text("{}")
+    place = link_file(str(notebook), {"JUPYTER_DATA_DIR": str(tmp_path)})
+    hosts = []
+
+    async def play(host: Host, closed: asyncio.Event) -> None:
+        hosts.append(host)
+        await host.starts.get()
+        await host.proxy._named(str(notebook))
+        if meanwhile in ("unreadable", "removed"):
+            place.unlink()
+        if meanwhile == "unreadable":
+            place.mkdir()
+        if meanwhile == "another's":
+            write_link(place, NotebookLink(str(notebook), "imported", Opener(0, 0)))
+        host.proxy._ended = meanwhile == "shut down"
+        closed.set()
+
+    served(play)
+    assert hosts[0].dead == ends
+    link = read_link(place)
+    if meanwhile == "another's":
+        assert link == NotebookLink(str(notebook), "imported", Opener(0, 0))
+    else:
+        assert (link is not None) == (meanwhile == "nothing")

@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from replkernel.records import KernelId
@@ -16,6 +17,7 @@ from replkernel.router.core.wire import DELIMITER, Builder, Signer, pack
 from replkernel.router.io.client_output import ClientOutput
 from replkernel.router.io.connection import Ports
 from replkernel.router.io.journal_disk import JournalDisk
+from replkernel.router.io.telling import SAVED
 from tests.support.journal_memory import Memory, request
 
 
@@ -33,19 +35,50 @@ class Client:
         self.unwritten += self._journal.pending
 
 
+def client_output_of(journal: Journal, client: Client, audience: Audience) -> ClientOutput:
+    """Return the way to a client."""
+    return ClientOutput(
+        cast(
+            "Ports",
+            SimpleNamespace(sockets={f"{name}_port": client for name in ("shell", "control", "iopub")}),
+        ),
+        Builder(Signer(b"key", "hmac-sha256"), "user", "session"),
+        journal,
+        cast("JournalDisk", Memory()),
+        audience,
+        lambda socket: None,
+        KernelId("k"),
+    )
+
+
+def test_a_closed_page_misses_nothing_that_a_saved_notebook_holds() -> None:
+    journal, audience = Journal(0), Audience(time.monotonic())
+    client = Client(journal)
+    client_output = client_output_of(journal, client, audience)
+    cell = request("1")
+    client_output.accept(events.Accepted(cell))
+    client_output.publish(events.Publish("stream", cell.header_frame, pack({"name": "stdout", "text": "x"})))
+    client_output.publish(events.Publish("status", cell.header_frame, pack({"execution_state": "idle"})))
+    client_output.answer(
+        events.Answer("shell", (b"s",), "execute_reply", cell.header_frame, pack({"status": "ok"}))
+    )
+    missed_by = journal.executions()[0].client
+    assert audience.owes(missed_by)
+    saved = msgspec.structs.replace(
+        request("2"),
+        channel="control",
+        header=events.Header("2", SAVED, "s"),
+        content=pack({"msg_ids": ["1"]}),
+    )
+    client_output.ask(events.AskJournal(saved))
+    assert not audience.owes(missed_by)
+
+
 @pytest.mark.parametrize("content", [{"status": "ok", "execution_count": 1}, {"status": "error"}])
 def test_a_reply_is_written_before_it_is_sent(content: dict[str, Any]) -> None:
     journal, asked = Journal(0), request("1")
     client = Client(journal)
-    client_output = ClientOutput(
-        cast("Ports", SimpleNamespace(sockets={"shell_port": client, "iopub_port": client})),
-        Builder(Signer(b"key", "hmac-sha256"), "user", "session"),
-        journal,
-        cast("JournalDisk", Memory()),
-        Audience(time.monotonic()),
-        lambda socket: None,
-        KernelId("k"),
-    )
+    client_output = client_output_of(journal, client, Audience(time.monotonic()))
     client_output.accept(events.Accepted(asked))
     header = pack({"msg_id": "r", "msg_type": "execute_reply"})
     body = [DELIMITER, b"signature", header, asked.header_frame, b"{}", pack(content)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replkernel.protocol.agent_to_router import (
     AgentRefuses,
     AgentWelcome,
@@ -12,7 +14,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.router_to_agent import PrepareReplica
 from replkernel.records import Fence, ReplicaId, Seq
-from replkernel.router.core import events
+from replkernel.router.core import events, traffic
 from replkernel.router.core.unavailable import NO_REPLICA_LIMIT_S
 from tests.support.router_world import HOST, World
 
@@ -65,6 +67,34 @@ def test_a_process_that_says_nothing_of_its_cell_is_told_of_once() -> None:
     world.begin("r1", cell)
     world.finish("r1", cell)
     assert world.seen(cell)[-2:] == ["execute_reply:ok", "idle"]
+
+
+def test_a_cell_is_not_forgotten_for_the_messages_that_come_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traffic, "ROUTES_MAX", 5)
+    world = World().up()
+    cell = world.execute()
+    world.begin("r1", cell)
+    for _ in range(6):
+        world.request("usage_request", channel="control")
+    world.wait(60)
+    assert world.seen(cell) == ["busy", "execute_input"], "its process has not been silent"
+    world.lose("r1")
+    world.wait(60)
+    assert world.seen(cell).count("busy") == 1
+    assert world.seen(cell)[-2:] == ["execute_reply:error", "idle"]
+
+
+def test_what_is_remembered_is_bounded_also_where_all_of_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "ROUTES_MAX", 2)
+    world = World().up()
+    known = traffic.Traffic()
+    cells = [world.execute() for _ in range(3)]
+    for cell in cells:
+        known.give(world._requests[cell], ReplicaId("r1"))
+        known.check_invariants()
+    assert [known.waiting(cell) is not None for cell in cells] == [False, True, True]
 
 
 def test_a_process_that_has_begun_its_cell_may_be_silent() -> None:

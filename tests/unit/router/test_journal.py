@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from replkernel.router.core import journal as journal_module
 from replkernel.router.core.journal import Append, Journal, Remove
 from replkernel.router.core.journal_notes import (
+    BUFFERS_MAX,
     AnyNote,
     Message,
     TakenBack,
@@ -54,6 +56,46 @@ def test_the_next_reader_finds_the_last_page_s_message_that_was_an_execution() -
         assert found.page == journal.page
         assert found.page is not None
         assert found.page.seq == 8
+
+
+def test_what_ran_in_a_cell_before_what_a_saved_notebook_holds_is_dropped_too() -> None:
+    """A page leaves what does not fit a cell's code, and the next one must not put it over what is newer."""
+    journal = Journal(0)
+    metadata = json.dumps({"cellId": "c1"}).encode()
+    for msg_id in ("m1", "m2", "m3", "m4"):
+        asked = request(msg_id)
+        journal.accept(replace(asked, frames=[*asked.frames[:4], metadata, asked.frames[5]]))
+        if msg_id != "m2":
+            journal.end(msg_id, "ok", 1.0)
+    journal.accept(request("elsewhere"))
+    journal.end("elsewhere", "ok", 1.0)
+    journal.saved(["m3"])
+    assert [kept.msg_id for kept in journal.executions()] == ["m2", "m4", "elsewhere"]
+    journal.check_invariants()
+
+
+@pytest.mark.parametrize(("buffers", "kept"), [(BUFFERS_MAX, True), (BUFFERS_MAX + 1, False)])
+def test_a_message_of_more_buffers_than_can_be_written_is_left_out(buffers: int, kept: bool) -> None:
+    journal, memory = Journal(0), Memory()
+    journal.accept(request("1"))
+    journal.publish("1", Message("comm_msg", b"{}", b"{}", b"{}", (b"",) * buffers))
+    journal.publish("1", stream("after"))
+    memory.write(journal)
+    journal.check_invariants()
+    (execution,) = journal.executions()
+    kinds = [message.kind for _, _, message in memory.messages(execution)]
+    assert kinds == (["comm_msg", "stream"] if kept else ["stream"])
+    assert bool(execution.left_out) != kept
+
+
+def test_what_ran_in_no_cell_is_dropped_by_its_name_alone() -> None:
+    journal = Journal(0)
+    for msg_id in ("m1", "m2"):
+        asked = request(msg_id)
+        journal.accept(replace(asked, frames=[*asked.frames[:4], b"{}", asked.frames[5]]))
+        journal.end(msg_id, "ok", 1.0)
+    journal.saved(["m2"])
+    assert [kept.msg_id for kept in journal.executions()] == ["m1"]
 
 
 def test_of_a_long_output_the_beginning_and_the_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

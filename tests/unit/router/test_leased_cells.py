@@ -268,6 +268,19 @@ def test_a_cell_waits_for_a_scheduler_that_is_away_and_says_so() -> None:
     assert world.sent_to(cell) == ["r1"]
 
 
+def test_a_scheduler_that_comes_back_after_a_night_finds_the_lease_of_the_cell_that_runs() -> None:
+    world = governed()
+    cell = compute(world)
+    world.feed(events.SchedulerDown("The scheduler does not answer."))
+    world.feed(events.SchedulerMissing(""))
+    assert world.of(events.OpenScheduler) == [events.OpenScheduler(starts=False)]
+    world.wait(8 * 3600.0)
+    world.feed(events.SchedulerUp())
+    assert world.told() == [KernelHere((HOST,), leases=(HeldLease("lease-1", 1),), executor=HOST)]
+    world.finish("r1", cell)
+    assert LeaseLingers("lease-1", 1, 8 * 3600.0) in world.told(world.all)
+
+
 # -- leases in force ---------------------------------------------------------------------------------------
 
 

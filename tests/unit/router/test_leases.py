@@ -163,6 +163,25 @@ def test_who_waits_behind_a_scheduler_that_comes_back_asks_again_by_the_same_nam
     assert leases.deadline() == 1020.0
 
 
+def test_a_scheduler_that_is_gone_is_looked_for_while_it_has_to_hear_of_a_lease(leases: Leases) -> None:
+    seek = [OpenScheduler(starts=False)]
+    leases.went_down("It is away.")
+    assert leases.is_missing("There is none.") == [], "it has nothing of ours"
+    leases.scheduler.open()
+    leases.came_up(1.0)
+    computes(leases)
+    leases.went_down("It is away again.")
+    assert leases.is_missing("There is none.") == seek, "who comes back ends what nobody renews"
+    assert leases.is_missing("None can be read.") == seek, "as often as it is given up"
+    assert leases.scheduler.open() == [OpenScheduler()], "who needs one has it started"
+    leases.is_missing("None starts.")
+    leases.over("m1", 1.0, lost=True)
+    assert leases.is_missing("There is none.") == seek, "it is owed what was given back"
+    assert told(leases.came_up(2.0)) == [KernelHere(HOSTS), LeaseBack("l1", 1, 1.0)]
+    assert leases.scheduler.open() == [], "it was found"
+    leases.check_invariants()
+
+
 def test_a_cell_that_waits_for_a_scheduler_which_went_away_has_it_looked_for_again(leases: Leases) -> None:
     assert leases.went_down("It is away.") == [], "nobody needs it"
     assert leases.ask("m1", TWO) == [OpenScheduler()]

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 from replkernel.leasing.wire import Denied, Waiting
-from replkernel.protocol.agent_to_router import Elected, ReplicaLost, WentBack
+from replkernel.protocol.agent_to_router import (
+    AgentWelcome,
+    CheckpointFound,
+    Elected,
+    ReplicaLost,
+    ReplicaPrepared,
+    WentBack,
+)
 from replkernel.protocol.progress import GPU_REQUEST, REQUEST, TOLD_MAX
-from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.records import Fence, KernelId, ReplicaId, Seq
 from replkernel.router.core import events
 from replkernel.router.core.progress import EXECUTIONS_MAX
-from tests.support.router_world import World
+from tests.support.router_world import HOST, World
 
 
 def told(world: World, since: int = 0) -> dict[str, Any]:
@@ -187,6 +194,78 @@ def test_a_change_that_the_log_did_not_take_is_lost_once_another_goes_on() -> No
     world.wait(6)
     world.say(WentBack(ReplicaId("r2"), world.envelope(later).seq, Seq(1)))
     assert [of(world, one)["safety"] for one in (first, second)] == ["durable", "lost"]
+
+
+def founded(world: World) -> World:
+    """Have a group founded, or the next one, whose members then are ready."""
+    for number, name in enumerate(("r1", "r2", "r3")):
+        world.say(ReplicaPrepared(ReplicaId(name), f"127.0.0.1:{number}"))
+    return world.up()
+
+
+def brought_back(world: World, seq: int) -> None:
+    """Have all replicas gone with their disk, and the kernel go on from the checkpoint as of a cell."""
+    found = CheckpointFound(KernelId("k"), "k/checkpoint", "digest", 1, Seq(seq), Seq(seq), Fence(seq), 1)
+    world.feed(events.AgentGone(HOST))
+    world.feed(events.AgentFound(HOST, "token"))
+    world.say(AgentWelcome(HOST, 2))
+    world.wait(60)
+    world.say(found)
+    founded(world)
+
+
+def test_a_cell_that_the_checkpoint_lacks_is_lost_whatever_the_next_group_commits() -> None:
+    world = founded(World().up())
+    first, second, third, fourth = ran(world), ran(world), ran(world), ran(world)
+    world.commit("r1", 1)
+    brought_back(world, 2)
+    assert [of(world, one)["safety"] for one in (first, second)] == ["durable", "durable"]
+    assert [of(world, one)["safety"] for one in (third, fourth)] == ["lost", "lost"]
+    later = cell(world)
+    world.begin("r1", later)
+    world.finish("r1", later)
+    assert of(world, later)["safety"] == "pending"
+    world.commit("r1", world.envelope(later).seq)
+    assert [of(world, one)["safety"] for one in (third, fourth, later)] == ["lost", "lost", "durable"]
+
+
+def test_a_cell_that_was_durable_is_lost_where_all_disks_went_before_a_checkpoint_had_it() -> None:
+    world = founded(World().up())
+    first, second = ran(world), ran(world)
+    world.commit("r1", 2)
+    brought_back(world, 1)
+    assert [of(world, one)["safety"] for one in (first, second)] == ["durable", "lost"]
+
+
+@pytest.mark.parametrize(("pending", "safety"), [(1, "lost"), (2, "pending")])
+def test_a_cell_whose_process_died_unseen_is_lost_unless_its_change_is_on_its_way(
+    pending: int, safety: str
+) -> None:
+    world = World().up()
+    first, second = ran(world), ran(world)
+    world.commit("r1", 1)
+    world.feed(events.AgentGone(HOST))
+    world.now += 1.0
+    world.feed(events.AgentFound(HOST, "token"))
+    replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
+    world.say(
+        AgentWelcome(
+            HOST,
+            2,
+            "one",
+            world.fleet.spec,
+            replicas,
+            Seq(1),
+            Fence(1),
+            newest_seq=Seq(2),
+            executor=ReplicaId("r1"),
+            pending_seq=Seq(pending),
+        )
+    )
+    world.ready("r1", 1)
+    assert [of(world, one)["safety"] for one in (first, second)] == ["durable", safety]
+    world.commit("r1", 2)
+    assert of(world, second)["safety"] == ("durable" if safety == "pending" else "lost")
 
 
 def test_a_cell_that_dies_in_the_middle_is_an_error_and_nothing_of_it_is_kept() -> None:

@@ -14,9 +14,9 @@ from tests.support.examples import examples
 PAGE = "page"
 
 
-def publication(number: int, client: str = PAGE, kind: str = "stream") -> Publication:
+def publication(number: int, client: str = PAGE, kind: str = "stream", cell: str = "cell") -> Publication:
     """Return a publication that is known by its number."""
-    return Publication([str(number).encode()], kind, "cell", client)
+    return Publication([str(number).encode()], kind, cell, client)
 
 
 class Stage:
@@ -46,10 +46,10 @@ class Stage:
         self.public.discard(number)
         self.audience.left(self.now)
 
-    def publish(self, client: str = PAGE, kind: str = "stream") -> int:
+    def publish(self, client: str = PAGE, kind: str = "stream", cell: str = "cell") -> int:
         """Publish a message."""
         self.count += 1
-        message = publication(self.count, client, kind)
+        message = publication(self.count, client, kind, cell)
         for number in self.public:
             self.sent[number].append(self.count)
         missed = bool(client) and self.audience.may_miss(client)
@@ -119,6 +119,7 @@ def test_a_page_sees_all_its_output_once_and_in_order(steps: list[tuple[str, int
     page = Page(stage)
     page.come()
     mine: list[int] = []
+    nobodys: list[int] = []
     others: list[int] = []
     for kind, value in steps:
         if kind == "come":
@@ -131,7 +132,7 @@ def test_a_page_sees_all_its_output_once_and_in_order(steps: list[tuple[str, int
         elif kind == "publish":
             mine.append(stage.publish())
         elif kind == "other":
-            stage.publish(client="")
+            nobodys.append(stage.publish(client=""))
         elif kind == "join":
             others.append(stage.join())
         elif kind == "leave" and others:
@@ -144,7 +145,9 @@ def test_a_page_sees_all_its_output_once_and_in_order(steps: list[tuple[str, int
     page.go()
     assert [number for number in page.seen if number in set(mine)] == mine
     for sent in stage.sent.values():
-        assert sent == sorted(set(sent))
+        assert len(sent) == len(set(sent))
+        for one in (mine, nobodys):
+            assert [number for number in sent if number in set(one)] == sorted(set(one) & set(sent))
 
 
 def test_a_silent_newcomer_is_sent_what_was_missed_after_a_while() -> None:
@@ -287,3 +290,64 @@ def test_one_that_sends_and_leaves_misses_nothing() -> None:
     newcomer = stage.join()
     assert newcomer in stage.public
     assert not stage.sent[newcomer]
+
+
+def closed_page_missed(stage: Stage, count: int, kind: str = "stream") -> list[int]:
+    """Have a page close for good while its cell runs, and somebody else listen."""
+    stage.join()
+    page = Page(stage)
+    page.come()
+    stage.wait(1)
+    page.go()
+    return [stage.publish(kind=kind) for _ in range(count)]
+
+
+def newcomer(stage: Stage, client: str = "b") -> int:
+    """Have another page open, and say something."""
+    number = stage.join()
+    stage.audience.heard(client, stage.now, named=True, connection=9)
+    stage.wait(0)
+    return number
+
+
+def test_the_cell_of_a_page_does_not_wait_behind_what_a_closed_page_missed() -> None:
+    stage = Stage()
+    missed = closed_page_missed(stage, 1000, "display_data")
+    page = newcomer(stage)
+    own = [stage.publish("b", kind) for kind in ("status", "stream", "status")]
+    assert stage.sent[page][-3:] == own
+    stage.wait(60)
+    assert [number for number in stage.sent[page] if number not in own] == missed
+
+
+def test_a_widget_is_told_its_values_in_their_order_also_where_a_closed_page_missed_some() -> None:
+    stage = Stage()
+    missed = closed_page_missed(stage, 100, "comm_msg")
+    page = newcomer(stage)
+    newer = [stage.publish("", "comm_msg"), stage.publish("b", "comm_msg"), stage.publish("b", "status")]
+    stage.wait(60)
+    assert stage.sent[page] == [*missed, *newer]
+
+
+def test_what_a_saved_notebook_holds_is_sent_to_no_later_page() -> None:
+    stage = Stage()
+    missed = closed_page_missed(stage, 3)
+    later = stage.publish(cell="later")
+    stage.audience.keep_only(lambda msg_id: msg_id == "later")
+    stage.audience.check_invariants()
+    page = newcomer(stage)
+    stage.wait(60)
+    assert stage.sent[page] == [later], missed
+    stage.audience.keep_only(lambda msg_id: False)
+    assert not stage.audience.owes(PAGE)
+    assert newcomer(stage) in stage.public
+
+
+def test_nobody_who_listens_falls_silent_because_many_came_after(monkeypatch: Any) -> None:
+    monkeypatch.setattr(replay, "SUBSCRIBERS_MAX", 3)
+    stage = Stage()
+    closed_page_missed(stage, 1)
+    pages = [newcomer(stage, f"page {number}") for number in range(6)]
+    stage.wait(60)
+    last = stage.publish("page 0")
+    assert [stage.sent[page][-1] for page in pages] == [last] * 6
