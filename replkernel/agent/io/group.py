@@ -148,6 +148,7 @@ class ReplicaGroup:
         self._closed = False
         self._awaits_snapshot = False
         """Whether entries mean nothing yet: the group started from a state that a snapshot is to bring."""
+        self._restored = False
         self._member: Consensus | None = None
         self._keys: dict[str, str] = {}
 
@@ -188,6 +189,11 @@ class ReplicaGroup:
     def member(self) -> Consensus | None:
         """Return the Raft member, None before it has started."""
         return self._member
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether the state is the group's own: what the group goes on from, if anything, is in it."""
+        return self._restored or (self._member is not None and not self._awaits_snapshot)
 
     # -- proposals -------------------------------------------------------------------------------------
 
@@ -323,7 +329,7 @@ class ReplicaGroup:
             self._recent.restart(whole)
             claims = self._machine.open_executions()
             members = list(self._machine.members.values())
-        self._awaits_snapshot = False
+        self._awaits_snapshot, self._restored = False, True
         opened = [fact.ClaimLogged(number, fence, replica) for number, replica, fence in claims]
         joined = [fact.MemberLogged(member.replica, member.address) for member in members]
         self._tell_soon(fact.TableRestored(*mark, whole), *opened, *joined)
