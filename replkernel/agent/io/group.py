@@ -150,7 +150,8 @@ class ReplicaGroup:
         """Whether entries mean nothing yet: the group started from a state that a snapshot is to bring."""
         self._restored = False
         self._member: Consensus | None = None
-        self._keys: dict[str, str] = {}
+        self._keys: dict[str, tuple[str, Seq]] = {}
+        """By the entry's key: which proposal it is, and of a delta which execution it is about."""
 
     def open(
         self,
@@ -212,7 +213,7 @@ class ReplicaGroup:
             except ReplkernelError as error:
                 self._fail(proposals[number:], str(error))
                 break
-            self._remember(entries[0].key, proposal.key)
+            self._remember(entries[0].key, proposal)
             sent.append(proposal)
         for entry in bundle(data):
             member.propose(entry, lambda outcome: self._on_done(sent, outcome))
@@ -233,8 +234,9 @@ class ReplicaGroup:
         stance = lead if proposal.lead else yield_
         return [stance(proposal.seq, self.replica, proposal.fence)]
 
-    def _remember(self, entry_key: str, key: str) -> None:
-        self._keys[entry_key] = key
+    def _remember(self, entry_key: str, proposal: Proposal) -> None:
+        seq = proposal.delta.seq if isinstance(proposal, DeltaProposal) else Seq(0)
+        self._keys[entry_key] = proposal.key, seq
         if len(self._keys) > KEYS_MAX:
             del self._keys[next(iter(self._keys))]
 
@@ -305,11 +307,21 @@ class ReplicaGroup:
                 return [fact.MemberGone(result.replica)]
             case said.Refused():
                 return self._refused(result)
+            case said.Duplicate():
+                return self._known(result)
         return []
 
+    def _known(self, result: said.Duplicate) -> list[Event]:
+        key, seq = self._keys.get(result.key, ("", Seq(0)))
+        if not key:
+            return []
+        with self._lock:
+            dropped = self._machine.is_dropped(seq)
+            return [fact.EntryKnown(key, self._machine.state_bytes, self._machine.pins, dropped)]
+
     def _refused(self, result: said.Refused) -> list[Event]:
-        key = self._keys.get(result.key)
-        if key is None:
+        key, _ = self._keys.get(result.key, ("", Seq(0)))
+        if not key:
             return []
         if result.again:
             return [fact.ProposalFailed(key, result.why)]
