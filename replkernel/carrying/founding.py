@@ -1,13 +1,12 @@
 """A new kernel made of another one's state: a kernel at rest, with an id, a key and a record of its own.
 
 All of it blocks. Laws: nothing of the kernel before is taken over but its state; what the new one needs is
-named in a mark of its own before anybody relies on it; what fails half way leaves nothing, and what is killed
-leaves it to the next who makes a kernel, or collects the store (`unfinished`).
+named in a mark of its own before anybody relies on it; what fails half way leaves nothing. What is killed, or
+cannot take back what it wrote, leaves it to the next who makes a kernel or collects the store (`unfinished`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -94,10 +93,13 @@ class Founding:
         return record
 
     def give_up(self) -> None:
-        """Take back what was written so far."""
+        """Take back what was written so far, or leave that to the next while the store fails."""
         record = self.record
-        with contextlib.suppress(ReplkernelError):
+        try:
             end_kernel(self._store, record.kernel_id, record.incarnation, self._made)
+        except ReplkernelError:
+            self._making.leave()
+            return
         forget_kernel(kernel_dir(data_dir(self._env), record.kernel_id))
         self._making.done()
 

@@ -1,7 +1,7 @@
 """What a kernel in the making says of itself on disk, and what is done with those whose maker was killed.
 
 Blocks. Law: whoever makes a kernel holds the lock on its note; a note that nobody holds is of one who was
-killed, and what he wrote goes, unless the kernel's record says that it was finished.
+killed, or could not take back what he wrote: that goes, unless the kernel's record says that it was finished.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 class Making:
-    """The note of one kernel in the making, held until `done`."""
+    """The note of one kernel in the making, held until `done` or `leave`."""
 
     def __init__(self, store: ObjectStore, env: Mapping[str, str], kernel_id: str, incarnation: str) -> None:
         directory = make_kernel_dir(data_dir(env), kernel_id)
@@ -48,6 +48,10 @@ class Making:
     def done(self) -> None:
         """Take the note away: the kernel is there, or nothing of it is."""
         self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def leave(self) -> None:
+        """Leave the note to the next who tidies: what it is about could not be taken back."""
         os.close(self._file)
 
 

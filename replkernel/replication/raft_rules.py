@@ -1,8 +1,9 @@
-"""Rules of the Raft paper that PySyncObj simplifies, kept to the letter (§5.1, §5.3).
+"""Rules of the Raft paper that PySyncObj simplifies, kept to the letter (§5.1, §5.3, §7).
 
 PySyncObj's follower cuts its log behind `prevLogIdx` whenever a message overlaps it, and its leader steps
 back on late acknowledgements: entries that were acknowledged, even applied, are gone until they are sent
-again. Law: a log is cut at a conflict only, and an acknowledgement says what was proven, in its own term.
+again. Parts of a snapshot make it commit what it has beyond its leader. Law: a log is cut at a conflict only;
+an acknowledgement says what was proven, in its own term, and nothing is committed but what was.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class PaperRules(SyncObj):  # type: ignore[misc]
         """Pass a peer's message on to PySyncObj, without what would make it forget or go back."""
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             self._receive_entries(node, message)
+        elif message["type"] == "append_entries":
+            self._receive_part(node, message)
         elif message["type"] == "next_node_idx":
             self._receive_acknowledgement(node, message)
         else:
@@ -39,6 +42,17 @@ class PaperRules(SyncObj):  # type: ignore[misc]
             super()._SyncObj__onMessageReceived(node, shorter)
         finally:
             self._proven_to = None
+
+    def _receive_part(self, node: object, message: dict[str, Any]) -> None:
+        """Take a part of a snapshot. Only the last one replaces this log; until then nothing says that the
+        leader has what is in it, however far that one has committed (§5.3, §7).
+        """
+        before = self.raftCommitIndex
+        super()._SyncObj__onMessageReceived(node, message)
+        part = message.get("serialized")
+        if (part is None or not part[2]) and self.raftCommitIndex > before:
+            self._SyncObj__raftCommitIndex = before
+            self._SyncObj__raftLog.setRaftCommitIndex(before)
 
     def _without_known(self, message: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
         """Return `message` without the entries that this log has, and how far it proves this log if that

@@ -7,11 +7,12 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from replkernel.agent.io import checkpoint_store
 from replkernel.agent.io.checkpoint_store import (
     GroupFollowed,
     Shelf,
@@ -22,6 +23,7 @@ from replkernel.agent.io.checkpoint_store import (
     write_checkpoint,
 )
 from replkernel.agent.io.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
+from replkernel.errors import StoreError
 from replkernel.objects.collect import read_marks
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.agent_to_router import (
@@ -68,6 +70,18 @@ def names(store: ObjectStore, spec: KernelSpec, what: str) -> list[str]:
     return sorted(name for name in store.list_documents(spec.kernel_id) if f"/{what}-" in name)
 
 
+def fails_for(what: str, store: ObjectStore) -> Callable[[str, bytes], None]:
+    """Return what puts documents into a store, but none of this kind."""
+    put = store.put_document
+
+    def write_or_fail(name: str, data: bytes) -> None:
+        if f"/{what}-" in name:
+            raise StoreError(store.url, "is full", "make room")
+        put(name, data)
+
+    return write_or_fail
+
+
 def test_the_newest_few_are_kept_each_with_its_mark(store: ObjectStore, spec: KernelSpec) -> None:
     for cells in range(1, 6):
         write(store, spec, 1, snapshot_after(cells), [Digest(f"{cells:064}")])
@@ -101,6 +115,31 @@ def test_one_that_alone_keeps_much_goes_with_its_mark_at_once(store: ObjectStore
     assert read_marks(store) == {f"{2:064}"}
     late = write(store, spec, 1, snapshot_after(1), much)
     assert names(store, spec, "checkpoint") == [late.name, newest.name], "one of before takes nothing away"
+
+
+def test_the_mark_of_one_that_failed_goes_with_the_next_that_does_not(
+    store: ObjectStore, spec: KernelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, said = Shelf(spec), said_by(snapshot_after(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put_document", fails_for("checkpoint", store))
+        with pytest.raises(StoreError):
+            write_checkpoint(store, shelf, 1, snapshot_after(1), [Digest(f"{1:064}")], said)
+    assert len(names(store, spec, "mark")) == 1, "what may have been written after all is kept"
+    write_checkpoint(store, shelf, 1, snapshot_after(2), [Digest(f"{2:064}")], said_by(snapshot_after(2)))
+    assert read_marks(store) == {f"{2:064}"}
+
+
+def test_the_mark_of_an_agent_that_was_killed_before_its_checkpoint_goes_once_it_is_old(
+    store: ObjectStore, spec: KernelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = write(store, spec, 1, snapshot_after(1), [Digest(f"{1:064}")])
+    store.delete_document(left.name)
+    write(store, spec, 1, snapshot_after(2), [Digest(f"{2:064}")])
+    assert len(names(store, spec, "mark")) == 2, "another host may be about to write its checkpoint"
+    monkeypatch.setattr(checkpoint_store, "FOUNDING_MAX_S", -1.0)
+    write(store, spec, 1, snapshot_after(3), [Digest(f"{3:064}")])
+    assert read_marks(store) == {f"{2:064}", f"{3:064}"}
 
 
 def test_a_checkpoint_that_founds_another_group_stays_until_that_group_has_one(

@@ -1,4 +1,4 @@
-"""`replkernel import` and `fork` under kill -9: what they had written by then goes, and nothing else."""
+"""`replkernel import` and `fork` that are killed, or lose their store: what they wrote goes, nothing else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.carrying import founding
 from replkernel.carrying.container import StateFile
 from replkernel.carrying.importing import import_kernel, read_state
 from replkernel.cli.store import run_collect
+from replkernel.errors import StoreError
 from replkernel.launch.kernel_record import KernelRecord, kernels_dir, read_record
 from replkernel.objects.collect import GRACE_S
-from replkernel.objects.store import open_store
+from replkernel.objects.store import ObjectStore, open_store
 from replkernel.settings import data_dir
 from tests.support.breadth import each_nth
 from tests.unit.carrying.test_container import DIGEST, entries, written
@@ -76,6 +78,27 @@ def test_leftovers_of_a_killed_import_go_with_the_next_one(place: Path, where: s
     kill(place, where, when)
     (left,) = owners()
     assert read_record(data_dir(os.environ), left) is None
+    record = imported(str(place))
+    assert owners() == {record.kernel_id}
+    assert [one.name for one in kernels_dir(data_dir(os.environ)).iterdir()] == [record.kernel_id]
+
+
+def test_leftovers_of_an_import_whose_store_went_away_go_with_the_next_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*about: object) -> None:
+        raise StoreError("the store", "does not answer", "try again")
+
+    def go_away(*about: object) -> None:
+        for what in ("list_documents", "delete_document", "put_document"):
+            away.setattr(ObjectStore, what, fail)
+        fail()
+
+    with monkeypatch.context() as away:
+        away.setattr(founding, "write_checkpoint", go_away)
+        with pytest.raises(StoreError):
+            imported(str(place))
+    assert len(owners()) == 1
     record = imported(str(place))
     assert owners() == {record.kernel_id}
     assert [one.name for one in kernels_dir(data_dir(os.environ)).iterdir()] == [record.kernel_id]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,7 @@ class TestFollower:
     """A follower of a settled group, to which its leader's messages are told by hand."""
 
     @pytest.fixture
-    def told(self, tmp_path: Path) -> Any:
-        """Yield a function that tells the follower a message, and returns its log's end and its answer."""
+    def follower(self, tmp_path: Path) -> Iterator[RaftMember]:
         addresses = [free_raft_address() for _ in range(3)]
         members = [
             RaftMember(address, addresses, SECRET, tmp_path / address, Recorder().callbacks())
@@ -142,7 +141,13 @@ class TestFollower:
             members[0].propose(b"%d" % number, outcomes.append)
             until(lambda told=outcomes: bool(told))
         until(lambda: len({member.status().applied for member in members}) == 1)
-        follower = next(member for member in members if member.status().role == "follower")
+        yield next(member for member in members if member.status().role == "follower")
+        for member in members:
+            member.close()
+
+    @pytest.fixture
+    def told(self, follower: RaftMember) -> Any:
+        """Return what tells the follower a message, and returns its log's end and its answer."""
         node, thread = follower._node, follower._thread
         assert node is not None
         assert thread is not None
@@ -172,9 +177,7 @@ class TestFollower:
 
             return thread.call(receive)
 
-        yield tell
-        for member in members:
-            member.close()
+        return tell
 
     def test_a_late_message_that_overlaps_the_log_cuts_nothing(self, told: Any) -> None:
         end, _ = told(5, 12)
@@ -185,6 +188,25 @@ class TestFollower:
         assert told(5, end) == (end, end + 1)
         assert told(end, end) == (end, end + 1)
         assert told(4, 4) == (end, 5)
+
+    def test_parts_of_a_snapshot_commit_nothing_that_the_log_has_beyond_its_leader(
+        self, follower: RaftMember
+    ) -> None:
+        node, thread = follower._node, follower._thread
+        assert node is not None
+        assert thread is not None
+        began, leader = follower.status().applied, node._getLeader()
+
+        def receive() -> tuple[int, int]:
+            command, index, term = node._SyncObj__raftLog[-1]
+            node._SyncObj__raftLog.add(command, index + 1, term)  # It had led, and committed nothing.
+            said = {"type": "append_entries", "term": node.raftCurrentTerm, "commit_index": index + 50}
+            for part in ((b"x", True, False), (b"y", False, False), None):
+                node._SyncObj__onMessageReceived(leader, {**said, "serialized": part})
+                node.doTick(0.0)
+            return int(node.raftLastApplied), int(node._SyncObj__raftLog.getRaftCommitIndex())
+
+        assert thread.call(receive) == (began, began)
 
 
 def test_addresses_are_written_by_the_system_although_pysyncobj_has_a_way_of_its_own() -> None:

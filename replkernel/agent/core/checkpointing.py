@@ -150,6 +150,7 @@ class Checkpointing:
                 return self._changed(event, now)
             case Asked():
                 self._asked, self._asked_until, self._look_at = event, now + SETTLE_LIMIT_S, now
+                self._for_asked = False  # What is being written may have begun before what this one wants.
                 return []
             case Ended():
                 return self._ended(event, now)

@@ -229,6 +229,18 @@ class EntryRefused(Fact, frozen=True):
     why: str
 
 
+class EntryKnown(Fact, frozen=True):
+    """The log has had our proposal `key` before, if that was told or not; `dropped`: and has given it up.
+
+    `state_bytes` and `pins` are of the whole state as it is now.
+    """
+
+    key: str
+    state_bytes: int = 0
+    pins: tuple[Pin, ...] = ()
+    dropped: bool = False
+
+
 class ExecutionOverruled(Fact, frozen=True):
     """Another replica took execution `seq` of `replica` over under a newer fence."""
 
@@ -331,6 +343,7 @@ Event: TypeAlias = (
     | FailureLogged
     | TableRestored
     | EntryRefused
+    | EntryKnown
     | ExecutionOverruled
     | MemberLogged
     | MemberGone

@@ -144,6 +144,7 @@ class Keeper:
             fact.FailureLogged: self._on_failure_logged,
             fact.TableRestored: self._on_table_restored,
             fact.EntryRefused: self._on_refused,
+            fact.EntryKnown: self._on_known,
             fact.ExecutionOverruled: self._on_overruled,
             fact.MemberLogged: self._on_member,
             fact.MemberGone: lambda event, now: self.member.other_left(event),
@@ -488,6 +489,23 @@ class Keeper:
         mine = waiting.birth == self.life.birth
         told = self._to_process(ExecutionRefused(waiting.seq, event.why)) if mine else []
         return [*told, *following]
+
+    def _on_known(self, event: fact.EntryKnown, now: float) -> list[Effect]:
+        """Settle what the log has had, and told before this could hear it: in a snapshot, or as it opened."""
+        waiting = self.outbox.find(event.key)
+        if waiting is None:
+            return []
+        if event.dropped:
+            return self._on_refused(fact.EntryRefused(event.key, DROPPED), now)
+        match waiting.proposal:
+            case want.DeltaProposal(delta):
+                return self._on_delta_logged(fact.DeltaLogged(delta, event.state_bytes, event.pins), now)
+            case want.FailureProposal():
+                return self._on_failure_logged(fact.FailureLogged(waiting.seq, self.replica), now)
+            case want.ClaimProposal():
+                return self.outbox.claim_settled(waiting.seq, now)
+            case want.JoinProposal():
+                return self._on_member(fact.MemberLogged(self.replica), now)
 
     def _on_overruled(self, event: fact.ExecutionOverruled, now: float) -> list[Effect]:
         if event.replica != self.replica:

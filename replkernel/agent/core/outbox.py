@@ -279,6 +279,11 @@ class Outbox:
         self.claims = deque(waiting for waiting in self.claims if waiting.seq >= seq)
         return self._move(now)
 
+    def find(self, key: str) -> Waiting | None:
+        """Return the proposal `key`, if it is still waiting."""
+        lanes = (self.joins, self.claims, self.deltas)
+        return next((waiting for lane in lanes for waiting in lane if waiting.proposal.key == key), None)
+
     def refused(self, key: str) -> Waiting | None:
         """Take out and return the proposal `key`, which the log has refused, if it is still waiting."""
         for lane in (self.joins, self.claims, self.deltas):

@@ -60,7 +60,8 @@ REST_AGAIN_S = 30.0
 """A kernel without a router that cannot be put to rest yet is looked at again after so long."""
 
 REST_LIMIT_S = 6 * 3600.0
-"""A kernel without a router is kept no longer than this, whatever it runs and whatever its store says."""
+"""A kernel without a router is kept no longer than this, whatever it runs and whatever its store says: then
+its newest checkpoint is what is left."""
 
 CACHE_BYTES = 20 * 2**30
 """The bound of the host's cache when the agent's own settings cannot be read."""
@@ -302,12 +303,16 @@ class Admission:
     def _orphaned(self, kernel: HostKernel, why: str) -> None:
         """Put a kernel without a router to rest, if it can be found again; else end it."""
         record = find_record(self._data_dir, kernel.spec)
-        if record is None or kernel.custody.alone_s(time.monotonic()) > REST_LIMIT_S:
+        if record is None:
             # Other hosts may have the majority, and a router: what is in the store is theirs.
             self.end(kernel, why, keeping=not kernel.whole)
             return
-        kernel.custody.spared(time.monotonic() + REST_AGAIN_S)
-        self._start(self._put_to_rest(kernel, record, why))
+        now = time.monotonic()
+        kernel.custody.spared(now + REST_AGAIN_S)
+        if kernel.custody.alone_s(now) > REST_LIMIT_S:
+            self._start(self._rest(kernel, record, why))
+        else:
+            self._start(self._put_to_rest(kernel, record, why))
 
     async def _put_to_rest(self, kernel: HostKernel, record: KernelRecord, why: str) -> None:
         """Write a checkpoint of what is applied here, then stop; a running cell or a store is awaited.
@@ -320,7 +325,12 @@ class Admission:
         problem = await kernel.checkpoints.write_for_rest()
         if problem:
             log.warning("kernel %s does not hibernate yet: %s", kernel.spec.kernel_id, problem)
-        elif kernel.custody.overdue(float("inf")):
+        else:
+            await self._rest(kernel, record, why)
+
+    async def _rest(self, kernel: HostKernel, record: KernelRecord, why: str) -> None:
+        """Stop a kernel that is found again by its record, as its newest checkpoint has it."""
+        if kernel.custody.overdue(float("inf")):
             await asyncio.to_thread(note_rest, self._data_dir, record)
             self.end(kernel, f"it hibernates: {why}", keeping=True)
 

@@ -1,6 +1,7 @@
 """Drives a kernel's checkpoints on this host: reads how it stands, writes documents in a thread; one timer.
 
-Law: no rule is here; a store that fails costs a checkpoint, never a cell.
+Law: no rule is here; a store that fails costs a checkpoint, never a cell. Nothing is written of a group that
+goes on from a checkpoint before it has begun with that.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class CheckpointDriver:
         )
 
     def _speaker(self) -> KeeperDriver | None:
-        """Return the replica here whose member leads, or else the one that has applied most."""
+        """Return the replica here whose member leads, or else one that has begun and has applied most."""
         return max(self._drivers.values(), key=_rank, default=None)
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -160,6 +161,9 @@ class CheckpointDriver:
         speaker = self._speaker()
         if speaker is None:
             raise ReplkernelError("No replica of the kernel is on this host.")
+        if speaker.core.member.checkpoint and not speaker.group.begun:
+            # An empty state of the newer group would be taken for the newest of all.
+            raise ReplkernelError("The kernel's replicas here have not begun yet: try again later.")
         store = await self._kernel_store.opened(STORE_WAIT_S)
         pending = speaker.core.outbox.stored_deltas() if forced else []
 
@@ -205,6 +209,6 @@ class CheckpointDriver:
                 task.cancel()
 
 
-def _rank(driver: KeeperDriver) -> tuple[bool, int]:
-    raft = driver.group.raft_status()
-    return raft is not None and raft.role == "leader", driver.group.summary().applied
+def _rank(driver: KeeperDriver) -> tuple[bool, bool, int]:
+    raft, group = driver.group.raft_status(), driver.group
+    return raft is not None and raft.role == "leader", group.begun, group.summary().applied

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -59,7 +59,7 @@ FINDS_MAX = 5
 
 
 FOUNDING_MAX_S = 600.0
-"""A group that is being founded reads the checkpoint before that."""
+"""A group that is being founded reads the checkpoint before that; so comes a checkpoint after its mark."""
 
 
 REMOVE = "remove those that are not this kernel's, and find out who may write there"
@@ -91,6 +91,8 @@ class Shelf:
     def __init__(self, spec: KernelSpec) -> None:
         self.spec = spec
         self.key = seal_key(spec.key.encode())
+        self.failed: set[Place] = set()
+        """Where a checkpoint could not be written, so that its mark may be left."""
         self._own: set[str] = set()
         self._told: set[str] = set()
 
@@ -167,7 +169,11 @@ def write_checkpoint(
     mark = document_name(MARK, spec.kernel_id, spec.incarnation, header.place)
     named = frozenset(digests)
     write_mark(store, spec.kernel_id, named, name=mark)
-    store.put_document(name, encode_checkpoint(header, snapshot, shelf.key))
+    try:
+        store.put_document(name, encode_checkpoint(header, snapshot, shelf.key))
+    except StoreError:
+        shelf.failed.add(header.place)
+        raise
     shelf.wrote(name)
     older = [place for place in known if place != header.place]
     spent = outdated([header.place, *older])
@@ -179,7 +185,20 @@ def write_checkpoint(
             _remove(store, spec, place)
     for mark in founded(names, spec.kernel_id, spec.incarnation, generation):
         store.delete_document(mark)
+    for place in _unfinished(names, shelf, header.place):
+        _remove(store, spec, place)
+    shelf.failed.clear()
     return Written(name, header, lost=bool(before) and not known)
+
+
+def _unfinished(ages: Mapping[str, float], shelf: Shelf, here: Place) -> list[Place]:
+    """Return where before `here` a mark has no checkpoint, and none is about to come."""
+    spec = shelf.spec
+    written = set(newest_first(ages, CHECKPOINT, spec.kernel_id, spec.incarnation))
+    marked = newest_first(ages, MARK, spec.kernel_id, spec.incarnation)
+    lone = [place for place in marked if place < here and place not in written]
+    age_of = {place: ages[document_name(MARK, spec.kernel_id, spec.incarnation, place)] for place in lone}
+    return [place for place in lone if place in shelf.failed or age_of[place] > FOUNDING_MAX_S]
 
 
 def _is_being_followed(store: ObjectStore, spec: KernelSpec, generation: int) -> bool:

@@ -148,8 +148,10 @@ class ReplicaGroup:
         self._closed = False
         self._awaits_snapshot = False
         """Whether entries mean nothing yet: the group started from a state that a snapshot is to bring."""
+        self._restored = False
         self._member: Consensus | None = None
-        self._keys: dict[str, str] = {}
+        self._keys: dict[str, tuple[str, Seq]] = {}
+        """By the entry's key: which proposal it is, and of a delta which execution it is about."""
 
     def open(
         self,
@@ -189,6 +191,11 @@ class ReplicaGroup:
         """Return the Raft member, None before it has started."""
         return self._member
 
+    @property
+    def begun(self) -> bool:
+        """Tell whether the state is the group's own: what the group goes on from, if anything, is in it."""
+        return self._restored or (self._member is not None and not self._awaits_snapshot)
+
     # -- proposals -------------------------------------------------------------------------------------
 
     def propose(self, *proposals: Proposal) -> None:
@@ -206,7 +213,7 @@ class ReplicaGroup:
             except ReplkernelError as error:
                 self._fail(proposals[number:], str(error))
                 break
-            self._remember(entries[0].key, proposal.key)
+            self._remember(entries[0].key, proposal)
             sent.append(proposal)
         for entry in bundle(data):
             member.propose(entry, lambda outcome: self._on_done(sent, outcome))
@@ -227,8 +234,9 @@ class ReplicaGroup:
         stance = lead if proposal.lead else yield_
         return [stance(proposal.seq, self.replica, proposal.fence)]
 
-    def _remember(self, entry_key: str, key: str) -> None:
-        self._keys[entry_key] = key
+    def _remember(self, entry_key: str, proposal: Proposal) -> None:
+        seq = proposal.delta.seq if isinstance(proposal, DeltaProposal) else Seq(0)
+        self._keys[entry_key] = proposal.key, seq
         if len(self._keys) > KEYS_MAX:
             del self._keys[next(iter(self._keys))]
 
@@ -299,11 +307,21 @@ class ReplicaGroup:
                 return [fact.MemberGone(result.replica)]
             case said.Refused():
                 return self._refused(result)
+            case said.Duplicate():
+                return self._known(result)
         return []
 
+    def _known(self, result: said.Duplicate) -> list[Event]:
+        key, seq = self._keys.get(result.key, ("", Seq(0)))
+        if not key:
+            return []
+        with self._lock:
+            dropped = self._machine.is_dropped(seq)
+            return [fact.EntryKnown(key, self._machine.state_bytes, self._machine.pins, dropped)]
+
     def _refused(self, result: said.Refused) -> list[Event]:
-        key = self._keys.get(result.key)
-        if key is None:
+        key, _ = self._keys.get(result.key, ("", Seq(0)))
+        if not key:
             return []
         if result.again:
             return [fact.ProposalFailed(key, result.why)]
@@ -323,7 +341,7 @@ class ReplicaGroup:
             self._recent.restart(whole)
             claims = self._machine.open_executions()
             members = list(self._machine.members.values())
-        self._awaits_snapshot = False
+        self._awaits_snapshot, self._restored = False, True
         opened = [fact.ClaimLogged(number, fence, replica) for number, replica, fence in claims]
         joined = [fact.MemberLogged(member.replica, member.address) for member in members]
         self._tell_soon(fact.TableRestored(*mark, whole), *opened, *joined)

@@ -303,17 +303,26 @@ class KeeperDriver:
             awaits = effect.joining and based
             opening = partial(self.group.open, joining=effect.joining, awaits_snapshot=awaits)
             await asyncio.to_thread(opening, effect.peers, effect.secret, base)
-        except ReplkernelError as error:
-            if str(error) != self._not_joined:
-                log.error("%s cannot join its group: %s", self._name(), error)
-            self._not_joined = str(error)
+        except (ReplkernelError, OSError) as error:
+            why = self._passing(error) if isinstance(error, OSError) else str(error)
+            if why != self._not_joined:
+                log.error("%s cannot join its group: %s", self._name(), why)
+            self._not_joined = why
             lasting = isinstance(error, RaftAddressLost | JournalDamaged)
-            self.tell(fact.GroupTrouble(str(error), lasting))
+            self.tell(fact.GroupTrouble(why, lasting))
         else:
             self.tell(fact.GroupOpened())
             if not self._opened:
                 self._opened = True
                 self._saving.save()
+
+    def _passing(self, error: OSError) -> str:
+        """Say what of the host's own keeps the member from starting, for want of room or time."""
+        reason = error.strerror or "its Raft thread does not answer"  # A time-out has no words of its own.
+        return (
+            f"Replica {self.core.replica} cannot join its group for now: {reason[:1].lower()}{reason[1:]} "
+            f"(host {self._around.host}). It is tried again."
+        )
 
     async def _base(self, effect: want.OpenGroup) -> bytes:
         """Return what the group starts from: as it was kept here, or made of the checkpoint in the store."""

@@ -243,6 +243,18 @@ def test_a_write_that_had_begun_before_the_wish_does_not_answer_it() -> None:
     assert story.written("c2") == ["say c2"]
 
 
+def test_a_write_for_an_earlier_wish_does_not_answer_a_later_one() -> None:
+    story = Story()
+    story.tell(Asked(Seq(3), pinned=True))
+    assert story.wait()[1] == ["write"]
+    story.now += 60  # The store stalls, the router gives up, and a cell runs meanwhile.
+    story.standing = msgspec.structs.replace(LEADS, place=Place(1, 9), seq=Seq(4))
+    story.tell(Asked(Seq(4)))
+    assert story.tell(Ended("c1", Place(1, 5), Seq(3), 3)) == [], "execution 4 is not in it"
+    assert story.wait()[1] == ["write"]
+    assert story.written("c2") == ["say c2"]
+
+
 def test_a_forced_checkpoint_needs_no_majority() -> None:
     story = Story(msgspec.structs.replace(FOLLOWS, quorum=False, busy=True))
     story.tell(Asked(Seq(9), forced=True))

@@ -433,6 +433,38 @@ def test_a_refused_delta_makes_room_for_the_next() -> None:
     ]
 
 
+def test_a_membership_that_an_earlier_agent_has_logged_is_proposed_once_and_no_more() -> None:
+    story = Story()
+    story.tell(fact.ReplicaRequested())
+    story.tell(fact.ProcessForked(1, 100))
+    story.tell(fact.ProcessGreeted(1, hello()))
+    story.tell(fact.GroupNamed(PEERS, "secret"))
+    story.tell(fact.MemberLogged(R1))  # Of the journal, as the member starts.
+    assert story.tell(fact.GroupOpened()) == ["propose join-a:1"]
+    assert story.tell(fact.EntryKnown("join-a:1")) == []
+    assert story.keeper.deadline() is None, "an idle keeper wakes nobody"
+
+
+def test_a_delta_that_came_back_in_a_snapshot_is_committed_and_makes_room_for_the_next() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaArrived(delta(1)))
+    story.tell(fact.DeltaArrived(delta(2)))
+    story.tell(fact.TableRestored(Seq(1), 0, Mark(Seq(1))))
+    assert story.tell(fact.EntryKnown("delta-1-1", 7)) == [
+        "process < delta committed 1",
+        "router  < committed 1",
+        "propose delta-2-2",
+    ]
+    assert story.tell(fact.EntryKnown("delta-1-1", 7)) == [], "told once"
+
+
+def test_a_delta_that_the_log_had_and_dropped_is_refused() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaArrived(delta(1)))
+    (said,) = story.tell(fact.EntryKnown("delta-1-1", dropped=True))
+    assert said.startswith("process < refused 1: the kernel went on")
+
+
 def test_an_overruled_execution_is_told_at_once() -> None:
     story = Story().live()
     story.tell(fact.ExecutionClaimed(Seq(1), Fence(1)))
