@@ -157,7 +157,11 @@ class SlurmLauncher:
                 f"Slurm is asked for {self._options.most} hosts at most: write --launcher-option most={most}."
             )
         self._hosts.want(more)
-        await self._look()
+        try:
+            await self._look()
+        except LauncherFailed:
+            self._hosts.want(0)  # Whoever awaited them is told that they do not come.
+            raise
 
     async def give_back(self, host: str) -> None:
         """Cancel the job; its agent goes in order."""
