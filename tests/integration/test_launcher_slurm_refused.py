@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -59,3 +60,32 @@ async def test_a_job_that_slurm_refuses_is_not_asked_for_again_when_nobody_await
     tried = there.asked
     await asyncio.sleep(0.5)  # Several looks.
     assert there.asked == tried
+
+
+async def test_a_shared_disk_that_was_full_for_a_moment_does_not_end_the_launcher(
+    played: tuple[PlayedSlurm, Heard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, heard = played
+    write, left = slurm.replace_own, [OSError(errno.ENOSPC, "No space left on device")]
+
+    def replace_own(path: Path, data: bytes) -> None:
+        if left:
+            raise left.pop()
+        write(path, data)
+
+    monkeypatch.setattr(slurm, "replace_own", replace_own)
+    there.jobs[1] = "TIMEOUT"
+    await heard.until(lambda: heard.hosts() == {"n2"})
+    assert not left and "No space left on device" in caplog.text and "launchers/slurm" in caplog.text
+    await there.launcher.close()
+
+
+async def test_a_turn_that_fails_otherwise_is_not_the_launchers_last(
+    played: tuple[PlayedSlurm, Heard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, heard = played
+    monkeypatch.setattr(there.launcher, "_tell", lambda word: 1 / 0)
+    there.jobs[1] = "TIMEOUT"
+    await heard.until(lambda: "ZeroDivisionError" in caplog.text)
+    monkeypatch.setattr(there.launcher, "_tell", heard)
+    await heard.until(lambda: "n2" in heard.hosts())

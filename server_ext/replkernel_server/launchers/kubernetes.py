@@ -142,6 +142,8 @@ class KubernetesLauncher:
                 await self._look()
             except ServerError as error:
                 self._log(str(error))
+            except Exception:  # The next turn must come: nobody else would tell what becomes of hosts.
+                log.exception("The launcher of Kubernetes failed in one turn.")
             await asyncio.sleep(LOOK_SOON_S / 4)
 
     async def _look(self) -> Refused | None:
