@@ -1,0 +1,44 @@
+"""A journal that has no room, whatever the system calls that: nothing new is leased, and nothing ends."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from replkernel_server.errors import JournalAway
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_place import JournalPlace
+
+from tests.support.live import eventually
+from tests.support.scheduler_service import Service, serving
+
+
+def ask(service: Service, request: str) -> tuple[int, object]:
+    wish = {"request": request, "kernel_id": f"kernel-{request}", "gpus": 1, "ttl_s": 60.0}
+    return service.rest.call("POST", "leases", wish)
+
+
+def test_a_quota_of_the_disk_that_is_used_up_is_waited_for_as_a_full_disk_is() -> None:
+    with serving() as service:
+        pid = service.process.pid
+        assert service.rest.call("POST", "hosts", {"name": "h", "gpus": ["0", "1", "2"]})[0] == 200
+        assert ask(service, "before")[0] == 201
+        # Beyond a limit of files' size a write fails as it does beyond a quota: not as one to a full disk.
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        for number in range(3):
+            status, said = ask(service, f"meanwhile-{number}")
+            assert status == 503 and "no room for the journal" in str(said), said
+        assert service.process.poll() is None
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+        # The first one was decided before its write failed: it has a GPU now.
+        eventually(lambda: ask(service, "after")[0] == 201, "leases are granted again")
+
+
+def test_a_journal_that_cannot_be_opened_for_its_disk_is_no_wrong_setting(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    Path(f"{path}-shm").mkdir()  # What SQLite cannot make, as where there is no room for it.
+    with pytest.raises(JournalAway, match="cannot be used"):
+        Journal(JournalPlace(f"sqlite:///{path}"))
+    Path(f"{path}-shm").rmdir()
+    Journal(JournalPlace(f"sqlite:///{path}")).close()
