@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from pathlib import Path
 
 import pytest
-from replkernel_server.errors import JournalAway
+from replkernel_scheduler.types import UserName
+from replkernel_server.errors import JournalAway, JournalFull
+from replkernel_server.scheduling.hosting import Hosted
+from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.settings import ServiceSettings
 
+from replkernel.leasing import wire
 from tests.support.live import eventually
+from tests.support.scheduler_client import offer
 from tests.support.scheduler_service import Service, serving
+
+ALICE = Identity(UserName("alice"))
+
+
+async def nobody(_: str) -> None:
+    return None
+
+
+def full(*_: object) -> None:
+    raise JournalFull("There is no room for the journal.")
 
 
 def ask(service: Service, request: str) -> tuple[int, object]:
@@ -42,3 +59,34 @@ def test_a_journal_that_cannot_be_opened_for_its_disk_is_no_wrong_setting(tmp_pa
         Journal(JournalPlace(f"sqlite:///{path}"))
     Path(f"{path}-shm").rmdir()
     Journal(JournalPlace(f"sqlite:///{path}")).close()
+
+
+class Connected:
+    """A connection that takes what it is told."""
+
+    def post(self, message: object) -> None: ...
+
+    def refuse(self, why: str) -> None: ...
+
+
+async def connected(hosted: Hosted, hello: wire.Hello, *said: wire.FromClient) -> int:
+    client = hosted.channel.connected(Connected())
+    assert client is not None
+    await hosted.channel.joined(client, hello, ALICE)
+    for message in said:
+        await hosted.channel.said(client, message)
+    return client
+
+
+async def test_a_scheduler_whose_journal_is_full_ends_also_when_something_happened_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted = await Hosted.open(ServiceSettings(f"sqlite:///{tmp_path / 'journal.sqlite'}"), nobody)
+    await connected(hosted, wire.Hello(1, "agent", "a"), offer("a", 2))
+    line = await connected(hosted, wire.Hello(1, "jobs", "a"), wire.JobsHere((), ranks=True))
+    monkeypatch.setattr(hosted.driver.journal, "append", full)
+    before = hosted.driver.number
+    hosted.channel.left(line)
+    await asyncio.sleep(0.1)
+    assert hosted.driver.number > before, "nothing was decided in the background"
+    await asyncio.wait_for(hosted.close(), 15)
