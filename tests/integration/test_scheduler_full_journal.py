@@ -90,3 +90,19 @@ async def test_a_scheduler_whose_journal_is_full_ends_also_when_something_happen
     await asyncio.sleep(0.1)
     assert hosted.driver.number > before, "nothing was decided in the background"
     await asyncio.wait_for(hosted.close(), 15)
+
+
+async def test_a_journal_without_room_at_the_start_is_left_to_who_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = ServiceSettings(f"sqlite:///{tmp_path / 'journal.sqlite'}")
+    before = await Hosted.open(setup, nobody)
+    await connected(before, wire.Hello(1, "agent", "a"), offer("a", 2))
+    await before.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", lambda *_: full())
+        with pytest.raises(JournalFull):
+            await Hosted.open(setup, nobody)
+    again = await Hosted.open(setup, nobody)
+    assert [host.name for host in again.driver.core.view().hosts] == ["a"]
+    await again.close()
