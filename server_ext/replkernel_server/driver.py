@@ -172,13 +172,17 @@ class SchedulerDriver:
         """Have something done with the journal, between two commits."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
 
+    def ends(self) -> None:
+        """Wait for room in the journal no longer: the scheduler is about to end."""
+        self._closing.set()
+
     async def rest(self) -> Recovered | None:
         """Decide nothing more by itself, and finish what is being written; return what there is then.
 
         None: not all that was decided is durable.
         """
         self._disarm()
-        self._closing.set()
+        self.ends()
         if self._task is not None:
             await self._task
         if self._trouble is not None or self._full is not None or self.durable != self.number:

@@ -33,6 +33,10 @@ class JournalInUse(JournalRefused):
     """Another scheduler that runs has the journal."""
 
 
+class JournalAway(JournalRefused):
+    """The journal cannot be used at the moment: its disk, its database or another program is in the way."""
+
+
 class JournalFailed(ServerError):
     """The journal can no longer be written: nothing may be decided any more."""
 

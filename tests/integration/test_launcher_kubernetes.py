@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from replkernel_server.launchers.kubernetes import KubernetesLauncher
-from replkernel_server.launchers.kubernetes_pods import HOLDER, USER, KubernetesOptions
+from replkernel_server.launchers.kubernetes_pods import HOLDER, USER, KubernetesOptions, user_of
 from replkernel_server.launchers.protocol import (
     HostComing,
     HostEnding,
@@ -200,8 +201,6 @@ SERVER = {
 async def test_a_users_agents_stand_beside_each_holder_with_his_image_uid_and_volumes(
     cluster: FakeKubernetes,
 ) -> None:
-    import copy
-
     cluster.pods["jupyter-alice"] = copy.deepcopy(SERVER)
     made, heard = launcher_of(cluster, users=True), Heard()
     await made.open(heard)
@@ -225,3 +224,67 @@ async def test_a_users_agents_stand_beside_each_holder_with_his_image_uid_and_vo
         pod["status"] = {"phase": "Succeeded"}
     await heard.until(lambda: not any(USER in it["metadata"]["labels"] for it in cluster.pods.values()))
     await made.close()
+
+
+@pytest.fixture
+async def for_users(cluster: FakeKubernetes) -> AsyncIterator[tuple[KubernetesLauncher, Heard]]:
+    made, heard = launcher_of(cluster, users=True), Heard()
+    await made.open(heard)
+    await heard.until(lambda: len(heard.hosts()) == 2)
+    yield made, heard
+    await made.close()
+
+
+def server_starts(cluster: FakeKubernetes, user: str) -> None:
+    pod = copy.deepcopy(SERVER)
+    pod["metadata"]["name"] = f"jupyter-{user}"  # type: ignore[index]
+    pod["metadata"]["labels"]["hub.jupyter.org/username"] = user  # type: ignore[index]
+    cluster.pods[f"jupyter-{user}"] = pod
+
+
+def agents_of(cluster: FakeKubernetes, user: str) -> int:
+    name = user_of({"metadata": {"name": user}})
+    return sum(pod["metadata"]["labels"].get(USER) == name for pod in cluster.pods.values())
+
+
+async def test_a_quota_that_is_used_up_is_named_and_keeps_no_user_from_his_agents(
+    cluster: FakeKubernetes, for_users: tuple[KubernetesLauncher, Heard]
+) -> None:
+    launcher, heard = for_users
+    cluster.quota = 8
+    with pytest.raises(LauncherFailed, match=r"\(403\): exceeded quota: gpus, requested: nvidia.com/gpu=4"):
+        await launcher.ask_hosts(1)
+    tried = cluster.over_quota
+    server_starts(cluster, "alice")
+    await heard.until(lambda: agents_of(cluster, "alice") == 2)
+    assert cluster.over_quota == tried, "a holder was asked for that nobody awaits any more"
+
+
+async def test_a_users_pod_that_is_refused_is_named_and_keeps_nobody_elses_from_being_made(
+    cluster: FakeKubernetes, for_users: tuple[KubernetesLauncher, Heard], caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher, heard = for_users
+    cluster.denied = user_of({"metadata": {"name": "alice"}})
+    server_starts(cluster, "alice")
+    await heard.until(lambda: "denied the request: not this one" in caplog.text)
+    server_starts(cluster, "bob")
+    await launcher.ask_hosts(1)
+    await heard.until(lambda: agents_of(cluster, "bob") == 3 and len(heard.hosts()) == 3)
+    assert agents_of(cluster, "alice") == 0
+    assert caplog.text.count("denied the request") == 1, "it is said at each turn, or for each host"
+
+
+async def test_a_scheduler_that_comes_back_to_a_quota_that_is_used_up_has_the_hosts_that_are_there(
+    cluster: FakeKubernetes, opened: tuple[KubernetesLauncher, Heard], caplog: pytest.LogCaptureFixture
+) -> None:
+    await opened[0].close()
+    cluster.quota = 8
+    launcher, heard = launcher_of(cluster, hosts=3), Heard()
+    try:
+        await launcher.open(heard)
+        await heard.until(lambda: len(heard.hosts()) == 2 and cluster.over_quota >= 2)
+        assert caplog.text.count("exceeded quota") == 1, "it is said at each turn"
+        cluster.quota = 12
+        await heard.until(lambda: len(heard.hosts()) == 3)
+    finally:
+        await launcher.close()

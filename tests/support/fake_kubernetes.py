@@ -32,6 +32,12 @@ class FakeKubernetes:
         self.most_seen: dict[str, int] = {}
         self.pulls: str = ""
         """The reason why images do not come, if they do not."""
+        self.quota: int | None = None
+        """So many GPUs all pods may have, if that is bounded."""
+        self.over_quota = 0
+        """So many pods were refused for it."""
+        self.denied = ""
+        """An admission webhook refuses pods with a label of this value."""
         self._port = free_port()
 
     async def __aenter__(self) -> FakeKubernetes:
@@ -151,6 +157,15 @@ class Pods(RequestHandler):
         pod = json.loads(self.request.body)
         if pod["metadata"]["name"] in self.cluster.pods:
             self.refuse(409, "already exists")
+            return
+        if self.cluster.denied in pod["metadata"]["labels"].values():
+            self.refuse(403, 'admission webhook "policy" denied the request: not this one')
+            return
+        used = sum(map(gpus_of, self.cluster.pods.values()))
+        if self.cluster.quota is not None and gpus_of(pod) and used + gpus_of(pod) > self.cluster.quota:
+            self.cluster.over_quota += 1
+            what = f"requested: {GPU}={gpus_of(pod)}, used: {GPU}={used}, limited: {GPU}={self.cluster.quota}"
+            self.refuse(403, f'pods "{pod["metadata"]["name"]}" is forbidden: exceeded quota: gpus, {what}')
             return
         pod["status"] = {"phase": "Pending"}
         self.cluster.pods[pod["metadata"]["name"]] = pod

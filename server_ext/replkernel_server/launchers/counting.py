@@ -4,7 +4,7 @@ Pure. Laws: a router hears of a grant only once the engine has given a GPU for e
 again of one that was not told; a GPU is left only when no lease has it. The engine chooses which GPU it
 gives: the scheduler's GPU is a place on its host, and the holder is told the engine's. One that the engine
 cannot give is used elsewhere: its lease ends untold, and its request is asked anew behind the jobs that use
-it.
+it. Where a lease ends untold otherwise, whoever asked for it is refused, and told why.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
-from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted
+from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
 from replkernel_scheduler.harvest.types import HarvestEffect
 from replkernel_scheduler.types import GpuUuid, HostName, Lease, LeaseId
 
 from replkernel_server.launchers.engine_usage import USER
 
+NOT_COUNTED = (
+    "This cell was not run on a GPU: its lease was over before the engine of host {} had counted its GPUs "
+    "({}). Run the cell again."
+)
 Place: TypeAlias = tuple[HostName, GpuUuid]
 
 
@@ -55,6 +59,8 @@ class Counting:
         self._ready: set[HostName] = set()
         self._unknown: set[LeaseId] = set()
         """Leases that nobody was told of."""
+        self._anew: set[LeaseId] = set()
+        """Those of them whose requests are asked anew."""
         self._owed: set[LeaseId] = set()
         """Leases that are told, or told again, once they are counted."""
         for lease in leases:
@@ -111,12 +117,19 @@ class Counting:
                     return None
                 self._unknown.discard(lease.lease)
                 return msgspec.structs.replace(effect, lease=self.translated(lease))
-            case LeaseEnded(lease):
-                self._owed.discard(lease.lease)
-                if lease.lease in self._unknown:
-                    self._unknown.discard(lease.lease)
+            case LeaseEnded(lease, why):
+                unknown, anew = lease.lease in self._unknown, lease.lease in self._anew
+                for names in (self._owed, self._unknown, self._anew):
+                    names.discard(lease.lease)
+                if anew:
                     return None
+                if unknown:
+                    return LeaseRefused(lease.request, NOT_COUNTED.format(lease.host, why))
         return effect
+
+    def asked_anew(self, name: LeaseId) -> None:
+        """Note that the request of a lease that nobody was told of waits again: its end says nothing."""
+        self._anew.add(name)
 
     def is_unknown(self, name: LeaseId) -> bool:
         """Say whether a lease's holder has not heard of it."""

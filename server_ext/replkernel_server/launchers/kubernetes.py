@@ -1,8 +1,8 @@
 """The launcher of a Kubernetes cluster: a pod on each GPU node that owns its GPUs, agents of users beside it.
 
 Laws: it decides nothing (`kubernetes_hosts.py` does), and asks an API server that is away again at its next
-turn; pods stay when it is closed, for the next one finds them by their labels. It lists, makes and deletes
-pods of one namespace, and needs nothing else.
+turn; a pod that is refused keeps no other from being made; pods stay when it is closed, for the next one
+finds them by their labels. It lists, makes and deletes pods of one namespace, and needs nothing else.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from replkernel_server.errors import ServerError
-from replkernel_server.launchers.kubernetes_api import KubernetesApi
+from replkernel_server.launchers.kubernetes_api import KubernetesApi, NotAdmitted, Refused
 from replkernel_server.launchers.kubernetes_hosts import KubernetesHosts
 from replkernel_server.launchers.kubernetes_pods import KubernetesOptions, holder, read_options, read_pod
 from replkernel_server.launchers.protocol import Capabilities, LauncherFailed, Tell, Word
@@ -58,7 +58,9 @@ class KubernetesLauncher:
         await self._api.open()
         self._tell, self._hosts = tell, KubernetesHosts(self._options)
         try:
-            await self._look()
+            refused = await self._look()
+            if refused is not None and not isinstance(refused, NotAdmitted):  # A quota may have room later.
+                raise refused
         except LauncherFailed:
             await self._api.close()
             raise
@@ -99,7 +101,13 @@ class KubernetesLauncher:
                 f"--launcher-option most={most}, or launcher.most in the chart's values."
             )
         self._hosts.want(more)
-        await self._look()
+        try:
+            refused = await self._look()
+            if refused is not None:
+                raise refused
+        except LauncherFailed:
+            self._hosts.want(0)  # Whoever awaited them is told that they do not come.
+            raise
 
     async def give_back(self, host: str) -> None:
         """Delete the holder: its GPUs are the cluster's again. Users' agents there end when they idle."""
@@ -134,12 +142,12 @@ class KubernetesLauncher:
                 await self._look()
             except ServerError as error:
                 self._log(str(error))
-            else:
-                self._said = ""
+            except Exception:  # The next turn must come: nobody else would tell what becomes of hosts.
+                log.exception("The launcher of Kubernetes failed in one turn.")
             await asyncio.sleep(LOOK_SOON_S / 4)
 
-    async def _look(self) -> None:
-        """Ask what is, tell what is new, have done what is to be."""
+    async def _look(self) -> Refused | None:
+        """Ask what is, tell what is new, have done what is to be; return why a holder is refused."""
         async with self._turn:
             now, wall = asyncio.get_running_loop().time(), time.time()
             pods = [read_pod(it, wall) for it in await self._api.list(self._options.own)]
@@ -147,12 +155,14 @@ class KubernetesLauncher:
             users = self._options.users
             servers = await self._api.list(self._options.users_selector) if users else []
             todo = self._hosts.todo(servers, now)
-            for name in todo.delete:
-                await self._api.delete(name, ENDS_GRACE_S)
+            refused = [await _refusal(self._api.delete(name, ENDS_GRACE_S)) for name in todo.delete]
+            refused += [await _refusal(self._api.create(agent)) for agent in todo.agents]
+            no_holder = None
             for _ in range(todo.holders):
-                await self._submit()
-            for agent in todo.agents:
-                await self._api.create(agent)
+                no_holder = no_holder or await _refusal(self._submit())
+            said = [str(refusal) for refusal in (*refused, no_holder) if refusal is not None]
+            self._log(" ".join(dict.fromkeys(said)))
+            return no_holder
 
     async def _submit(self, node: str = "") -> None:
         await self._api.create(holder(self._options, secrets.token_hex(4), node))
@@ -172,6 +182,15 @@ class KubernetesLauncher:
                 self._tell(word)
 
     def _log(self, what: str) -> None:
-        if what != self._said:
+        if what and what != self._said:
             log.warning("%s", what)
         self._said = what
+
+
+async def _refusal(work: Awaitable[None]) -> Refused | None:
+    """Have something done; return why it is refused."""
+    try:
+        await work
+    except Refused as refused:
+        return refused
+    return None

@@ -20,10 +20,20 @@ REVIEWS = "authorization.k8s.io"
 CALL_S_MAX = 20.0
 PODS_MAX = 5_000
 SAID_CHARS_MAX = 300
+FORBIDDEN = " is forbidden: "
+"""Stands behind the pod's name, which is another one each time."""
 
 
-class NotAllowed(LauncherFailed):
+class Refused(LauncherFailed):
+    """The API server answers, and does not do this."""
+
+
+class NotAllowed(Refused):
     """Whoever asks may not."""
+
+
+class NotAdmitted(Refused):
+    """A quota, or another rule of the cluster's, does not let this pod in."""
 
 
 class KubernetesApi:
@@ -144,12 +154,15 @@ class KubernetesApi:
     def _refused(self, verb: str, status: int, why: str, as_good: int) -> Json:
         if status == as_good:
             return {}
-        if status == 403:
-            raise NotAllowed(
-                f"Kubernetes does not let the scheduler {verb} pods in {self._namespace}: its Role needs the "
-                f"verb {verb} for pods."
-            )
-        raise LauncherFailed(f"Kubernetes refuses to {verb} a pod ({status}): {why}.")
+        said = f"Kubernetes refuses to {verb} a pod ({status}): {why.partition(FORBIDDEN)[2] or why}."
+        if status != 403:
+            raise Refused(said)
+        if verb == "create" and why and f"cannot {verb} resource" not in why:  # All may be made but this one.
+            raise NotAdmitted(said)
+        raise NotAllowed(
+            f"Kubernetes does not let the scheduler {verb} pods in {self._namespace}: its Role needs the "
+            f"verb {verb} for pods."
+        )
 
 
 def _reason(said: str | bytes) -> str:

@@ -103,10 +103,7 @@ class SlurmLauncher:
                 raise LauncherFailed(
                     f"Slurm's command {name} is not found: install Slurm's client, or set PATH."
                 )
-        try:
-            self._write_settings()
-        except OSError as error:
-            raise LauncherFailed(f"The directory {self._place} cannot be written ({error}).") from error
+        self._prepare()
         self._tell, self._hosts = tell, SlurmHosts(self._options)
         await self._look()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -157,7 +154,11 @@ class SlurmLauncher:
                 f"Slurm is asked for {self._options.most} hosts at most: write --launcher-option most={most}."
             )
         self._hosts.want(more)
-        await self._look()
+        try:
+            await self._look()
+        except LauncherFailed:
+            self._hosts.want(0)  # Whoever awaited them is told that they do not come.
+            raise
 
     async def give_back(self, host: str) -> None:
         """Cancel the job; its agent goes in order."""
@@ -189,6 +190,8 @@ class SlurmLauncher:
                 await self._look()
             except ServerError as error:
                 self._log(str(error))
+            except Exception:  # The next turn must come: nobody else would tell what becomes of hosts.
+                log.exception("The launcher of Slurm failed in one turn.")
 
     async def _look(self) -> None:
         """Ask Slurm what is, tell what is new, ask for what is to be."""
@@ -206,8 +209,7 @@ class SlurmLauncher:
 
     async def _submit(self, not_on: tuple[str, ...], node: str = "") -> str:
         command = submit(self._options, self._mark, str(self._place), not_on, node)
-        self._write_settings()
-        self._tidy()
+        self._prepare()
         path = self._env.get("PYTHONPATH", "")
         script = batch_script(self._options.python or sys.executable, str(self._place / "agent.json"), path)
         job = submitted(await self._ask(command, script))
@@ -265,6 +267,14 @@ class SlurmLauncher:
                 f"Slurm's command {command[0]} answered more than {ANSWER_BYTES_MAX} bytes."
             )
         return said.decode(errors="replace")
+
+    def _prepare(self) -> None:
+        """Write what a job reads, and drop old output."""
+        try:
+            self._write_settings()
+            self._tidy()
+        except OSError as error:
+            raise LauncherFailed(f"The directory {self._place} cannot be written ({error}).") from error
 
     def _write_settings(self) -> None:
         self._place.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -147,8 +147,9 @@ class Channel:
             self._show(act)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and wait for what they led to: the scheduler is about to end."""
         self._disarm()
+        self.driver.ends()
         for connection in list(self.connections.values()):
             connection.refuse(SCHEDULER_ENDS)
         self.connections.clear()

@@ -34,7 +34,7 @@ from replkernel_scheduler.expecting.foresight import Expected, Foresight
 from replkernel_scheduler.gangs.types import GangId
 from replkernel_scheduler.harvest.core import HarvestCore
 from replkernel_scheduler.harvest.types import HarvestEffect
-from replkernel_scheduler.types import HostName, KernelId, RequestId, ReservationId
+from replkernel_scheduler.types import HostName, KernelId, LeaseId, RequestId, ReservationId
 from replkernel_scheduler.view import ClusterView
 
 from replkernel import records
@@ -116,7 +116,10 @@ class Desk:
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S), times.host_away_s)
         self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s), times.grace_s)
         self.moves = MoveDesk(view)
-        self.guards = Guards(entry.lease for entry in view.leases if entry.phase != "reserved")
+        self.guards = Guards(
+            (entry.lease for entry in view.leases if entry.phase != "reserved"),
+            (host.name for host in view.hosts if host.watched),
+        )
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
         self.jobs = None if beside is None else self._job_desk(beside, now)
         self.gangs = (
@@ -303,6 +306,10 @@ class Desk:
                 yield from self.gangs.line_came(client, message, now)
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
+        if isinstance(message, wire.KernelHere):
+            here = self.owners.of_kernel.get(kernel.kernel_id, {})
+            for name in {LeaseId(held.lease) for held in message.leases} & here.keys():
+                self.guards.named(here[name])
         yield from self.routers.said(client, kernel, message, now, bounded)
         if kernel.held or kernel.untold or kernel.unsaid:
             self._by(now + min(HOST_WAIT_S, UNTOLD_S))
@@ -363,7 +370,7 @@ class Desk:
         if name in self.reserved:
             came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
         yield Feed(self.guards.stuck_last(came), client)
-        yield from self._tell(due, now)
+        yield from self._tell([*due, *self.guards.due(name)], now)
         if self.jobs is not None:
             yield from self.jobs.offered(name)
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.

@@ -32,13 +32,16 @@ REFUSALS_MAX = 1_000
 class Guards:
     """The guards of all hosts that have one, and what they have opened."""
 
-    def __init__(self, leases: Iterable[Lease] = ()) -> None:
-        """Begin with leases that are in force; their holders know them."""
+    def __init__(self, leases: Iterable[Lease] = (), unseen: Iterable[HostName] = ()) -> None:
+        """Begin with leases that are in force, which their holders know.
+
+        Hosts whose agents have not come back yet (`unseen`) may each have a guard.
+        """
         self.refusals: dict[RequestId, str] = {}
         """Why requests were refused that had a lease for a moment."""
         self._leases: dict[HostName, dict[LeaseId, Lease]] = {}
-        self._guards: dict[HostName, int | None] = {}
-        """The client that guards a host; None: it is away."""
+        self._guards: dict[HostName, int | None] = dict.fromkeys(unseen)
+        """The client that guards a host; None: it is away, or nobody has seen yet whether there is one."""
         self._open: dict[HostName, set[LeaseId]] = {}
         self._owed: set[LeaseId] = set()
         """Leases that are told, or told again, once they are open."""
@@ -59,7 +62,7 @@ class Guards:
     def offers(self, client: int, host: HostName, *, guarded: bool, owns: bool) -> str:
         """Take note of an offer; return why it is refused. `owns`: the host is this client's user's."""
         if not guarded:
-            if owns and self._guards.get(host, client) in (None, client):
+            if owns and self._guards.get(host, client) in (None, client):  # What waited is due now.
                 self._guards.pop(host, None)
                 self._stuck.pop(host, None)
             return ""
@@ -76,6 +79,11 @@ class Guards:
         """Take note that a client is gone: what it guarded is opened for nobody until it is back."""
         for host in [host for host, guard in self._guards.items() if guard == client]:
             self._guards[host] = None
+
+    def named(self, lease: Lease) -> None:
+        """Note that its holder names a lease: it was told of it when it was open, if this guard is away."""
+        if self._guards.get(lease.host, 0) is None and lease.lease not in self._untold:
+            self._open.setdefault(lease.host, set()).add(lease.lease)
 
     def away(self, host: HostName) -> list[LeaseReleased]:
         """Return the leases on a host out of sight that are to end: those of which nobody has heard."""
@@ -190,7 +198,12 @@ class Guards:
             if lease is not None and lease.lease not in self._failed:
                 self._failed[lease.lease] = f"host {host} has not opened its GPUs for it: {failure.why}"
                 ends.append(LeaseReleased(lease.lease, lease.fence, 0.0))
-        due = sorted(name for name in self._owed if name in opened)
+        return self.due(host), ends
+
+    def due(self, host: HostName) -> list[HarvestEffect]:
+        """Return the grants on a host that may be told now: its guard has opened them, or it has none."""
+        here = self._leases.get(host, {})
+        due = sorted(name for name in self._owed & here.keys() if not self.waits(here[name]))
         self._owed.difference_update(due)
         self._untold.difference_update(due)
-        return [LeaseGranted(here[name]) for name in due if name in here], ends
+        return [LeaseGranted(here[name]) for name in due]

@@ -84,6 +84,7 @@ class Hosted:
         """Lock the journal, bring the core back from it, and serve; raises what `recover` raises.
 
         With a launcher, its hosts have agents from then on; raises LauncherFailed if it cannot be used.
+        Whatever is raised, the journal is free again.
         """
         loop = asyncio.get_running_loop()
         journal, recovered = await loop.run_in_executor(
@@ -91,15 +92,11 @@ class Hosted:
         )
         log.info("The scheduler's core is %s.", "compiled" if core_is_compiled() else "Python's own code")
         hosted = cls(recovered, journal, settings, identify)
-        await hosted.driver.resume(settings.grace_s)
-        await set_right(hosted.driver)
-        if recovered.core.prices != settings.prices:
-            await hosted.driver.apply(PricesSet(settings.prices))
-        if not settings.jobs:
-            for job in hosted.driver.beside.jobs():
-                await hosted.driver.apply(JobStopAsked(job.spec.job))
-        if launcher is not None:
-            await hosted.launch(launcher)
+        try:
+            await hosted._begin(settings, launcher)
+        except BaseException:
+            await hosted.close()
+            raise
         months = hosted._keep_months(recovered.wall)
         hosted._tasks = [
             loop.create_task(work)
@@ -107,14 +104,18 @@ class Hosted:
         ]
         return hosted
 
-    async def launch(self, launcher: Launcher) -> None:
-        """Have a launcher's hosts used; if that cannot be, close everything and raise LauncherFailed."""
-        self._launching = Launching(launcher, self.driver, self.channel)
-        try:
+    async def _begin(self, settings: ServiceSettings, launcher: Launcher | None) -> None:
+        """Decide what follows from a start and from the settings; open the launcher."""
+        await self.driver.resume(settings.grace_s)
+        await set_right(self.driver)
+        if self.driver.core.prices != settings.prices:
+            await self.driver.apply(PricesSet(settings.prices))
+        if not settings.jobs:
+            for job in self.driver.beside.jobs():
+                await self.driver.apply(JobStopAsked(job.spec.job))
+        if launcher is not None:
+            self._launching = Launching(launcher, self.driver, self.channel)
             await self._launching.open()
-        except ServerError:
-            await self.close()
-            raise
 
     def routes(self, prefix: str = "") -> list[URLSpec]:
         """Return the routes of its API and channel, all below `prefix`."""

@@ -37,6 +37,8 @@ from replkernel_server.scheduling.settings import DATABASE
 
 DISK_FULL = "database or disk is full"
 """SQLite's words, after which its transaction is undone for certain."""
+WRITE_FAILED = "SQLITE_IOERR_WRITE"
+"""So SQLite calls a quota that is used up, and a broken disk as well; its transaction is undone, too."""
 
 
 class Journal(JournalReading):
@@ -56,7 +58,7 @@ class Journal(JournalReading):
                 self._own = self._connection.connection.dbapi_connection
                 self._make_tables()
             except SQLAlchemyError as error:
-                raise JournalRefused(unusable(place, error)) from error
+                raise unusable(place, error) from error
             undo.pop_all()
         self.held_from = 1
         """The number of the oldest event that is there."""
@@ -193,18 +195,26 @@ class Journal(JournalReading):
                 self._connection.execute(insert(table), rows)
             self._connection.commit()
         except SQLAlchemyError as error:
-            raise self._failed(error) from error
+            size = sum(
+                len(value)
+                for _, rows in work
+                for row in rows
+                for value in row.values()
+                if isinstance(value, str | bytes)
+            )
+            raise self._failed(error, size) from error
 
     def _still_ours(self) -> None:
         """Raise if the connection was lost, and with it PostgreSQL's lock: another may have that."""
         if self._connection.invalidated or self._connection.connection.dbapi_connection is not self._own:
             raise InvalidRequestError("the connection was lost")
 
-    def _failed(self, error: SQLAlchemyError) -> JournalFailed:
-        """Undo what was begun, and return what is to be said."""
+    def _failed(self, error: SQLAlchemyError, size: int = 0) -> JournalFailed:
+        """Undo what was begun, and return what is to be said; `size` bytes were to be written."""
         with suppress(SQLAlchemyError):
             self._connection.rollback()
-        if DISK_FULL in reason(error):
+        failed_as = getattr(getattr(error, "orig", None), "sqlite_errorname", "")
+        if DISK_FULL in reason(error) or (failed_as == WRITE_FAILED and not self.place.has_room(2 * size)):
             return JournalFull(
                 f"There is no room for the journal {self.place.name}: nothing new is leased until there is; "
                 "make room on its disk."

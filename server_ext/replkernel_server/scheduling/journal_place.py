@@ -6,9 +6,11 @@ is refused in one sentence with the setting's name; a password is never part of 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from replkernel_server.errors import JournalInUse, JournalRefused
+from replkernel_server.errors import JournalAway, JournalInUse, JournalRefused
 from replkernel_server.scheduling.settings import DATABASE
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 
 BUSY_S = 5.0
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+ROOM_BYTES = 64 * 1024
+"""What SQLite writes besides, for a small transaction."""
 ADVISORY_LOCK = 7_310_587_214
 """PostgreSQL's advisory lock that a scheduler holds; two schedulers need two databases."""
 IN_USE = (
@@ -71,7 +76,7 @@ class JournalPlace:
             raise JournalInUse(f"The journal {self.path} {IN_USE} {DATABASE}.") from error
         except OSError as error:
             self.unlock()
-            raise JournalRefused(
+            raise JournalAway(
                 f"The journal {self.path} cannot be used ({error.strerror}): make its directory writable, or "
                 f"name another file with {DATABASE}."
             ) from error
@@ -120,6 +125,20 @@ class JournalPlace:
                 part.rename(f"{aside}{ending}")
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         return aside
+
+    def has_room(self, size: int) -> bool:
+        """Say whether so many bytes and a few more can be written beside the file; without one, they can."""
+        if self.path is None:
+            return True
+        trial = Path(f"{self.path}.room")
+        try:
+            trial.write_bytes(bytes(ROOM_BYTES + size))
+        except OSError as error:
+            return error.errno not in FULL
+        finally:
+            with suppress(OSError):
+                trial.unlink()
+        return True
 
     def unlock(self) -> None:
         """Let others use it."""

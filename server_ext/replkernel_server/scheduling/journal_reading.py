@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from replkernel.errors import UNREADABLE
-from replkernel_server.errors import JournalRefused
+from replkernel_server.errors import JournalAway, JournalRefused
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_tables import (
     EVENT,
@@ -47,7 +47,7 @@ class JournalReading:
         try:
             rows = self._rows(select(HEAD))
         except SQLAlchemyError as error:
-            raise JournalRefused(unusable(self.place, error)) from error
+            raise unusable(self.place, error) from error
         if not rows:
             return None
         if len(rows) > 1 or rows[0].version not in (VERSION, VERSION_WITHOUT_SNAPSHOTS):
@@ -120,11 +120,17 @@ def reason(error: SQLAlchemyError) -> str:
     return " ".join(str(error.orig if isinstance(error, DBAPIError) else type(error).__name__).split())
 
 
-def unusable(place: JournalPlace, error: SQLAlchemyError) -> str:
-    """Say that a database cannot be used."""
+def unusable(place: JournalPlace, error: SQLAlchemyError) -> JournalRefused:
+    """Return the error that says why a database cannot be used."""
     said = reason(error)
     if "locked" in said:
-        return f"The journal {place.name} is locked by another program that writes to it: end that one first."
+        return JournalAway(
+            f"The journal {place.name} is locked by another program that writes to it: end that one first."
+        )
     if "not a database" in said or "malformed" in said:
-        return f"The journal {place.name} is damaged ({said}). Bring back a copy of it, or {NEW}."
-    return f"The journal {place.name} cannot be used ({said}): correct {DATABASE}, or start the database."
+        return JournalRefused(
+            f"The journal {place.name} is damaged ({said}). Bring back a copy of it, or {NEW}."
+        )
+    return JournalAway(
+        f"The journal {place.name} cannot be used ({said}): correct {DATABASE}, or start the database."
+    )

@@ -239,16 +239,20 @@ class Launching:
             )
         lease = counting.none_free(host, gpu)
         if lease is not None:
-            self._bounce(lease, counting.is_unknown(lease.lease))
+            self._bounce(counting, lease)
 
-    def _bounce(self, lease: Lease, unknown: bool) -> None:
+    def _bounce(self, counting: Counting, lease: Lease) -> None:
         """Have a request wait behind the engine's jobs, which have the GPU that it was granted."""
         wish = self._driver.core.wish_of(lease.lease)
         busy = self._engine_usage.counted(lease.host, self._engine_usage.count(lease.host) + 1)
         self._feed([*busy, LeaseReleased(lease.lease, lease.fence, 0.0)])
-        if wish is not None and unknown:
+        if wish is None or not counting.is_unknown(lease.lease):
+            return
+        with contextlib.suppress(ServerError):  # A full journal takes none in; then the lease's end says so.
+            asked = self._driver.submit(LeaseAsked(wish))
+            counting.asked_anew(lease.lease)
             self._channel.desk.owners.asks(wish.request, wish.kernel_id, wish.user)
-            self._feed([LeaseAsked(wish)])
+            self._do("an event", self._durable(asked))
 
     async def _leave(self, host: HostName, gpu: GpuUuid) -> None:
         """Leave a GPU, however often it takes: nobody takes that place meanwhile."""

@@ -81,7 +81,8 @@ class Owners:
                     of_kernel.pop(lease.lease, None)
                     if not of_kernel:
                         self.of_kernel.pop(lease.kernel_id, None)
-                    self.requests.pop(lease.request, None)
+                    if lease.request not in self.wishes_of.get(lease.kernel_id, ()):  # else it is asked anew
+                        self.requests.pop(lease.request, None)
                 case LeaseRefused(request):
                     self.withdrawn(request)
 

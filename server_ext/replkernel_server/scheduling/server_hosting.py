@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from replkernel.leasing.finding import forget_address, last_url
-from replkernel_server.errors import JournalInUse, ServerError, ServiceSettingError
+from replkernel_server.errors import JournalAway, JournalInUse, ServerError, ServiceSettingError
 
 IP = "127.0.0.1"
 STANDBY_S = 5.0
 """How often a server that stands by looks whether nobody hosts any more."""
 AGAIN_S = 60.0
-"""The pause after a journal could not be written."""
+"""The pause after a journal could not be opened or written."""
 
 
 class ServerHosting:
@@ -52,12 +52,17 @@ class ServerHosting:
         except Exception:
             self._log.exception("No GPU scheduler is hosted here.")
             return
+        said = ""
         while not self._closing.is_set():
             pause_s = STANDBY_S
             try:
                 await self._host()
             except JournalInUse as error:
                 self._log.debug("Another server of this user hosts the GPU scheduler: %s", error)
+            except JournalAway as error:
+                if str(error) != said:
+                    self._log.warning("No GPU scheduler is hosted here for now: %s", error)
+                said, pause_s = str(error), AGAIN_S
             except ServiceSettingError as error:
                 self._log.warning("No GPU scheduler is hosted here: %s", error)
                 return

@@ -16,7 +16,7 @@ import msgspec
 from replkernel_scheduler.harvest.image import HarvestImage, JobsImage
 from sqlalchemy.exc import SQLAlchemyError
 
-from replkernel_server.errors import JournalRefused, ServerError
+from replkernel_server.errors import ServerError
 from replkernel_server.scheduling import snapshots
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_reading import JournalReading, unusable
@@ -72,7 +72,7 @@ def main(number: int) -> int:
             with place.engine(reads_only=True).connect() as connection:
                 head, data = make(JournalReading(place, connection), number)
         except SQLAlchemyError as error:
-            raise JournalRefused(unusable(place, error)) from error
+            raise unusable(place, error) from error
     except ServerError as error:
         sys.stderr.write(f"{error}\n")
         return 1

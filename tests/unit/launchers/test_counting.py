@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted
+from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, LeaseRefused
 from replkernel_scheduler.events import Event, HostUp, LeaseAsked, LeaseLingered, LeaseReleased
 from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.settings import CoreSettings
@@ -74,10 +74,11 @@ def test_a_grant_is_told_once_the_engine_has_given_every_gpu_and_with_those_gpus
     assert taken(counting) == []
 
 
-def test_a_lease_that_ends_has_its_gpus_left_and_one_that_was_never_told_ends_unheard() -> None:
+def test_a_lease_that_ends_has_its_gpus_left_and_one_whose_request_is_asked_anew_ends_unheard() -> None:
     counting, wanted = ready(), lease(1, 0)
     counting.decided([LeaseGranted(wanted)])
     taken(counting)
+    counting.asked_anew(wanted.lease)
     assert counting.decided([LeaseEnded(wanted, "released")]) == []
     assert counting.given(HOST, GPUS[0], "0") == []
     assert taken(counting) == [LeaveGpu(HOST, GPUS[0])], "what came too late is left"
@@ -87,6 +88,14 @@ def test_a_lease_that_ends_has_its_gpus_left_and_one_that_was_never_told_ends_un
     over = LeaseEnded(lease(2, 0), "expired")
     assert counting.decided([over]) == [over]
     assert taken(counting) == [LeaveGpu(HOST, GPUS[0])]
+
+
+def test_who_waits_for_a_lease_that_ends_before_it_was_counted_is_refused_with_the_reason() -> None:
+    counting, wanted = ready(), lease(1, 0)
+    assert counting.decided([LeaseGranted(wanted)]) == []
+    (refused,) = counting.decided([LeaseEnded(wanted, "host down")])
+    assert isinstance(refused, LeaseRefused) and refused.request == wanted.request
+    assert "(host down)" in refused.why and "Run the cell again" in refused.why
 
 
 def test_who_asks_is_not_told_of_a_lease_that_ended_before_it_was_counted() -> None:
@@ -193,6 +202,7 @@ class World:
                 self.told[effect.lease.lease] = effect.lease
             elif isinstance(effect, LeaseEnded):
                 self.told.pop(effect.lease.lease, None)
+            assert not isinstance(effect, LeaseRefused), "what bounces is asked anew"
 
     def free(self) -> list[str]:
         return [str(n) for n in range(4) if str(n) not in self.jobs and str(n) not in self.ours.values()]
@@ -216,6 +226,7 @@ class World:
         wish = self.core.wish_of(found.lease)
         assert wish is not None
         self.feed(*self.engine_usage.counted(HOST, self.engine_usage.count(HOST) + 1))
+        self.counting.asked_anew(found.lease)
         self.feed(LeaseReleased(found.lease, found.fence, 0.0), LeaseAsked(wish))
 
     def check(self) -> None:

@@ -176,6 +176,50 @@ def test_whoever_waited_when_the_scheduler_began_anew_is_granted_or_refused_as_a
         assert len(of(room, router, wire.Denied)) == (not opens)
 
 
+def test_who_asks_before_the_guard_is_back_in_a_scheduler_that_began_anew_waits_for_it() -> None:
+    room = Room()
+    guarded(room)
+    room.restart(30.0)
+    router = kernel(room, "k")
+    assert room.say(router, wire.LeaseWish("r", 1)) == [wire.Waiting("r", 0)]
+    guard = guarded(room)
+    [lease] = here(room, guard)
+    assert not of(room, router, wire.Granted), "told before anybody has opened the GPU"
+    room.say(guard, wire.LeasesOpen((lease.lease,)))
+    assert len(of(room, router, wire.Granted)) == 1
+
+
+def test_a_holder_who_names_his_lease_before_the_guard_is_back_hears_that_he_has_it() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    room.say(router, wire.LeaseWish("r", 1))
+    room.say(guard, wire.LeasesOpen((here(room, guard)[0].lease,)))
+    lease = of(room, router, wire.Granted)[0].lease
+    room.restart(30.0)
+    back, held = room.join("router", "k"), (wire.HeldLease(lease.lease, lease.fence),)
+    room.say(back, wire.KernelHere((HostName("a"),), leases=held))
+    assert len(of(room, back, wire.Granted)) == 1
+
+
+def test_who_asks_before_an_agent_is_back_is_granted_once_it_shows_that_it_guards_nothing() -> None:
+    room = Room()
+    room.agent("a")
+    room.restart(30.0)
+    router = kernel(room, "k")
+    assert room.say(router, wire.LeaseWish("r", 1)) == [wire.Waiting("r", 0)]
+    room.agent("a")
+    assert len(of(room, router, wire.Granted)) == 1
+
+
+def test_a_grant_that_waits_for_a_guard_is_told_when_its_host_comes_back_without_one() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    room.say(router, wire.LeaseWish("r", 1))
+    room.do(room.desk.handle(Left(guard), room.now))
+    room.say(room.join("agent", "a", KEEPER), wire.HostOffer(GPUS))
+    assert len(of(room, router, wire.Granted)) == 1
+
+
 def test_a_holder_whose_gpus_cannot_be_opened_again_is_told_why_the_lease_is_over() -> None:
     room = Room()
     guard, router = guarded(room), kernel(room, "k")

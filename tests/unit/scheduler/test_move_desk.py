@@ -13,11 +13,15 @@ D = HostName("d")
 ABC = tuple(HostName(name) for name in "abc")
 
 
-def moving(room: Room) -> tuple[int, wire.MoveReplica]:
-    """Return the router of a kernel on a, b, c whose cell needs d, and its order."""
+def agents(room: Room) -> None:
     for name in "abc":
         room.say(room.join("agent", name), wire.HostOffer(()))
     room.say(room.join("agent", "d"), offer("d", 2))
+
+
+def moving(room: Room) -> tuple[int, wire.MoveReplica]:
+    """Return the router of a kernel on a, b, c whose cell needs d, and its order."""
+    agents(room)
     router = room.join("router", "k")
     room.say(router, wire.KernelHere(ABC, moves=True, executor="a"))
     heard = room.say(router, wire.LeaseWish("cell", 2))
@@ -45,6 +49,7 @@ def test_an_order_is_said_again_to_a_router_that_comes_back_and_after_a_restart(
     again = room.join("router", "k")
     assert order in room.say(again, wire.KernelHere(ABC, moves=True, executor="a"))
     room.restart(30.0)
+    agents(room)
     third = room.join("router", "k")
     assert order in room.say(third, wire.KernelHere(ABC, moves=True, executor="a"))
     hosts = (*(host for host in ABC if host != order.source), D)
