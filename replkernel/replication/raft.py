@@ -36,6 +36,7 @@ from replkernel.replication.consensus import (
     StateCallbacks,
 )
 from replkernel.replication.entries import ENTRY_BYTES_MAX, EntryTooLarge
+from replkernel.replication.raft_files import drop_what_a_snapshot_holds
 from replkernel.replication.raft_fit import fit_pysyncobj
 from replkernel.replication.raft_node import (
     BIRTH,
@@ -48,6 +49,7 @@ from replkernel.replication.raft_node import (
     SUCCESS,
     Pace,
     RaftNode,
+    SnapshotFile,
     between,
     read_snapshot,
 )
@@ -177,20 +179,23 @@ class RaftMember:
         except OSError as error:
             raise _of_file(self._directory, error) from error
         self._restarted = (self._directory / JOURNAL_FILE).exists()
-        if (self._directory / SNAPSHOT_FILE).exists():
-            read_snapshot(self._directory / SNAPSHOT_FILE)
+        snapshot = self._directory / SNAPSHOT_FILE
+        begins = read_snapshot(snapshot) if snapshot.exists() else None
         thread = self._thread = raft_thread.acquire()
         try:
             claim_raft_address(self._address, self._bind)
-            thread.call(partial(self._begin, thread))
+            thread.call(partial(self._begin, thread, begins))
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, thread: raft_thread.RaftThread) -> None:
+    def _begin(self, thread: raft_thread.RaftThread, begins: SnapshotFile | None) -> None:
         poller = raft_thread.MemberPoller(thread, self)
         guarded = StateCallbacks(self._on_apply, self._callbacks.snapshot, self._callbacks.restore)
+        journal = self._directory / JOURNAL_FILE
         try:
+            if begins is not None and self._restarted:
+                drop_what_a_snapshot_holds(str(journal), begins.previous, begins.last)
             node = RaftNode(
                 self._address,
                 self._peers,
@@ -205,9 +210,9 @@ class RaftMember:
         except SyncObjException as error:
             raise RaftAddressLost(self._address, "taken by another process") from error
         except OSError as error:
-            raise _of_file(self._directory / JOURNAL_FILE, error) from error
+            raise _of_file(journal, error) from error
         except Exception as error:
-            raise JournalDamaged(str(self._directory / JOURNAL_FILE), repr(error)) from error
+            raise JournalDamaged(str(journal), repr(error)) from error
         self._node = node
         self._born_at = self._quorum_seen_at = monotonic()
         self._seeks_until = self._born_at + SETTLE_LIMIT_S

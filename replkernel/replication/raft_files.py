@@ -15,6 +15,8 @@ import msgspec
 from pysyncobj.journal import FileJournal, ResizableFile
 from pysyncobj.serializer import Serializer
 
+LogEntry = tuple[bytes, int, int]
+"""An entry as PySyncObj has it: the command, its index, its term."""
 TERM_MAX = 2**53
 RECORD_FRAME_BYTES = 24
 """What the journal adds to a command: two lengths, its index and its term."""
@@ -116,6 +118,22 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
     def _destroy(self) -> None:
         self.onOneSecondTimer()
         _close_file(self._FileJournal__journalFile)
+
+
+def drop_what_a_snapshot_holds(path: str, previous: LogEntry, last: LogEntry) -> None:
+    """Begin a journal with the last two entries under its snapshot, as its compaction was to do.
+
+    Where that did not come, PySyncObj takes the journal for another one's, and clears it with all that was
+    acknowledged since the snapshot. What holds those two entries holds the snapshot's log (§5.3).
+    """
+    journal = TidyJournal(path)
+    try:
+        entries = journal[:]
+        first = previous[1] - entries[0][1] if entries else 0
+        if first > 0 and entries[first : first + 2] == [previous, last]:
+            journal.deleteEntriesTo(first)
+    finally:
+        _close_file(journal._FileJournal__journalFile)
 
 
 class MetaFile:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from replkernel.replication.consensus import (
     ProposalUnknown,
 )
 from replkernel.replication.raft import RaftMember
-from replkernel.replication.raft_files import MetaFile, ReadySerializer
+from replkernel.replication.raft_files import MetaFile, ReadySerializer, TidyJournal
 from replkernel.replication.raft_node import COMPACT_BYTES_MAX, Transport
 from tests.contracts.consensus import Recorder
 from tests.support.small_disk import fill, small_disk
@@ -92,6 +94,31 @@ def test_the_log_is_compacted_by_its_bytes_and_its_file_shrinks(group: Group) ->
     group.start(address)
     until(group.agree)
     assert group.recorders[address].restored == 1
+
+
+def test_what_comes_between_a_snapshot_and_the_journals_compaction_outlives_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(tmp_path, 1)
+    (address,) = group.addresses
+    group.start(address)
+    compacted = Event()
+
+    def never(journal: TidyJournal, entry_to: int) -> None:
+        compacted.set()  # As if the agent were killed before, or the disk were full.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    group.commit(address, b"before")
+    with monkeypatch.context() as full:
+        full.setattr(TidyJournal, "deleteEntriesTo", never)
+        group.members[address].compact()
+        assert compacted.wait(30)
+        group.commit(address, b"after")
+        group.members.pop(address).close()
+    group.start(address)
+    with contextlib.closing(group):
+        until(lambda: b"after" in group.recorders[address].said())
+    assert group.recorders[address].said() == [b"before", b"after"]
 
 
 def test_a_member_that_was_away_during_a_compaction_gets_the_snapshot(group: Group) -> None:
