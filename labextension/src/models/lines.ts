@@ -140,8 +140,9 @@ export class NotebookLines implements ILineSource {
   }
 
   pins(execution: IExecution): readonly IPin[] {
-    const kernel = this._connection.store.kernel(execution.kernel_id);
-    const newest = [...this._connection.store.cells(execution.kernel_id).values()].at(-1);
+    const { store } = this._connection;
+    const kernel = store.kernel(execution.kernel_id);
+    const newest = store.newest(execution.kernel_id);
     const replica = kernel?.replicas.find(one => one.replica === execution.replica);
     return newest?.msg_id === execution.msg_id ? (replica?.pins ?? []) : [];
   }
