@@ -8,6 +8,7 @@ import { Signal } from '@lumino/signaling';
 import type { IComparisonDocument, IExecution, IHistoryDocument, ILost, INotDone } from '../generated/live';
 import type { LiveConnection } from './connection';
 import type { ITouched } from './live';
+import { isResting } from './notebookState';
 
 const PATH = 'replkernel/api/kernels';
 /** Cells that follow one another quickly are followed by one question. */
@@ -170,7 +171,10 @@ export class Histories {
   }
 
   private _soon(kernelId: string, wait: number): void {
-    const known = this._of(kernelId);
+    const known = this._known.get(kernelId);
+    if (known === undefined) {
+      return; // Nobody wants to know any more.
+    }
     clearTimeout(known.timer);
     known.timer = setTimeout(() => {
       if (known.wanted > 0) {
@@ -185,7 +189,10 @@ export class Histories {
     } catch (error) {
       known.trouble = error instanceof Error ? error.message : String(error);
       this._changed.emit(kernelId);
-      this._soon(kernelId, AGAIN_MS);
+      const kernel = this._live.store.kernel(kernelId);
+      if (kernel !== null && !isResting(kernel)) {
+        this._soon(kernelId, AGAIN_MS); // One that is not there or at rest is asked as it comes or wakes: `_onLive`.
+      }
     }
   }
 }
