@@ -103,3 +103,28 @@ test('of a notebook that was closed during a question nothing is asked or kept',
   assert.equal(page.asked, 1);
   assert.equal(page.histories._known.size, 0);
 });
+
+test('who follows one notebook at a time is told of that in front alone, whoever else looks', async () => {
+  const page = new Page();
+  [page.status, page.body] = [200, { here: 'p' }];
+  const follow = page.histories.follow();
+  follow('k');
+  follow('k');
+  await pass(1);
+  assert.equal(page.asked, 1);
+  assert.equal(page.histories.of('k').here, 'p');
+  follow('other');
+  await pass(1);
+  assert.equal(page.asked, 2);
+  assert.equal(page.histories.of('k'), null);
+  follow('');
+  assert.equal(page.histories.of('other'), null);
+});
+
+test('a history is looked up also where nobody follows it', async () => {
+  const page = new Page();
+  await assert.rejects(page.histories.look('k'), { message: REFUSED.message });
+  [page.status, page.body] = [200, { here: 'p' }];
+  assert.equal((await page.histories.look('k')).here, 'p');
+  assert.equal(page.histories.of('k'), null);
+});

@@ -76,6 +76,25 @@ export class Histories {
     };
   }
 
+  /** Want to know of one kernel at a time: of that with which what is returned was called last; empty: of none. */
+  follow(): (kernelId: string) => void {
+    let followed = '';
+    let release = (): void => undefined;
+    return kernelId => {
+      if (kernelId !== followed) {
+        release();
+        followed = kernelId;
+        release = kernelId === '' ? () => undefined : this.want(kernelId);
+      }
+    };
+  }
+
+  /** Ask for a kernel's history now, whoever wants to know. */
+  async look(kernelId: string): Promise<IHistoryDocument> {
+    const answer = await this._ask(kernelId, 'GET', 'history');
+    return (await checked(answer)).json() as Promise<IHistoryDocument>;
+  }
+
   /** Take a notebook to another point; empty when a person has called it off. */
   async travel(kernelId: string, way: Way, to = ''): Promise<boolean> {
     const since = this.of(kernelId)?.here ?? '';
