@@ -9,6 +9,7 @@ import { renderToStaticMarkup } from 'react-dom/server';
 register('./endings.mjs', import.meta.url);
 const { AccountSection, ClusterSection } = await import('../lib/components/clusterSection.js');
 const { GpuGrid } = await import('../lib/components/gpuGrid.js');
+const { HistorySection } = await import('../lib/components/historySection.js');
 const { GpuRequest } = await import('../lib/components/gpuRequest.js');
 const { NotebookSection } = await import('../lib/components/notebookSection.js');
 const { SidebarBody } = await import('../lib/components/sidebarBody.js');
@@ -323,4 +324,14 @@ test('a step that is under way says so in words, and its bar stands where it beg
     'Queue 1.0 s Run 3.0 s so far Less than 1 ms: Route'
   );
   assert.match(html(Timeline, { steps }), /margin-inline-start:25\.00%;width:75\.00%/);
+});
+
+test('of a history that is not known yet nothing is said', () => {
+  const part = { document: null, trouble: '', actions: {} };
+  assert.equal(text(HistorySection, { part, trans }).trim(), 'History');
+  const document = { points: [], marks: {}, branches: {}, here: '', branch: '' };
+  assert.equal(
+    text(HistorySection, { part: { ...part, document }, trans }),
+    'History Nothing has changed yet.'
+  );
 });

@@ -68,6 +68,22 @@ test('one that runs since before its router is the newest of its cell', () => {
   assert.equal(store.ofCell('k', 'c').msg_id, 'runs');
 });
 
+test('of a kernel the execution that was accepted last is the newest, though its cell has run before', () => {
+  const store = new LiveStore();
+  assert.equal(store.newest('k'), null);
+  const executions = [
+    run('a1', 'a', { accepted_at: 1 }),
+    run('b1', 'b', { accepted_at: 2 }),
+    run('c1', 'c', { accepted_at: 3 })
+  ];
+  store.apply(snapshot(1, { executions }), 0);
+  assert.equal(store.newest('k').msg_id, 'c1');
+  store.apply(changes(2, { executions: [run('a2', 'a', { accepted_at: 4 })] }), 0);
+  assert.equal(store.newest('k').msg_id, 'a2');
+  store.apply(changes(3, { executions: [run('c1', 'c', { accepted_at: 3, safety: 'durable' })] }), 0);
+  assert.equal(store.newest('k').msg_id, 'a2');
+});
+
 test('what a later snapshot does not name is gone', () => {
   const store = new LiveStore();
   const hosts = [

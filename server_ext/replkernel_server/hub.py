@@ -47,17 +47,26 @@ PLAIN_HTTP = "REPLKERNEL_HUB_PLAIN_HTTP"
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 JOURNAL = "replkernel-scheduler.sqlite"
 """The Hub's own scheduler's journal, in the directory of the Hub's database."""
-HANDED_ON = ("JUPYTER_DATA_DIR", DATABASE, "REPLKERNEL_SCHEDULER_GRACE_S")
-HANDED_ON_TOO = (
-    "REPLKERNEL_SCHEDULER_POLICIES",
+HANDED_ON = (
+    "JUPYTER_DATA_DIR",
+    "PYTHONPATH",
+    DATABASE,
+    "REPLKERNEL_SCHEDULER_GRACE_S",
     "REPLKERNEL_SCHEDULER_AWAY_S",
     "REPLKERNEL_SCHEDULER_HOST_AWAY_S",
-    "PYTHONPATH",
+    "REPLKERNEL_SCHEDULER_POLICIES",
+    "REPLKERNEL_SCHEDULER_PRICES",
+    "REPLKERNEL_SCHEDULER_JOBS",
+    "REPLKERNEL_SCHEDULER_GPU_SHARING",
+    "REPLKERNEL_SCHEDULER_IDLE_GPUS",
+    "REPLKERNEL_SCHEDULER_PREEMPT",
+    "REPLKERNEL_SCHEDULER_USER_REQUESTS",
+    "REPLKERNEL_SCHEDULER_USER_LEASES",
+    "REPLKERNEL_SCHEDULER_USER_CONNECTIONS",
+    "REPLKERNEL_SCHEDULER_USER_CALLS_PER_S",
+    "REPLKERNEL_SCHEDULER_USER_MESSAGES_PER_S",
 )
-HANDED_ON_BOUNDS = tuple(
-    f"REPLKERNEL_SCHEDULER_USER_{bound}"
-    for bound in ("REQUESTS", "LEASES", "CONNECTIONS", "CALLS_PER_S", "MESSAGES_PER_S")
-)
+"""What the service gets of the Hub's own environment: all settings of the scheduler, and no token."""
 TOKEN_CHARS_MIN = 16
 
 
@@ -187,9 +196,7 @@ def _launching(launcher: str, options: Mapping[str, str]) -> list[str]:
 
 def _service(address: str, environment: Mapping[str, str], arguments: list[str]) -> dict[str, Any]:
     _check_address(address, plain_http=environment.get(PLAIN_HTTP) == "yes")
-    inherited = {
-        name: os.environ[name] for name in HANDED_ON + HANDED_ON_TOO + HANDED_ON_BOUNDS if name in os.environ
-    }
+    inherited = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
     return {
         "name": SERVICE,
         "url": address,

@@ -368,7 +368,9 @@ export function HistorySection(props: { part: IHistoryPart; trans: ITranslate })
     <>
       <h3>{trans('History')}</h3>
       {part.trouble !== '' && <p className="jp-replkernel-trouble">{part.trouble}</p>}
-      {row === undefined && part.trouble === '' && <p>{trans('Nothing has changed yet.')}</p>}
+      {document !== null && row === undefined && part.trouble === '' && (
+        <p>{trans('Nothing has changed yet.')}</p>
+      )}
       {document !== null && row !== undefined && (
         <>
           <Points rows={rows} chosen={row.point} choose={setChosen} go={go} trans={trans} />

@@ -40,6 +40,7 @@ export class Sidebar extends ReactWidget {
       this.refresh();
     }, TICK_MS);
     this._makeWay();
+    this._follow();
     this.update();
   }
 
@@ -57,6 +58,11 @@ export class Sidebar extends ReactWidget {
     return <SidebarBody source={this._source} />;
   }
 
+  /** Want to know the history of the notebook in front, whoever else does. */
+  private _follow(): void {
+    this._source.follow(this._source.notebook()?.kernelId ?? '');
+  }
+
   private _makeWay(): void {
     const em = parseFloat(getComputedStyle(document.body).fontSize);
     const room = this.isVisible ? besidePx(this.node.getBoundingClientRect(), window.innerWidth, em) : 0;
@@ -66,6 +72,7 @@ export class Sidebar extends ReactWidget {
   private _rest(): void {
     document.body.style.removeProperty(BESIDE);
     clearInterval(this._timer);
+    this._source.follow('');
     this._release?.();
     this._release = null;
   }
@@ -85,6 +92,7 @@ export class Sidebar extends ReactWidget {
   /** Show what holds now, if anybody sees it. */
   refresh(): void {
     if (this._release !== null && this.isVisible && !document.hidden) {
+      this._follow();
       this.update();
     }
   }

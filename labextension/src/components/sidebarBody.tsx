@@ -23,6 +23,8 @@ export interface INotebookInFront {
 export interface ISidebarSource {
   connection: LiveConnection;
   notebook(): INotebookInFront | null;
+  /** Want to know the history of one kernel; empty: of none. */
+  follow(kernelId: string): void;
   nameKernel: NameKernel;
   trans: ITranslate;
 }

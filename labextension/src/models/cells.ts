@@ -39,7 +39,14 @@ function showOutputs(cell: ICodeCellModel, wanted: readonly Output[]): void {
   if (steps.length === 0) {
     return;
   }
-  cell.trusted = true; // They come from code that the user ran, as if the page had seen it run.
+  if (!cell.trusted) {
+    // What is wanted comes from code that the user ran, as if the page had seen it run. What is shown comes from a
+    // file, and JupyterLab draws anew, scripts included, what a cell holds as it becomes trusted: so it goes first.
+    cell.outputs.clear();
+    cell.trusted = true;
+    cell.outputs.fromJSON(wanted.map(toJSON));
+    return;
+  }
   for (const step of steps) {
     apply(cell.outputs, step);
   }

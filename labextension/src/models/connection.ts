@@ -104,31 +104,31 @@ export class LiveConnection {
     const socket = new WebSocket(url);
     this._socket = socket;
     let heard = false;
-    socket.onmessage = (event: MessageEvent<string>) => {
-      heard = true;
-      this._failures = 0;
-      this._heard(socket);
-      this._take(JSON.parse(event.data) as Message, socket);
-    };
-    socket.onclose = () => {
+    const lost = () => {
       if (this._socket === socket) {
         this._socket = null;
         this._failures += heard ? 0 : 1;
         this._lost();
       }
     };
+    const giveUp = () => {
+      lost();
+      socket.close();
+    };
+    socket.onmessage = (event: MessageEvent<string>) => {
+      heard = true;
+      this._failures = 0;
+      this._limit(giveUp);
+      this._take(JSON.parse(event.data) as Message, socket);
+    };
+    socket.onclose = lost;
+    this._limit(giveUp);
   }
 
-  /** Give a server up that says nothing more, though its connection seems to be there. */
-  private _heard(socket: WebSocket): void {
+  /** Give a server up that says nothing from now on, though its connection seems to come or to be there. */
+  private _limit(giveUp: () => void): void {
     clearTimeout(this._silent);
-    this._silent = setTimeout(() => {
-      if (this._socket === socket) {
-        this._socket = null;
-        socket.close();
-        this._lost();
-      }
-    }, SILENT_MAX_MS);
+    this._silent = setTimeout(giveUp, SILENT_MAX_MS);
   }
 
   private _lost(): void {

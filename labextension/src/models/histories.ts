@@ -8,6 +8,7 @@ import { Signal } from '@lumino/signaling';
 import type { IComparisonDocument, IExecution, IHistoryDocument, ILost, INotDone } from '../generated/live';
 import type { LiveConnection } from './connection';
 import type { ITouched } from './live';
+import { isResting } from './notebookState';
 
 const PATH = 'replkernel/api/kernels';
 /** Cells that follow one another quickly are followed by one question. */
@@ -73,6 +74,25 @@ export class Histories {
         }
       }
     };
+  }
+
+  /** Want to know of one kernel at a time: of that with which what is returned was called last; empty: of none. */
+  follow(): (kernelId: string) => void {
+    let followed = '';
+    let release = (): void => undefined;
+    return kernelId => {
+      if (kernelId !== followed) {
+        release();
+        followed = kernelId;
+        release = kernelId === '' ? () => undefined : this.want(kernelId);
+      }
+    };
+  }
+
+  /** Ask for a kernel's history now, whoever wants to know. */
+  async look(kernelId: string): Promise<IHistoryDocument> {
+    const answer = await this._ask(kernelId, 'GET', 'history');
+    return (await checked(answer)).json() as Promise<IHistoryDocument>;
   }
 
   /** Take a notebook to another point; empty when a person has called it off. */
@@ -170,7 +190,10 @@ export class Histories {
   }
 
   private _soon(kernelId: string, wait: number): void {
-    const known = this._of(kernelId);
+    const known = this._known.get(kernelId);
+    if (known === undefined) {
+      return; // Nobody wants to know any more.
+    }
     clearTimeout(known.timer);
     known.timer = setTimeout(() => {
       if (known.wanted > 0) {
@@ -185,7 +208,10 @@ export class Histories {
     } catch (error) {
       known.trouble = error instanceof Error ? error.message : String(error);
       this._changed.emit(kernelId);
-      this._soon(kernelId, AGAIN_MS);
+      const kernel = this._live.store.kernel(kernelId);
+      if (kernel !== null && !isResting(kernel)) {
+        this._soon(kernelId, AGAIN_MS); // One that is not there or at rest is asked as it comes or wakes: `_onLive`.
+      }
     }
   }
 }

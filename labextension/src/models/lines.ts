@@ -51,8 +51,7 @@ export class NotebookLines implements ILineSource {
     this._panel.toggleClass('jp-replkernel-mod-narrow', narrow);
   });
   private _release: (() => void) | null = null;
-  private _follows = '';
-  private _unfollow: () => void = () => undefined;
+  private readonly _follow: (kernelId: string) => void;
   private readonly _memory: LineMemory;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _speaking: ReturnType<typeof setTimeout> | undefined;
@@ -72,6 +71,7 @@ export class NotebookLines implements ILineSource {
     place: string,
     readonly trans: ITranslate
   ) {
+    this._follow = _histories.follow();
     this._memory = new LineMemory(() => `${place}:${_panel.context.path}`);
     this._live = document.createElement('div');
     this._live.className = 'jp-replkernel-spoken';
@@ -140,8 +140,9 @@ export class NotebookLines implements ILineSource {
   }
 
   pins(execution: IExecution): readonly IPin[] {
-    const kernel = this._connection.store.kernel(execution.kernel_id);
-    const newest = [...this._connection.store.cells(execution.kernel_id).values()].at(-1);
+    const { store } = this._connection;
+    const kernel = store.kernel(execution.kernel_id);
+    const newest = store.newest(execution.kernel_id);
     const replica = kernel?.replicas.find(one => one.replica === execution.replica);
     return newest?.msg_id === execution.msg_id ? (replica?.pins ?? []) : [];
   }
@@ -248,9 +249,7 @@ export class NotebookLines implements ILineSource {
       this._panel.node.append(this._live);
       this._histories.changed.connect(this._onHistory, this);
     }
-    if (this._follows !== kernel.id) {
-      this._follow(kernel.id);
-    }
+    this._follow(kernel.id);
     this._showAll();
   }
 
@@ -276,13 +275,6 @@ export class NotebookLines implements ILineSource {
       line.dispose();
     }
     this._lines.clear();
-  }
-
-  /** Want to know the history of this kernel alone; empty: of none. */
-  private _follow(kernelId: string): void {
-    this._unfollow();
-    this._follows = kernelId;
-    this._unfollow = kernelId === '' ? () => undefined : this._histories.want(kernelId);
   }
 
   private _onStatus(_: unknown, status: Kernel.Status): void {

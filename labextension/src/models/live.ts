@@ -124,6 +124,15 @@ export class LiveStore {
     return this._newest.get(kernelId) ?? new Map<string, IExecution>();
   }
 
+  /** The execution of a kernel that was accepted last. */
+  newest(kernelId: string): IExecution | null {
+    let newest: IExecution | null = null;
+    for (const one of this.cells(kernelId).values()) {
+      newest = newest === null || begun(one) >= begun(newest) ? one : newest;
+    }
+    return newest;
+  }
+
   /** The server's Unix time when the page's is `pageSeconds`. */
   serverTime(pageSeconds: number): number {
     return pageSeconds - this._skew;

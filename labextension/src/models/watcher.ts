@@ -18,7 +18,10 @@ export class SessionWatcher {
   private _facts: ICellFacts | null = null;
   private readonly _changed = new Signal<this, void>(this);
 
-  constructor(private readonly _context: ISessionContext) {
+  constructor(
+    private readonly _context: ISessionContext,
+    private readonly _replicated: (kernel: Kernel.IKernelConnection) => boolean
+  ) {
     this._listen(_context.session);
     _context.sessionChanged.connect(this._onSession, this);
     _context.kernelChanged.connect(this._forget, this);
@@ -40,7 +43,8 @@ export class SessionWatcher {
 
   /** Whether the session's kernel is a replicated one. */
   get replicated(): boolean {
-    return this._facts !== null || this._context.session?.kernel?.name === KERNEL_NAME;
+    const kernel = this._context.session?.kernel;
+    return this._facts !== null || (!!kernel && this._replicated(kernel));
   }
 
   private _listen(session: Session.ISessionConnection | null): void {

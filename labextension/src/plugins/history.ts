@@ -46,9 +46,8 @@ async function ask(title: string, then: (text: string) => Promise<unknown>): Pro
 
 /** Have a person choose a point, and go there. */
 async function goBack(histories: Histories, kernelId: string, trans: TranslationBundle): Promise<void> {
-  const document = histories.of(kernelId);
-  const rows =
-    document === null ? [] : rowsOf(document, (message, ...values) => trans.__(message, ...values));
+  const document = histories.of(kernelId) ?? (await histories.look(kernelId));
+  const rows = rowsOf(document, (message, ...values) => trans.__(message, ...values));
   const items = rows.filter(row => !row.here).map(row => ({ row, label: `${row.cell} ${row.source}` }));
   if (items.length === 0) {
     throw new Error(trans.__('There is no other point in the history yet.'));

@@ -87,6 +87,7 @@ function activate(
   const panel = new Sidebar({
     connection: live,
     notebook: () => inFront(tracker, app, histories),
+    follow: histories.follow(),
     nameKernel: nameBySession(app.serviceManager),
     trans: (message, ...values) => trans.__(message, ...values)
   });

@@ -14,7 +14,7 @@ import { StatusItem } from '../components/statusItem';
 import { describe, summary } from '../models/facts';
 import { kernelMark } from '../models/kernelMark';
 import { statusLine } from '../models/notebookState';
-import { nameBySession } from '../models/replicated';
+import { isReplicated, nameBySession } from '../models/replicated';
 import { SessionWatcher } from '../models/watcher';
 import { ILive } from '../tokens';
 
@@ -73,7 +73,9 @@ function activate(
   };
 
   const watch = (panel: NotebookPanel): void => {
-    const watcher = new SessionWatcher(panel.sessionContext);
+    const watcher = new SessionWatcher(panel.sessionContext, kernel =>
+      isReplicated(kernel, app.serviceManager.kernelspecs)
+    );
     watchers.set(panel, watcher);
     watcher.changed.connect(refresh);
   };

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from replkernel_server.hub import HubConfigError, scheduler_url, setup_replkernel
 from replkernel_server.hub_service import own_journal
+from replkernel_server.scheduling.settings import SETTING_DOCS
 from traitlets.config import Config
 
 LEASE, HOST, ADMIN, SEE, ACCESS = (
@@ -168,6 +169,16 @@ def test_the_scheduler_gets_the_hubs_own_settings_of_it(monkeypatch: pytest.Monk
     assert environment["REPLKERNEL_SCHEDULER_DB"] == "sqlite:////hub.sqlite"
     assert environment["REPLKERNEL_SCHEDULER_GRACE_S"] == "5"
     assert "secret" not in environment.values()
+
+
+@pytest.mark.parametrize("name", [doc.variable for doc in SETTING_DOCS])
+def test_each_setting_of_the_scheduler_counts_where_the_hub_has_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "as the Hub has it")
+    c = Config()
+    setup_replkernel(c)
+    assert c.JupyterHub.services[0]["environment"][name] == "as the Hub has it"
 
 
 @pytest.mark.parametrize(
