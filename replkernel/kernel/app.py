@@ -51,7 +51,7 @@ from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
 from replkernel.state.names import Names
 from replkernel.state.process.own_threads import is_own, marked
-from replkernel.state.process.parts import Baseline, process_pins, settle, troubles
+from replkernel.state.process.parts import Baseline, process_pins, running_pins, settle, troubles
 from replkernel.state.state_capture import StateCapture
 
 CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
@@ -274,6 +274,7 @@ class ReplicaApp(IPKernelApp):
         prompts.awaits = state.awaits
         process = ProcessState(
             pins=partial(self._pins, baseline),
+            running=partial(self._running, baseline),
             settle=partial(settle, baseline.parts),
             troubles=partial(troubles, baseline.parts),
         )
@@ -336,6 +337,10 @@ class ReplicaApp(IPKernelApp):
         pins = process_pins(seq, replica=replica, baseline=baseline, is_ours=self._is_ours)
         shown = shown_pins(manager.comms, replica, seq)
         return (*pins, *comm_pins(manager.targets, replica, seq), *shown)
+
+    def _running(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
+        """Return what ties the notebook to this process only as long as it runs."""
+        return running_pins(seq, replica=self.birth.replica, baseline=baseline, is_ours=self._is_ours)
 
     def _startup_names(self) -> tuple[str, ...]:
         return tuple(

@@ -220,7 +220,7 @@ class Captures:
 
     def _delta(self, envelope: Envelope, terms: Callable[[], Terms], note: Note | None = None) -> Delta:
         """Capture on the terms that are right once it is known which names are the shell's own."""
-        before = self._process.pins(envelope.seq)
+        before = self._process.running(envelope.seq)
         with self._prompts.exposed():
             count = self._shell.execution_count - 1
             delta = self._state.capture(envelope.seq, envelope.fence, count, terms())

@@ -181,10 +181,12 @@ class FetchRefused(BaseException):
 class ProcessState(NamedTuple):
     """The process's own state beside the namespace: its pins, what loads put off, what could not be followed.
 
-    `pins` takes the number of the execution; `settle` returns the modules that could not be imported.
+    `pins` takes the number of the execution, as `running` does: those of them that go when what runs ends.
+    `settle` returns the modules that could not be imported.
     """
 
     pins: Callable[[Seq], Sequence[Pin]]
+    running: Callable[[Seq], Sequence[Pin]]
     settle: Callable[[], Sequence[str]]
     troubles: Callable[[], Sequence[str]]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
@@ -161,9 +161,7 @@ def process_pins(
     `dump`: what these could not carry is among the pins.
     """
     found = [
-        *pins.threads(baseline.threads, is_ours),
-        *pins.child_processes(baseline.children),
-        *pins.tasks(),
+        *_running(baseline, is_ours),
         *loop_callbacks.callbacks(),
         *pins.event_loops(baseline.shell),
         *pins.memory_traces(baseline.traced),
@@ -173,6 +171,24 @@ def process_pins(
         if part.stuck:
             found.extend((part_in_words(part.cid), "process state", reason) for reason in part.stuck)
     return tuple(Pin(name, kind, replica, seq, "", reason) for name, kind, reason in found)
+
+
+def running_pins(
+    seq: Seq,
+    replica: ReplicaId,
+    baseline: Baseline,
+    is_ours: pins.ThreadTest = pins.nobodys,
+) -> tuple[Pin, ...]:
+    """Return the pins of what runs now beside the cells, and may end at any time."""
+    return tuple(
+        Pin(name, kind, replica, seq, "", reason) for name, kind, reason in _running(baseline, is_ours)
+    )
+
+
+def _running(baseline: Baseline, is_ours: pins.ThreadTest) -> Iterator[pins.Found]:
+    yield from pins.threads(baseline.threads, is_ours)
+    yield from pins.child_processes(baseline.children)
+    yield from pins.tasks()
 
 
 def settle(parts: Iterable[object]) -> tuple[str, ...]:

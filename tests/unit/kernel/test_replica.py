@@ -145,7 +145,7 @@ class Stage:
         prompts = SimpleNamespace(
             exposed=lambda **_: nullcontext(), settle=self.settled.append, admit=lambda: None
         )
-        process = ProcessState(lambda seq: self.pins, lambda: self.absent, lambda: ())
+        process = ProcessState(lambda seq: self.pins, lambda seq: self.pins, lambda: self.absent, lambda: ())
         self.replica = Replica(
             self.state,
             self.shell,
