@@ -1,9 +1,11 @@
 // When the page gives a WebSocket up, and asks instead. Run by `npm test` on compiled code.
 import assert from 'node:assert/strict';
 import { register } from 'node:module';
-import { mock, test } from 'node:test';
+import { test } from 'node:test';
 
 import services from '@jupyterlab/services';
+
+import { pass, playTime } from './played.mjs';
 
 register('./endings.mjs', import.meta.url);
 const SETTINGS = services.ServerConnection.makeSettings({ baseUrl: 'http://host/', wsUrl: 'ws://host/' });
@@ -40,17 +42,7 @@ class Page {
   }
 }
 
-async function pass(seconds) {
-  for (let second = 0; second < seconds; second += 1) {
-    mock.timers.tick(1_000);
-    for (let turn = 0; turn < 5; turn += 1) {
-      await new Promise(resolve => setImmediate(resolve));
-    }
-  }
-}
-
-test.beforeEach(() => mock.timers.enable({ apis: ['setTimeout'] }));
-test.afterEach(() => mock.timers.reset());
+playTime();
 
 test('a socket that never says a word is given up, and after three of them the server is asked', async () => {
   const page = new Page();

@@ -1,10 +1,12 @@
 // When the page asks for a notebook's history. Run by `npm test` on compiled code.
 import assert from 'node:assert/strict';
 import { register } from 'node:module';
-import { mock, test } from 'node:test';
+import { test } from 'node:test';
 
 import services from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
+
+import { pass, playTime } from './played.mjs';
 
 register('./endings.mjs', import.meta.url);
 const { Histories } = await import('../lib/models/histories.js');
@@ -42,17 +44,7 @@ class Page {
 
 const kernel = rest => ({ kernel_id: 'k', state: rest === 'asleep' ? 'hibernated' : 'live', rest });
 
-async function pass(seconds) {
-  for (let second = 0; second < seconds; second += 1) {
-    mock.timers.tick(1_000);
-    for (let turn = 0; turn < 5; turn += 1) {
-      await new Promise(resolve => setImmediate(resolve));
-    }
-  }
-}
-
-test.beforeEach(() => mock.timers.enable({ apis: ['setTimeout'] }));
-test.afterEach(() => mock.timers.reset());
+playTime();
 
 test('a hibernated kernel is asked once, and again once it is awake', async () => {
   const page = new Page();

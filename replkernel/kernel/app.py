@@ -274,7 +274,7 @@ class ReplicaApp(IPKernelApp):
         prompts.awaits = state.awaits
         process = ProcessState(
             pins=partial(self._pins, baseline),
-            running=partial(self._running, baseline),
+            running=partial(running_pins, replica=birth.replica, baseline=baseline, is_ours=self._is_ours),
             settle=partial(settle, baseline.parts),
             troubles=partial(troubles, baseline.parts),
         )
@@ -337,10 +337,6 @@ class ReplicaApp(IPKernelApp):
         pins = process_pins(seq, replica=replica, baseline=baseline, is_ours=self._is_ours)
         shown = shown_pins(manager.comms, replica, seq)
         return (*pins, *comm_pins(manager.targets, replica, seq), *shown)
-
-    def _running(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
-        """Return what ties the notebook to this process only as long as it runs."""
-        return running_pins(seq, replica=self.birth.replica, baseline=baseline, is_ours=self._is_ours)
 
     def _startup_names(self) -> tuple[str, ...]:
         return tuple(

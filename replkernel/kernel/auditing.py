@@ -106,9 +106,11 @@ class AuditingKernel(QuestionsKernel):
 
     def plan_audit(self) -> None:
         """Have what is owed checked when it is time, once no message is handled."""
-        if self.replica is not None and self._pins_timer is None and self.replica.is_bound():
+        if self.replica is None:
+            return
+        if self._pins_timer is None and self.replica.is_bound():
             self._pins_timer = self.io_loop.call_later(PINS_LOOK_S, self._look_at_pins)
-        if self._audit_timer is not None or self.replica is None:
+        if self._audit_timer is not None:
             return
         delay_s = self.replica.audit_delay_s()
         if delay_s is not None:

@@ -170,7 +170,7 @@ def process_pins(
     for part in baseline.parts:
         if part.stuck:
             found.extend((part_in_words(part.cid), "process state", reason) for reason in part.stuck)
-    return tuple(Pin(name, kind, replica, seq, "", reason) for name, kind, reason in found)
+    return _as_pins(found, seq, replica)
 
 
 def running_pins(
@@ -180,9 +180,11 @@ def running_pins(
     is_ours: pins.ThreadTest = pins.nobodys,
 ) -> tuple[Pin, ...]:
     """Return the pins of what runs now beside the cells, and may end at any time."""
-    return tuple(
-        Pin(name, kind, replica, seq, "", reason) for name, kind, reason in _running(baseline, is_ours)
-    )
+    return _as_pins(_running(baseline, is_ours), seq, replica)
+
+
+def _as_pins(found: Iterable[pins.Found], seq: Seq, replica: ReplicaId) -> tuple[Pin, ...]:
+    return tuple(Pin(name, kind, replica, seq, "", reason) for name, kind, reason in found)
 
 
 def _running(baseline: Baseline, is_ours: pins.ThreadTest) -> Iterator[pins.Found]:
