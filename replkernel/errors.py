@@ -5,7 +5,11 @@ Law: a message is one clear sentence that names the setting at fault and the fix
 
 from __future__ import annotations
 
+import errno
 from typing import Final, Literal
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What an OSError says where a disk is full, or a quota or a limit on files is used up."""
 
 UNREADABLE: Final = (ValueError, RecursionError)
 """What decoding raises for bytes that do not fit; who decodes what a peer, file or store gave catches both.

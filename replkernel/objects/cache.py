@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
+from replkernel.errors import NO_ROOM
 from replkernel.hosts.disk_path import DiskPath
-from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
+from replkernel.objects.chunk_files import ChunkFiles, is_digest
 from replkernel.objects.crew import each
 from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content, windows_of
 from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, forget_saved, sweep, sweep_unsaved
@@ -364,7 +365,7 @@ class BlobCache:
         try:
             own = self._files.write(digest, data, mode)
         except OSError as error:
-            if error.errno not in FULL or not self.evict(wanted_bytes=len(data)):
+            if error.errno not in NO_ROOM or not self.evict(wanted_bytes=len(data)):
                 raise self._files.trouble(error) from error
             try:
                 own = self._files.write(digest, data, mode)

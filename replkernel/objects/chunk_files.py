@@ -19,7 +19,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from replkernel.errors import BlobDamaged, BlobMissing, StoreError
+from replkernel.errors import NO_ROOM, BlobDamaged, BlobMissing, StoreError
 from replkernel.hosts.disk_path import DiskPath
 from replkernel.objects import mapping
 from replkernel.objects.eviction import SAVED_MODE, SHARED_MODE, UNSAVED_MODE
@@ -27,7 +27,6 @@ from replkernel.records import ChunkRef, Digest
 
 DIRECTORY_MODE = 0o700
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES})
@@ -230,7 +229,7 @@ class ChunkFiles:
 
     def trouble(self, error: OSError) -> StoreError:
         """Return the error for a directory that cannot be used."""
-        if error.errno in FULL:
+        if error.errno in NO_ROOM:
             problem, fix = "has no room left on its disk", "free some space there or move it to a larger disk"
         else:
             problem = f"cannot be used ({os.strerror(error.errno or 0)})"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from replkernel.errors import NO_ROOM
 from replkernel.hosts.disk_path import DiskPath
 from replkernel.objects.backend import OBJECT_BYTES_MAX, NoSuchObject, StoreFault, UnfitObject, full
 from replkernel.objects.url import setting_error
@@ -28,7 +29,6 @@ SCRAP_AGE_MAX_S = 3600.0
 
 Make = Callable[[str], None]
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _SPECIAL = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV})
 """How the system refuses to open a link, a socket, and a device that is not there."""
@@ -236,7 +236,7 @@ class FileBackend:
             yield
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            if error.errno in _FULL:
+            if error.errno in NO_ROOM:
                 raise full(reason) from error
             where = error.filename if isinstance(error.filename, str) else str(self._root)
             if error.errno in _DENIED:

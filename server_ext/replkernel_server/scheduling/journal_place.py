@@ -6,7 +6,6 @@ is refused in one sentence with the setting's name; a password is never part of 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -18,6 +17,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from replkernel.errors import NO_ROOM
 from replkernel_server.errors import JournalAway, JournalInUse, JournalRefused
 from replkernel_server.scheduling.settings import DATABASE
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 BUSY_S = 5.0
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 ROOM_BYTES = 64 * 1024
 """What SQLite writes besides, for a small transaction."""
 ADVISORY_LOCK = 7_310_587_214
@@ -134,7 +133,7 @@ class JournalPlace:
         try:
             trial.write_bytes(bytes(ROOM_BYTES + size))
         except OSError as error:
-            return error.errno not in FULL
+            return error.errno not in NO_ROOM
         finally:
             with suppress(OSError):
                 trial.unlink()
