@@ -38,6 +38,11 @@ class CommMessages:
         """Tell whether any is held."""
         return bool(self._held)
 
+    @property
+    def room(self) -> int:
+        """Return how many more may wait."""
+        return QUEUE_MAX - max(len(self._held), len(self._queue))
+
     def take(self, request: ClientRequest, running: Execution | None, now: float) -> list[Effect]:
         """Pass a comm message on, once the execution before it has begun, and somebody has the notebook.
 
@@ -98,13 +103,13 @@ class CommMessages:
     def wait_again(self, ahead: Sequence[ClientRequest], behind: Sequence[ClientRequest], now: float) -> None:
         """Have those wait before all others that reached nobody: `ahead` of the queue, `behind` its head.
 
-        A comm that one opens is not open yet. Where too many wait the latest are lost.
+        There are no more of them than there is `room`. A comm that one opens is not open yet.
         """
         for request in (*ahead, *behind):
             if request.header.msg_type == "comm_open":
                 self._parts.comms.not_opened(request.content)
         self._queue.put_back_comms(ahead, now)
-        self._held = [*behind, *self._held][:QUEUE_MAX]
+        self._held = [*behind, *self._held]
 
     def hold_waiting(self) -> None:
         """Hold those of the queue behind a cell that begins: they need not wait for its end."""

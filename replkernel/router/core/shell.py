@@ -155,11 +155,15 @@ class Shell:
         """
         head, ahead, behind = self._queue.head, list[ClientRequest](), list[ClientRequest]()
         cell = next((at for at, request in enumerate(owed) if head and request is head.request), len(owed))
-        for at, request in enumerate(owed):
-            header = request.header
-            if header.msg_type in COMM_TYPES and self._parts.traffic.is_unreached(header.msg_id):
-                self._parts.traffic.declined(header.msg_id)
-                (ahead if at < cell else behind).append(request)
+        unreached = [
+            (at, request)
+            for at, request in enumerate(owed)
+            if request.header.msg_type in COMM_TYPES
+            and self._parts.traffic.is_unreached(request.header.msg_id)
+        ]
+        for at, request in unreached[: max(0, self._comms.room)]:
+            self._parts.traffic.declined(request.header.msg_id)
+            (ahead if at < cell else behind).append(request)
         self._comms.wait_again(ahead, behind, now)
 
     def ask_again(self, request: ClientRequest, now: float) -> list[Effect]:

@@ -518,6 +518,15 @@ def test_a_comm_whose_opening_found_its_process_dead_is_opened_in_the_next_and_n
     assert [e for e in world.of(events.Publish, world.all) if e.msg_type == "comm_close"] == []
 
 
+def test_no_more_wait_again_than_may_wait_and_the_others_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comm_messages, "QUEUE_MAX", 2)
+    world = with_widget()
+    moves = [move(world) for _ in range(3)]
+    unreached(world, *moves)
+    assert [world.sent_to(moved) for moved in moves] == [["r1", "r2"], ["r1", "r2"], ["r1"]]
+    assert world.seen(moves[2]) == ["busy", "idle"]
+
+
 def test_a_page_hears_once_that_what_it_did_is_over_also_when_the_process_dies_later() -> None:
     world = with_widget()
     moved = move(world)
