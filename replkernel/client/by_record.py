@@ -45,6 +45,16 @@ def forget(kernel_id: str, env: Mapping[str, str]) -> None:
         _forget(record, env)
 
 
+def resume(record: KernelRecord) -> None:
+    """Have a kernel's replicas come back with its state, if a router serves it.
+
+    Raises NoReply if they have not come in time. An inspection is answered once a replica has that state;
+    what is asked on control does not wait for it.
+    """
+    with KernelLine(record) as line:
+        line.ask("shell", "inspect_request", {"code": "", "cursor_pos": 0, "detail_level": 0})
+
+
 class KernelLine:
     """A client's connection to one kernel; its channels are opened as they are used, and closed with it."""
 

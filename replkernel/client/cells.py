@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from replkernel.client.by_record import KernelLine, NoReply, known_record
-from replkernel.client.history import LOOK_LIMIT_S, Refused
+from replkernel.client.history import LOOK_LIMIT_S, Refused, awake
 from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.launch.kernel_record import KernelRecord, router_lives
 from replkernel.protocol.progress import REQUEST as PROGRESS
@@ -110,7 +110,7 @@ def interrupt(kernel_id: str, env: Mapping[str, str], cell: str) -> SentCell:
 
 def variables(kernel_id: str, env: Mapping[str, str]) -> VariablesDocument:
     """Return the kernel's variables, also while a cell runs; raises Refused."""
-    with KernelLine(_served(kernel_id, env)) as line:
+    with KernelLine(awake(kernel_id, env)) as line:
         return _ask(line, VARIABLES, {}, VariablesDocument)
 
 

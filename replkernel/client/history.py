@@ -61,13 +61,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def history(kernel_id: str, env: Mapping[str, str]) -> HistoryDocument:
     """Return the points of a kernel's history; raises ReplkernelError."""
-    with KernelLine(_awake(kernel_id, env)) as line:
+    with KernelLine(awake(kernel_id, env)) as line:
         return _look(line)
 
 
 def comparison(kernel_id: str, env: Mapping[str, str], one: str, other: str) -> ComparisonDocument:
     """Return how two points differ; raises ReplkernelError."""
-    with KernelLine(_awake(kernel_id, env)) as line:
+    with KernelLine(awake(kernel_id, env)) as line:
         return _ask(line, HistoryQuestion(one=_point(one), other=_point(other)), ComparisonDocument)
 
 
@@ -80,7 +80,7 @@ def travel(
     """
     seen = [f"--since={_point(since)}"] if since else []
     code = " ".join(["%replkernel", verb, _point(word), *seen, *(["--yes"] if sure else [])])
-    with KernelLine(_awake(kernel_id, env)) as line:
+    with KernelLine(awake(kernel_id, env)) as line:
         _check_idle(line)
         seen_now = _ask(line, HistoryQuestion(verb, word), HistoryDocument)
         if since and since != seen_now.here:
@@ -98,7 +98,7 @@ def travel(
 def name(kernel_id: str, env: Mapping[str, str], kind: Kind, word: str, point: str = "") -> HistoryDocument:
     """Name a point, or begin a branch where the notebook is; return the history then."""
     code = f"%replkernel {kind} {check_name(word)} {point and _point(point)}".strip()
-    with KernelLine(_awake(kernel_id, env)) as line:
+    with KernelLine(awake(kernel_id, env)) as line:
         _check_idle(line)
         before = _ask(line, HistoryQuestion("goto", point), HistoryDocument) if point else _look(line)
         check_free(kind, word, before.marks, before.branches)
@@ -116,7 +116,7 @@ def name(kernel_id: str, env: Mapping[str, str], kind: Kind, word: str, point: s
 def unname(kernel_id: str, env: Mapping[str, str], word: str) -> HistoryDocument:
     """Take the name of a point, or a branch, away; return the history then."""
     check_name(word)
-    with KernelLine(_awake(kernel_id, env)) as line:
+    with KernelLine(awake(kernel_id, env)) as line:
         _check_idle(line)
         before = _look(line)
         check_gone(word, before.marks, before.branches, before.branch)
@@ -130,7 +130,8 @@ def _point(word: str) -> str:
     return word
 
 
-def _awake(kernel_id: str, env: Mapping[str, str]) -> KernelRecord:
+def awake(kernel_id: str, env: Mapping[str, str]) -> KernelRecord:
+    """Return the record of a kernel whose process can be asked; raises Refused if it hibernates."""
     record = known_record(kernel_id, env)
     if record.state == "hibernated" or not router_lives(record):
         raise Refused("hibernated", f"Kernel {kernel_id} is hibernated: resume it first.")

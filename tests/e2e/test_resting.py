@@ -84,6 +84,23 @@ def test_a_kernel_at_rest_that_nobody_serves_is_served_again_or_deleted(tmp_path
         assert life.server.call("DELETE", address(kernel_id))[0] == 404
 
 
+def test_a_kernel_at_rest_tells_variables_and_history_once_it_is_resumed(tmp_path: Path) -> None:
+    with living(tmp_path) as life:
+        kernel_id = str(life.open_notebook("a.ipynb")["kernel"]["id"])
+        with life.page(kernel_id) as page:
+            page.run("x = 41")
+        rest(kernel_id)
+        ways = [f"{address(kernel_id)}/{way}" for way in ("variables", "history")]
+        for way in ways:
+            status, answer = life.server.call("GET", way)
+            assert (status, answer["reason"]) == (409, "hibernated")
+        assert life.server.call("POST", address(kernel_id))[0] == 201
+        told_variables, told_history = (life.server.call("GET", way) for way in ways)
+        assert told_variables[0] == told_history[0] == 200
+        assert [point["cell"] for point in told_history[1]["points"]] == [1]
+        assert [row["name"] for row in told_variables[1]["variables"]] == ["x"]
+
+
 @pytest.mark.slow
 def test_a_kernel_at_rest_that_is_served_is_deleted_with_its_session(tmp_path: Path) -> None:
     with living(tmp_path) as life:
@@ -92,6 +109,8 @@ def test_a_kernel_at_rest_that_is_served_is_deleted_with_its_session(tmp_path: P
             page.run("x = 41")
         rest(kernel_id)
         assert life.server.call("POST", address(kernel_id))[0] == 201, "it is served already"
+        assert life.server.call("DELETE", address(kernel_id))[0] == 409, "it was resumed"
+        rest(kernel_id)
         assert life.server.call("DELETE", address(kernel_id))[0] == 204
         assert life.sessions() == []
         eventually(lambda: read_record(data_dir(os.environ), kernel_id) is None, "the record's end")
