@@ -22,6 +22,7 @@ from replkernel_scheduler.harvest.types import (
     HostUsed,
     JobEnded,
     JobHosts,
+    JobLeaseEnded,
     JobName,
     JobOver,
     JobProgress,
@@ -109,6 +110,16 @@ def _kept(job: JobRecord) -> Told:
     """Return what is known of a job whose program has told nothing since this scheduler began."""
     on_models = {model: dict(speeds) for model, speeds in job.speeds_on.items()}
     return Told(0, epoch=job.epoch, loss=job.loss, on_models=on_models or {job.model: dict(job.speeds)})
+
+
+def _begun(name: JobName, effect: HarvestEffect) -> int | None:
+    """Return which attempt of a job begins with an effect, if one does."""
+    match effect:
+        case StartJob(spec, attempt) if spec.job == name:
+            return attempt
+        case ReshapeJob(job, attempt) if job == name:
+            return attempt
+    return None
 
 
 class JobDesk:
@@ -344,7 +355,8 @@ class JobDesk:
 
     def told(self, effects: list[HarvestEffect], now: float) -> Iterator[Act]:
         """Say to agents what is to be done."""
-        for effect in effects:
+        bereft: set[tuple[JobName, HostName]] = set()
+        for at, effect in enumerate(effects):
             match effect:
                 case StartJob():
                     yield from self._start(effect.spec, effect)
@@ -352,6 +364,9 @@ class JobDesk:
                     known = self._beside.desk.jobs.by_name.get(job)
                     if known is not None:
                         yield from self._start(known.spec, effect)
+                case JobLeaseEnded(job, lease, why) if why != "released" and (job, lease.host) not in bereft:
+                    bereft.add((job, lease.host))
+                    yield from self._bereft(job, lease.host, effects[at + 1 :])
                 case StopJob(job, attempt, host, until, _, saves):
                     within_s = IN_ITS_TIME_S if until is None else max(0.0, until - now)
                     known = self._beside.desk.jobs.by_name.get(job)
@@ -365,6 +380,18 @@ class JobDesk:
                         if line.user == owner:  # Where it failed before, its end is kept until then.
                             yield Send(client, wire.JobGone(job))
                     yield from self._awaits(owner)
+
+    def _bereft(self, name: JobName, host: HostName, later: list[HarvestEffect]) -> Iterator[Act]:
+        """End a job where its GPUs were taken from it unasked: the core counts it as gone from there.
+
+        An agent may live there: a host is taken down by hand, or its GPU is refused.
+        """
+        job = self._beside.desk.jobs.by_name.get(name)
+        if job is None or host in job.hosts():
+            return
+        attempt = min(filter(None, (_begun(name, effect) for effect in later)), default=job.attempt + 1) - 1
+        for client in self._lines(job.spec.owner, host):
+            yield Send(client, wire.StopJob(name, attempt, 0.0, False))
 
     def _start(self, spec: JobSpec, start: StartJob | ReshapeJob) -> Iterator[Act]:
         client = self.line_of(spec.owner, start.host)

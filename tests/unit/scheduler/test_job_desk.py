@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 import msgspec
 import pytest
-from replkernel_scheduler.events import Event, LeaseAsked
+from replkernel_scheduler.events import Event, HostDown, LeaseAsked
 from replkernel_scheduler.harvest.types import (
     Cores,
     HostJobs,
@@ -23,7 +23,7 @@ from replkernel_scheduler.harvest.types import (
 )
 from replkernel_scheduler.types import HostName, KernelId, LeaseRequest, RequestId
 from replkernel_server.handlers.scheduler_jobs import why_gone
-from replkernel_server.scheduling.desk_words import JobCame, Joined, Left
+from replkernel_server.scheduling.desk_words import HostTakenDown, JobCame, Joined, Left
 from replkernel_server.scheduling.identity import Identity
 
 from replkernel.errors import ProtocolMismatch
@@ -106,6 +106,27 @@ def test_a_start_that_got_lost_is_said_again_when_the_agent_comes_back() -> None
     third = room.line("a", ALICE, ("j", 2))
     assert room.started(third) == []
     assert room.job("j").attempt == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["it waits", "it goes on elsewhere"])
+def test_a_job_on_a_host_that_is_taken_down_while_its_agent_lives_is_ended_there(goes_on: bool) -> None:
+    room = JobRoom()
+    room.agent("a", 1)
+    line = room.line("a")
+    room.submit("j")
+    room.say(line, wire.JobSaid("j", 1, "runs"))
+    if goes_on:
+        room.agent("b", 1)
+        other = room.line("b")
+    room.feed(HostDown(HostName("a")))
+    room.do(room.desk.handle(HostTakenDown(HostName("a")), room.now))
+    room.wait(2.0)
+    assert [said for said in room.heard[line] if isinstance(said, wire.StopJob)] == [
+        wire.StopJob("j", 1, 0.0, False)
+    ]
+    if goes_on:
+        assert room.started(other) == [("j", 2, 1)]
+        assert not [said for said in room.heard[other] if isinstance(said, wire.StopJob)]
 
 
 def test_a_cell_has_the_job_stopped_within_its_time() -> None:
