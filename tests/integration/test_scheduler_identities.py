@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from replkernel_scheduler.types import UserName, UserQuota
+from replkernel_server.errors import JournalFull
 from replkernel_server.handlers import channel as channel_handler
+from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown
 from replkernel_server.scheduling.settings import ServiceSettings
@@ -84,6 +86,19 @@ async def test_a_connection_ends_once_its_token_is_revoked(world: World) -> None
         await client.hear(wire.Welcome)
     with pytest.raises(HTTPClientError, match="401"):
         await Client.hello(world.url, "a", "router", "k")
+
+
+async def test_a_token_is_asked_about_again_although_the_journal_had_no_room_for_its_quota(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(self: Channel, identity: Identity) -> None:
+        raise JournalFull("There is no room for the journal.")
+
+    monkeypatch.setattr(Channel, "known_again", full)
+    client = await Client.hello(world.url, "a", "router", "k")
+    await until(lambda: world.asked["a"] >= 2)
+    del world.tokens["a"]
+    assert "not valid any more" in (await client.hear(wire.Refused)).why
 
 
 async def test_a_connection_ends_once_its_user_may_not_lease_any_more(world: World) -> None:

@@ -8,6 +8,7 @@ and disconnected.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -17,7 +18,7 @@ from tornado.websocket import WebSocketClosedError
 
 from replkernel.errors import ProtocolMismatch
 from replkernel.leasing import wire
-from replkernel_server.errors import ServerError
+from replkernel_server.errors import JournalFull, ServerError
 from replkernel_server.handlers.scheduler_base import tell_proved
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.documents import Why
@@ -129,7 +130,8 @@ class ChannelHandler(websocket.WebSocketHandler):
             if now is None or self.identity is None or _rights(now) != _rights(self.identity):
                 self.refuse("Your token is not valid any more, or for something else: connect anew.")
                 return
-            await self.channel.known_again(now)
+            with contextlib.suppress(JournalFull):  # The next look tells of the quota again.
+                await self.channel.known_again(now)
 
     def on_close(self) -> None:
         """Forget the connection."""
