@@ -59,9 +59,10 @@ def busy_with(live: Live, request: str) -> None:
 
 
 def build(live: Live, items: int = ITEMS) -> None:
-    """Make the graph and wait until it is captured and safe."""
-    live.value(f"big = [[i] for i in range({items})]; small = 0")
-    eventually(lambda: time.sleep(1) or durability(live, "big") == "yes", "a safe graph", 60)
+    """Make the graph and wait until it is safe, which on a busy machine takes more than a minute."""
+    live.value(f"big = [[i] for i in range({items})]; small = 0", 120)
+    live.value("%replkernel sync", 120)
+    assert durability(live, "big") == "yes"
 
 
 def unchecked(live: Live) -> tuple[int, int, int, str]:
