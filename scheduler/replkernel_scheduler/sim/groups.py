@@ -22,7 +22,7 @@ Run: TypeAlias = tuple[str, Mapping[str, str], Grouped]
 """Its policy, its setting, and what it has by which column."""
 SHOWN_MAX = 20
 NEEDED = (
-    "kind", "outcome", "gpus", "submitted_s", "bound_s", "done_s", "alone_s", "user", "warmup",
+    "kind", "outcome", "gpus", "gpu_milli", "submitted_s", "bound_s", "done_s", "alone_s", "user", "warmup",
 )  # fmt: skip
 HEADS = {
     "count": "tasks", "wait_mean_s": "wait mean", "wait_p95_s": "p95", "completion_mean_s": "until done mean",

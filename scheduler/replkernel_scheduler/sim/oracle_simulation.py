@@ -54,7 +54,9 @@ class OracleSimulation(Driver):
             at = record.at - self._origin
             self._event_queue.do_until(at, ARRIVES)
             if isinstance(record, Job):
-                self._start(Task.of_job(record, self.played, at), at)
+                task = Task.of_job(record, self.played, at)
+                task.milli = record.milli
+                self._start(task, at)
             else:
                 self._come(record, at)
         self._event_queue.do_all()

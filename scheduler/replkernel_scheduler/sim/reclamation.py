@@ -31,5 +31,5 @@ def saved_gpu_hours(
             if record.at - ended >= interval_s:
                 saved[interval_s] += before / 3600.0
         ended_at[record.session] = max(ended, record.at) + record.duration_s
-        work_gpu_s[record.session] = before + record.gpus * record.duration_s
+        work_gpu_s[record.session] = before + (record.milli / 1000 or record.gpus) * record.duration_s
     return saved

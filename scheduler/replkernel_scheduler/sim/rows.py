@@ -18,8 +18,11 @@ COLUMNS: dict[str, type] = {
     "submitted_s": float, "bound_s": float, "started_s": float, "ended_s": float, "done_s": float,
     "immediate": bool, "moved": bool, "reused": bool, "lost_runs": int,
     "user": str, "queue": str, "nodes": int, "requested_s": float, "alone_s": float, "warmup": bool,
+    "gpu_milli": int,
 }  # fmt: skip
-"""From `user` on as the trace says; `alone_s` is how long it runs by itself, `warmup`: it is not counted."""
+"""From `user` on as the trace says; `alone_s` is how long it runs by itself, `warmup`: it is not counted.
+
+`gpu_milli`: so many thousandths of its one GPU are its own; None: all of it."""
 Value: TypeAlias = str | int | float | bool | None
 _NOT_SERVED = (None,) * 7
 
@@ -29,7 +32,7 @@ def values_of(task: Task, outcome: Outcome) -> tuple[Value, ...]:
     begin = ("job" if task.job else "cell", task.name, task.number, outcome, task.gpus)
     job = task.asked
     asked = (job.queue or None, job.nodes or None, job.requested_s or None) if job else (None, None, None)
-    end = (task.tries, task.user or None, *asked, task.duration_s, task.early)
+    end = (task.tries, task.user or None, *asked, task.duration_s, task.early, task.milli or None)
     if outcome != "done":
         return (*begin, None, task.submitted, *_NOT_SERVED, *end)
     times = (task.submitted, task.bound, task.started, task.ended, task.done)

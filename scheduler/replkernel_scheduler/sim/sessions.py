@@ -106,6 +106,7 @@ class Sessions:
         self._number += 1
         task = Task.of_job(job, self._number, now)
         task.expected_s = job.requested_s or job.duration_s
+        task.milli = 0 if self._way.harvests else job.milli
         return task
 
     # -- what happens to them ---------------------------------------------------------------------

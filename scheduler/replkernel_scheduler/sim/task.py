@@ -67,7 +67,7 @@ class Task:
         """What the trace says of a job."""
         self.expected_s = 0.0
         self.milli = 0
-        """So many thousandths of its one GPU it wants; 0: all of it."""
+        """So many thousandths of its one GPU it holds; 0: all of it, as where nobody has parts."""
         self.parts: Parts | None = None
         self.session: str | None = None
         self.lease: Lease | None = None
@@ -82,7 +82,7 @@ class Task:
         """Return a job as submitted; `duration_s` where it does not run as long as the trace says."""
         runs_s = job.duration_s if duration_s is None else duration_s
         task = cls(job.job, number, submitted, runs_s, job.width, user=job.user, job=True)
-        task.asked, task.milli = job, job.milli
+        task.asked = job
         return task
 
     @property

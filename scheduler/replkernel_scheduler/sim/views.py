@@ -83,7 +83,7 @@ def _served(rows: RowTable) -> list[dict[str, Value]]:
 
 def _lived(row: dict[str, Value]) -> Lived:
     took_s = _number(row["done_s"]) - _number(row["submitted_s"])
-    return Lived(_number(row["submitted_s"]), took_s, _number(row["alone_s"]), _number(row["gpus"]))
+    return Lived(_number(row["submitted_s"]), took_s, _number(row["alone_s"]), _amount(row))
 
 
 def _figures(group: Sequence[tuple[dict[str, Value], float | None]]) -> list[Value]:
@@ -91,7 +91,7 @@ def _figures(group: Sequence[tuple[dict[str, Value], float | None]]) -> list[Val
     waits = spread([_number(row["bound_s"]) - _number(row["submitted_s"]) for row in rows])
     times = [_number(row["done_s"]) - _number(row["submitted_s"]) for row in rows]
     slowdowns = [bounded_slowdown(row) for row in rows]
-    work_h = sum(_number(row["gpus"]) * _number(row["alone_s"]) for row in rows) / HOUR_S
+    work_h = sum(_amount(row) * _number(row["alone_s"]) for row in rows) / HOUR_S
     assert waits is not None
     count = len(rows)
     fair: list[Value] = [None, None]
@@ -99,6 +99,11 @@ def _figures(group: Sequence[tuple[dict[str, Value], float | None]]) -> list[Val
         unfair = sum([times > FAIR for times in fairness]) / len(fairness)
         fair = [sum(fairness) / len(fairness), unfair]
     return [count, waits.mean, waits.p95, sum(times) / count, sum(slowdowns) / count, *fair, work_h]
+
+
+def _amount(row: dict[str, Value]) -> float:
+    """Return how many GPUs a task had: a whole number, but for a part of one."""
+    return _number(row["gpus"]) if row["gpu_milli"] is None else _number(row["gpu_milli"]) / 1000
 
 
 def _number(value: Value) -> float:

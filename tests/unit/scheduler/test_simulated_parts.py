@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim import Trace, forms, simulate
 from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.oracle_simulation import OracleSimulation
 from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.pool_simulation import PoolSimulation
+from replkernel_scheduler.sim.pool_way import pool_way_named
+from replkernel_scheduler.sim.reclamation import saved_gpu_hours
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.trace_file import TraceFile
 from replkernel_scheduler.sim.way import way_named
@@ -51,6 +54,37 @@ def test_sets_that_reserve_lease_whole_gpus() -> None:
 def test_the_oracle_counts_parts() -> None:
     figures = OracleSimulation(list[Record](THREE_HALVES), 0.0, Plan(gpus_per_host=1)).run()
     assert (figures.committed.peak, figures.committed.value, figures.hosts.value) == (1.5, 0, 0)
+
+
+@pytest.mark.parametrize("policy", ["sjf", "srtf"])
+def test_a_pool_gives_whole_gpus_and_counts_them_in_and_out(policy: str) -> None:
+    figures = PoolSimulation(list[Record](THREE_HALVES), 0.0, pool_way_named(policy), ONE_GPU).run()
+    assert (figures.committed.peak, figures.committed.value) == (1, 0)
+
+
+def test_jobs_beside_notebooks_have_whole_gpus_and_leave_none_counted() -> None:
+    run = Run(list[Record](THREE_HALVES), "harvest", ONE_GPU)
+    assert (run.figures.committed.peak, run.figures.committed.value) == (1, 0)
+    assert run.summary.harvest is not None
+    assert run.summary.harvest.job_gpu_hours == pytest.approx(run.summary.cluster.committed_gpu_hours)
+
+
+def test_who_wants_a_part_of_a_processor_has_all_of_it() -> None:
+    rows = [{"job": name, "arrival_s": 0, "duration_s": 3600, "gpus": 1, "gpu_milli": 250} for name in "ab"]
+    ran = simulate(Trace.of_rows(rows), "sq,m=1", "1x1", progress=False)
+    assert ran.run.cluster.committed_gpu_hours == pytest.approx(2.0)
+
+
+def test_parts_are_no_more_than_that_in_rows_by_user_and_in_what_kept_state_saves() -> None:
+    rows = [
+        {"job": name, "arrival_s": 0, "duration_s": 3600, "gpus": 1, "gpu_milli": milli, "user": name}
+        for name, milli in (("part", 250), ("whole", 1000))
+    ]
+    ran = simulate(Trace.of_rows(rows), "easy-batch", "1x2", progress=False)
+    assert list(ran.by("user")["gpu_hours"]) == [0.25, 1.0]
+    assert (list(ran.jobs["gpus"]), list(ran.jobs["gpu_milli"])) == ([1, 1], [250, None])
+    cells = [Cell("s", 0.0, 3600.0, 1, milli=250), Cell("s", 36_000.0, 10.0, 1, milli=250)]
+    assert saved_gpu_hours(cells, [3600.0]) == {3600.0: 0.25}
 
 
 def test_thousandths_are_read_of_who_wants_one_gpu(tmp_path: Path) -> None:
