@@ -41,15 +41,21 @@ SAVES_S = SIDECAR.checkpoint_s + SIDECAR.process_stop_s
 
 
 class HarvestRun:
-    """A job: `left` samples at `since`, if it trains; `version` tells what was put down before a change."""
+    """A job: `left` samples at `since`, if it trains; `version` tells what was put down before a change.
 
-    __slots__ = ("attempt", "gpus", "held", "left", "since", "spec", "task", "trains", "version")
+    `rests_at` is since when it has no GPUs, `began` when the newest attempt was begun.
+    """
+
+    __slots__ = (
+        "attempt", "began", "gpus", "held", "left", "rests_at", "since", "spec", "task", "trains", "version",
+    )  # fmt: skip
 
     def __init__(self, task: Task, spec: JobSpec, left: float) -> None:
         """Start as submitted."""
         self.task, self.spec, self.left = task, spec, left
         self.attempt = self.gpus = self.held = self.version = 0
-        self.since = 0.0
+        self.since = self.began = 0.0
+        self.rests_at = task.submitted
         self.trains = False
 
 
@@ -127,8 +133,12 @@ class Harvest:
         self._figures.given_up(self._runs.pop(effect.job).task, "refused", effect.why)
 
     def _leased(self, effect: JobLeased, now: float) -> None:
-        """Count a job's GPUs."""
-        self._runs[effect.job].held += len(effect.lease.gpus)
+        """Count a job's GPUs; with the first of them its wait is over."""
+        run = self._runs[effect.job]
+        if not run.held:
+            assert run.task.parts is not None
+            run.task.parts.waited_s += now - run.rests_at
+        run.held += len(effect.lease.gpus)
         self._count(len(effect.lease.gpus), now)
 
     def _lease_ended(self, effect: JobLeaseEnded, now: float) -> None:
@@ -137,6 +147,8 @@ class Harvest:
         if run is None:
             return
         run.held -= len(effect.lease.gpus)
+        if not run.held:
+            run.rests_at = now
         self._count(-len(effect.lease.gpus), now)
         if effect.why != "released":
             self._figures.run_lost(now)
@@ -168,7 +180,7 @@ class Harvest:
 
     def _begin(self, run: HarvestRun, attempt: int, gpus: int, now: float) -> None:
         self._halt(run, now, saved=True)
-        run.attempt, run.gpus = attempt, gpus
+        run.attempt, run.gpus, run.began = attempt, gpus, now
         takes_s = SIDECAR.start_s if not run.task.started else SIDECAR.process_start_s
         self._event_queue.post(now + takes_s, FREES, self._train, (run, run.version))
 
@@ -177,7 +189,8 @@ class Harvest:
         if version != run.version:
             return
         if not run.task.started:
-            run.task.started = now
+            assert run.task.parts is not None
+            run.task.started, run.task.parts.loaded_s = now, now - run.began
         run.trains, run.since = True, now
         self._event_queue.post(
             now + run.spec.type.run_s(run.left, run.gpus), FREES, self._over, (run, run.version)
@@ -209,8 +222,7 @@ class Harvest:
         assert parts is not None
         del self._runs[run.spec.job]
         task.ended = task.done = now
-        parts.waited_s, parts.loaded_s = task.bound - task.submitted, task.started - task.bound
-        parts.paused_s = now - task.started - parts.ran_s
+        parts.paused_s = now - task.submitted - parts.waited_s - parts.loaded_s - parts.ran_s
         task.gpus = run.held
         self._figures.finished(task, now)
         assert self._figures.idle_time is not None

@@ -65,6 +65,23 @@ def test_the_job_is_saved_and_goes_on_where_it_was() -> None:
     assert run.summary.cells.served == 2
 
 
+def test_a_job_that_a_cell_stopped_waits_again_and_its_slowdown_says_so() -> None:
+    records = [*session("note", [(500.0, 50_000.0)], 1), Job("train", 0.0, 1000.0, 1)]
+    run = Run(records, "harvest", Plan(hosts=1, gpus_per_host=1))
+    task = done(run)["train"]
+    assert task.parts is not None and task.parts.waited_s == pytest.approx(50_000.0, abs=5.0)
+    assert run.summary.jobs.slowdown is not None and run.summary.jobs.slowdown.max > 50
+
+
+def test_a_job_that_is_stopped_while_it_starts_counts_each_second_once() -> None:
+    records = [*session("note", [(50.0, 5000.0)], 1), Job("train", 0.0, 1000.0, 1)]
+    parts = done(Run(records, "harvest", Plan(hosts=1, gpus_per_host=1)))["train"].parts
+    assert parts is not None
+    assert parts.waited_s == pytest.approx(5000.0, abs=5.0)
+    assert (parts.loaded_s, parts.ran_s) == (174.0, pytest.approx(1000.0))
+    assert 0.0 < parts.paused_s < 100.0
+
+
 def test_a_job_that_comes_when_all_are_over_is_looked_at_then_and_not_before() -> None:
     records: list[Record] = [Job(f"j{number}", at, 60.0, 1) for number, at in enumerate((0.0, 0.0, 241.0))]
     run = Run(records, "harvest", Plan(hosts=4, gpus_per_host=4))
