@@ -43,17 +43,19 @@ SAVES_S = SIDECAR.checkpoint_s + SIDECAR.process_stop_s
 class HarvestRun:
     """A job: `left` samples at `since`, if it trains; `version` tells what was put down before a change.
 
-    `rests_at` is since when it has no GPUs, `began` when the newest attempt was begun.
+    `rests_at` is since when it has no GPUs. The newest attempt was begun at `began`, from `saved` samples;
+    `lost` is the newest that was lost with its host.
     """
 
     __slots__ = (
-        "attempt", "began", "gpus", "held", "left", "rests_at", "since", "spec", "task", "trains", "version",
+        "attempt", "began", "gpus", "held", "left", "lost", "rests_at", "saved", "since", "spec", "task",
+        "trains", "version",
     )  # fmt: skip
 
     def __init__(self, task: Task, spec: JobSpec, left: float) -> None:
         """Start as submitted."""
-        self.task, self.spec, self.left = task, spec, left
-        self.attempt = self.gpus = self.held = self.version = 0
+        self.task, self.spec, self.left, self.saved = task, spec, left, left
+        self.attempt = self.gpus = self.held = self.lost = self.version = 0
         self.since = self.began = 0.0
         self.rests_at = task.submitted
         self.trains = False
@@ -150,9 +152,11 @@ class Harvest:
         if not run.held:
             run.rests_at = now
         self._count(-len(effect.lease.gpus), now)
-        if effect.why != "released":
-            self._figures.run_lost(now)
+        if effect.why != "released" and run.lost != run.attempt:
+            run.lost = run.attempt
+            self._figures.run_lost(now, run.gpus * (now - run.began))
             self._halt(run, now, saved=False)
+            run.left = run.saved
 
     def _count(self, gpus: int, now: float) -> None:
         self._figures.committed.add(gpus, now)
@@ -180,7 +184,7 @@ class Harvest:
 
     def _begin(self, run: HarvestRun, attempt: int, gpus: int, now: float) -> None:
         self._halt(run, now, saved=True)
-        run.attempt, run.gpus, run.began = attempt, gpus, now
+        run.attempt, run.gpus, run.began, run.saved = attempt, gpus, now, run.left
         takes_s = SIDECAR.start_s if not run.task.started else SIDECAR.process_start_s
         self._event_queue.post(now + takes_s, FREES, self._train, (run, run.version))
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.harvest import leasing
 from replkernel_scheduler.sim.__main__ import main
+from replkernel_scheduler.sim.faults import FaultModel, Faults
 from replkernel_scheduler.sim.harvest import SAVES_S
 from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.plan import Plan
@@ -80,6 +81,28 @@ def test_a_job_that_is_stopped_while_it_starts_counts_each_second_once() -> None
     assert parts.waited_s == pytest.approx(5000.0, abs=5.0)
     assert (parts.loaded_s, parts.ran_s) == (174.0, pytest.approx(1000.0))
     assert 0.0 < parts.paused_s < 100.0
+
+
+def test_a_run_that_is_lost_with_its_host_counts_once_and_with_its_gpu_hours() -> None:
+    plan = Plan(hosts=1, gpus_per_host=8, faults=FaultModel(host_mtbf_s=1e5))
+    run = Run([Job("train", 0.0, 200_000.0, 8, seconds_with=((8, 200_000.0),))], "harvest", plan)
+    changes, had = run.summary.changes, run.summary.cluster.committed_gpu_hours
+    assert changes.hosts_failed > 1
+    assert changes.runs_lost == changes.hosts_failed
+    assert had - changes.lost_gpu_hours == pytest.approx(8 * 200_000 / 3600, rel=0.01), "the run that ended"
+
+
+def test_a_host_that_fails_while_a_job_is_saved_takes_what_was_not_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stands = iter((500.0 + SAVES_S / 2, None))
+    monkeypatch.setattr(Faults, "host_lasts_s", lambda _self, _host: next(stands))
+    monkeypatch.setattr(Faults, "host_away_s", lambda _self, _host: 100.0)
+    records = [*session("note", [(500.0, 300.0)], 1), Job("train", 0.0, 1000.0, 1)]
+    run = Run(records, "harvest", Plan(hosts=1, gpus_per_host=1))
+    parts = done(run)["train"].parts
+    assert run.summary.changes.runs_lost == 1
+    assert parts is not None and parts.ran_s == pytest.approx((500.0 - 174.0) + 1000.0)
 
 
 def test_a_job_that_comes_when_all_are_over_is_looked_at_then_and_not_before() -> None:
