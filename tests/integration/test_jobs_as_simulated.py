@@ -180,11 +180,12 @@ class Training:
         assert spec.samples is not None
         self.spec, self.left, self.began = spec, spec.samples, False
         self.gpus, self.since, self.version = 0, 0.0, 0
-        self.trains = False
+        self.trains = self.ends = False
 
     def halt(self, now: float) -> None:
         """Train no more; what was done is saved."""
         self.version += 1
+        self.ends = False
         if self.trains:
             self.left = max(0.0, self.left - (now - self.since) * self.spec.type.rate(self.gpus))
         self.trains = False
@@ -213,13 +214,18 @@ class PlayedAgent:
         match message:
             case wire.StartJob(job, attempt, gpus):
                 training = self._service.trainings[job]
+                again_s = SIDECAR.up_s if training.trains else SIDECAR.process_start_s
+                takes_s = again_s if training.began else SIDECAR.start_s
                 training.halt(loop.time())
                 training.gpus = len(gpus)
-                takes_s = SIDECAR.process_start_s if training.began else SIDECAR.start_s
                 loop.call_later(takes_s, self._trains, training, attempt, training.version)
             case wire.StopJob(job, attempt, _, saves):
                 assert saves
-                self._service.trainings[job].halt(loop.time())
+                training = self._service.trainings[job]
+                if training.ends:
+                    loop.call_later(LEAVES_S, self._over, training, attempt, training.version)
+                    return
+                training.halt(loop.time())
                 loop.call_later(LEAVES_S, self._say, wire.JobSaid(job, attempt, "stopped"))
 
     def _trains(self, training: Training, attempt: int, version: int) -> None:
@@ -229,12 +235,19 @@ class PlayedAgent:
         training.trains = training.began = True
         training.since = loop.time()
         takes_s = spec.type.run_s(training.left, training.gpus)
-        loop.call_later(takes_s, self._over, training, attempt, version)
+        loop.call_later(takes_s, self._trained, training, attempt, version)
         self._say(wire.JobSaid(spec.job, attempt, "runs"))
+
+    def _trained(self, training: Training, attempt: int, version: int) -> None:
+        if version == training.version:
+            loop = self._service.loop
+            training.halt(loop.time())
+            training.ends = True
+            loop.call_later(SIDECAR.finish_s, self._over, training, attempt, training.version)
 
     def _over(self, training: Training, attempt: int, version: int) -> None:
         if version == training.version:
-            training.halt(self._service.loop.time())
+            training.version += 1
             self._say(wire.JobSaid(training.spec.job, attempt, "done"))
 
     def _say(self, message: wire.FromClient) -> None:

@@ -43,13 +43,13 @@ SAVES_S = SIDECAR.checkpoint_s + SIDECAR.process_stop_s
 class HarvestRun:
     """A job: `left` samples at `since`, if it trains; `version` tells what was put down before a change.
 
-    `rests_at` is since when it has no GPUs. The newest attempt was begun at `began`, from `saved` samples;
-    `lost` is the newest that was lost with its host.
+    `ends`: it has trained, and is saved and stopped. `rests_at` is since when it has no GPUs. The newest
+    attempt was begun at `began`, from `saved` samples; `lost` is the newest that was lost with its host.
     """
 
     __slots__ = (
-        "attempt", "began", "gpus", "held", "left", "lost", "rests_at", "saved", "since", "spec", "task",
-        "trains", "version",
+        "attempt", "began", "ends", "gpus", "held", "left", "lost", "rests_at", "saved", "since", "spec",
+        "task", "trains", "version",
     )  # fmt: skip
 
     def __init__(self, task: Task, spec: JobSpec, left: float) -> None:
@@ -58,7 +58,7 @@ class HarvestRun:
         self.attempt = self.gpus = self.held = self.lost = self.version = 0
         self.since = self.began = 0.0
         self.rests_at = task.submitted
-        self.trains = False
+        self.trains = self.ends = False
 
 
 class Harvest:
@@ -168,24 +168,27 @@ class Harvest:
         run = self._runs[effect.spec.job]
         if run.task.host is None:
             run.task.bound, run.task.host = now, effect.host
-        self._begin(run, effect.attempt, len(effect.gpus), now)
+        takes_s = SIDECAR.process_start_s if run.task.started else SIDECAR.start_s
+        self._begin(run, effect.attempt, len(effect.gpus), takes_s, now)
 
     def _reshape(self, effect: ReshapeJob, now: float) -> None:
-        """Have a job go on with more GPUs."""
-        self._begin(self._runs[effect.job], effect.attempt, len(effect.gpus), now)
+        """Have a job saved, stopped, and go on with more GPUs."""
+        self._begin(self._runs[effect.job], effect.attempt, len(effect.gpus), SIDECAR.up_s, now)
 
     def _stop(self, effect: StopJob, now: float) -> None:
-        """Have a job saved and stopped."""
+        """Have a job saved and stopped; one that ends is over by then at the latest."""
         run = self._runs[effect.job]
+        if run.ends:
+            self._event_queue.post(now + SAVES_S, FREES, self._over, (run, run.version))
+            return
         self._halt(run, now, saved=effect.saves)
         self._event_queue.post(now + SAVES_S, FREES, self._stopped, (run, effect.attempt))
 
     # -- jobs ---------------------------------------------------------------------------------------
 
-    def _begin(self, run: HarvestRun, attempt: int, gpus: int, now: float) -> None:
+    def _begin(self, run: HarvestRun, attempt: int, gpus: int, takes_s: float, now: float) -> None:
         self._halt(run, now, saved=True)
         run.attempt, run.gpus, run.began, run.saved = attempt, gpus, now, run.left
-        takes_s = SIDECAR.start_s if not run.task.started else SIDECAR.process_start_s
         self._event_queue.post(now + takes_s, FREES, self._train, (run, run.version))
 
     def _train(self, what: tuple[HarvestRun, int], now: float) -> None:
@@ -197,12 +200,13 @@ class Harvest:
             run.task.started, run.task.parts.loaded_s = now, now - run.began
         run.trains, run.since = True, now
         self._event_queue.post(
-            now + run.spec.type.run_s(run.left, run.gpus), FREES, self._over, (run, run.version)
+            now + run.spec.type.run_s(run.left, run.gpus), FREES, self._trained, (run, run.version)
         )
         self._feed(JobRuns(run.spec.job, run.attempt, run.left), now)
 
     def _halt(self, run: HarvestRun, now: float, *, saved: bool) -> None:
         run.version += 1
+        run.ends = False
         if not run.trains:
             return
         assert run.task.parts is not None
@@ -217,15 +221,23 @@ class Harvest:
         if run.spec.job in self._runs:
             self._feed(JobStopped(run.spec.job, attempt, run.left), now)
 
-    def _over(self, what: tuple[HarvestRun, int], now: float) -> None:
+    def _trained(self, what: tuple[HarvestRun, int], now: float) -> None:
         run, version = what
         if version != run.version:
             return
         self._halt(run, now, saved=True)
+        run.ends, run.task.ended = True, now
+        self._event_queue.post(now + SIDECAR.finish_s, FREES, self._over, (run, run.version))
+
+    def _over(self, what: tuple[HarvestRun, int], now: float) -> None:
+        run, version = what
+        if version != run.version:
+            return
+        run.version += 1
         task, parts = run.task, run.task.parts
         assert parts is not None
         del self._runs[run.spec.job]
-        task.ended = task.done = now
+        task.done = now
         parts.paused_s = now - task.submitted - parts.waited_s - parts.loaded_s - parts.ran_s
         task.gpus = run.held
         self._figures.finished(task, now)

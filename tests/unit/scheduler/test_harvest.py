@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.harvest import leasing
 from replkernel_scheduler.sim.__main__ import main
+from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.faults import FaultModel, Faults
 from replkernel_scheduler.sim.harvest import SAVES_S
 from replkernel_scheduler.sim.nodes import Hosts
@@ -81,6 +83,24 @@ def test_a_job_that_is_stopped_while_it_starts_counts_each_second_once() -> None
     assert parts.waited_s == pytest.approx(5000.0, abs=5.0)
     assert (parts.loaded_s, parts.ran_s) == (174.0, pytest.approx(1000.0))
     assert 0.0 < parts.paused_s < 100.0
+
+
+def test_growing_and_ending_take_what_sidecars_do() -> None:
+    short = Job("short", 0.0, 1000.0, 1, seconds_with=((1, 1000.0),))
+    grows = Job("grows", 5.0, 10_000.0, 1, seconds_with=((1, 10_000.0), (2, 5000.0)))
+    run = Run([short, grows], "harvest", Plan(hosts=1, gpus_per_host=2))
+    ended, grown = done(run)["short"], done(run)["grows"]
+    assert ended.parts is not None and ended.parts.paused_s == pytest.approx(SIDECAR.finish_s)
+    assert ended.done - ended.ended == pytest.approx(SIDECAR.finish_s)
+    assert grown.parts is not None and grown.parts.tries == 2
+    assert grown.parts.paused_s == pytest.approx(SIDECAR.up_s + SIDECAR.finish_s)
+
+
+def test_a_cell_does_not_wait_longer_for_a_job_that_ends() -> None:
+    records = [*session("note", [(1180.0, 300.0)], 1), Job("train", 0.0, 1000.0, 1)]
+    run = Run(records, "harvest", Plan(hosts=1, gpus_per_host=1, costs=FREE))
+    assert done(run)["train"].done == 1180.0 + SAVES_S, "it had trained, and was being saved"
+    assert run.delays()["note"] == pytest.approx(SAVES_S)
 
 
 def test_a_run_that_is_lost_with_its_host_counts_once_and_with_its_gpu_hours() -> None:
