@@ -65,7 +65,8 @@ class _Experiment:
         files = source.files()
         output.begin(source.paths, made)
         try:
-            with source.spool(plan.seed, files=files, reading=self.progress.reading) as spool:
+            seed = plan.seed if len(_seeds(made)) > 1 else made[0].plan.seed
+            with source.spool(seed, files=files, reading=self.progress.reading) as spool:
                 document = _without_runs(source, files, spool, made[0].plan if len(made) == 1 else plan)
                 self._play_each(spool, document, processes)
                 runs = [self.shown[place] for place in range(len(made))]
@@ -155,7 +156,11 @@ def _marks(source: Source, made: Sequence[Case]) -> list[str]:
 
 def _draws_anew(source: Source, made: Sequence[Case]) -> bool:
     """Say whether the cases' seeds draw other GPUs for the sessions, so that one reading does not do."""
-    return source.mix is not None and len({case.plan.seed for case in made}) > 1
+    return source.mix is not None and len(_seeds(made)) > 1
+
+
+def _seeds(made: Sequence[Case]) -> set[int]:
+    return {case.plan.seed for case in made}
 
 
 def _report(

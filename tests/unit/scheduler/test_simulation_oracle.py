@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replkernel_scheduler.sim import Trace, simulate, sweep
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.mix import TEMPLATE, mix_named, remixed
 from replkernel_scheduler.sim.plan import Plan
@@ -28,6 +29,10 @@ JOB_WAYS = (
     "sq,m=3", "sq,m=2,discipline=fcfs", "mq,r=30,mb=2", "fcfs-batch", "reservation", "large-pool",
 )  # fmt: skip
 PLAN = Plan(hosts=4, gpus_per_host=8)
+MIXED = Trace.of_rows(
+    [{"session": f"s{at}", "start_s": at, "duration_s": 400, "num_gpu": 1} for at in range(0, 2000, 50)],
+    gpu_mix="1=1,2=1,4=1,8=1",
+)
 
 
 def _play(records: list[Record], policy: str, plan: Plan = PLAN) -> RunSummary:
@@ -127,6 +132,19 @@ def test_a_mix_is_drawn_by_session_and_hangs_on_its_name_and_the_seed() -> None:
     assert all(len(counts) == 1 for counts in by_name.values())
     job = Job("j", 0.0, 1.0, 3)
     assert list(remixed([job], TEMPLATE, seed=0)) == [job]
+
+
+@pytest.mark.parametrize("over", [{"seed": [5]}, {"seed": [5, 6]}, {"seed": [5], "hosts": [4, 3]}])
+def test_a_swept_seed_draws_the_gpus_of_sessions_too(over: dict[str, list[int]]) -> None:
+    alone = simulate(MIXED, "notebook", "4x8", seed=5, progress=False)
+    swept = sweep(MIXED, "notebook", "4x8", over=over, processes=1, progress=False)
+    assert swept[0].summary == alone.summary
+
+
+def test_the_work_of_a_trace_is_that_of_the_seed_that_all_runs_have() -> None:
+    alone = simulate(MIXED, "oracle", seed=5, progress=False)
+    swept = sweep(MIXED, "notebook", over={"seed": [5]}, progress=False)
+    assert swept.document.trace.oracle_gpu_hours == pytest.approx(alone.run.cluster.committed_gpu_hours)
 
 
 @pytest.mark.parametrize("text", ["", "1", "1=x", "1=-1", "x=1", "1=0", "65=1", "1=1,1=2", "1=nan", "1=inf"])
