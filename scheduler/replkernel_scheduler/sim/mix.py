@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from replkernel_scheduler.sim.records import Job, Record
+from replkernel_scheduler.sim.records import Cell, Job, Record
 
 COUNT_MAX = 64
 CHOICES_MAX = 32
@@ -61,4 +61,5 @@ def remixed(records: Iterable[Record], mix: Mix | None, seed: int) -> Iterator[R
             continue
         if record.session not in drawn:
             drawn[record.session] = mix.drawn(record.session, seed)
-        yield msgspec.structs.replace(record, gpus=drawn[record.session])
+        whole = {"milli": 0} if isinstance(record, Cell) else {}
+        yield msgspec.structs.replace(record, gpus=drawn[record.session], **whole)

@@ -134,6 +134,15 @@ def test_a_mix_is_drawn_by_session_and_hangs_on_its_name_and_the_seed() -> None:
     assert list(remixed([job], TEMPLATE, seed=0)) == [job]
 
 
+@pytest.mark.parametrize("mix", ["8=1", "0=1"])
+def test_what_a_session_draws_takes_the_place_of_parts_too(mix: str) -> None:
+    row = {"session": "s", "start_s": 0, "duration_s": 400, "num_gpu": 1, "gpu_milli": 500}
+    trace = Trace.of_rows([row], gpu_mix=mix)
+    run = simulate(trace, "notebook", "3x8", progress=False).run
+    assert run.cells.served == 1
+    assert trace.figures()["oracle_gpu_hours"] == pytest.approx(int(mix[0]) * 400 / 3600)
+
+
 @pytest.mark.parametrize("over", [{"seed": [5]}, {"seed": [5, 6]}, {"seed": [5], "hosts": [4, 3]}])
 def test_a_swept_seed_draws_the_gpus_of_sessions_too(over: dict[str, list[int]]) -> None:
     alone = simulate(MIXED, "notebook", "4x8", seed=5, progress=False)
