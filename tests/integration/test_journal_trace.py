@@ -19,6 +19,7 @@ from replkernel_scheduler.events import (
     LeaseAsked,
     LeaseReleased,
 )
+from replkernel_scheduler.gangs.types import GangAsked, GangId, GangLeft, GangSpec
 from replkernel_scheduler.sim import Costs, Normal, Trace, forms, simulate
 from replkernel_scheduler.sim.__main__ import main
 from replkernel_scheduler.sim.records import Cell, Session
@@ -32,6 +33,7 @@ from replkernel_scheduler.types import (
     Lease,
     LeaseRequest,
     RequestId,
+    Share,
     UserName,
 )
 from replkernel_server.driver import SchedulerDriver
@@ -112,6 +114,41 @@ def test_cells_and_sessions_are_those_that_were(journal: Path) -> None:
         ("one", 600.0, 100.0, 2),
     ]
     assert [cell.seen and cell.seen.queued_s for cell in cells] == [0.0, 240.0, 0.0]
+
+
+def test_parts_of_gpus_are_parts_and_the_hosts_of_one_cell_compute_at_once(tmp_path: Path) -> None:
+    """Four kernels on a quarter of a GPU each, and a cell on two hosts of 4: an hour, all at once."""
+    path = tmp_path / "journal.sqlite"
+
+    async def lives() -> None:
+        live = Live(path)
+        for host in ("a", "b", "c"):
+            gpus = tuple(Gpu(GpuUuid(f"{host}{number}"), "A100") for number in range(4))
+            await live.say(0.0, HostUp(HostName(host), gpus))
+        for number in range(4):
+            wish = LeaseRequest(
+                RequestId(f"r{number}"), KernelId(f"k{number}"), 1, 86_400.0, share=Share(milli=250)
+            )
+            await live.say(100.0, LeaseAsked(wish))
+        spec = GangSpec(gang=GangId("g"), kernel_id=KernelId("wide"), user=UserName("ada"), gpus=4, hosts=2)
+        await live.say(100.0, GangAsked(spec))
+        for number in range(4):
+            await live.gives_back(3700.0, f"r{number}", 3600.0)
+        await live.say(3700.0, GangLeft(spec.gang))
+        await live.asks(3800.0, "after it", "wide", 1)
+        await live.gives_back(3900.0, "after it", 100.0)
+        await live.driver.close()
+
+    asyncio.run(lives())
+    trace, work_h = Trace(path), 4 * 0.25 + 2 * 4 + 100 / 3600
+    cells = [record for record in forms.read(TraceFile(path)) if isinstance(record, Cell)]
+    assert trace.figures()["oracle_gpu_hours"] == pytest.approx(work_h)
+    assert [cell.session for cell in cells].count("wide") == 2, "one of the hosts' and the cell after it"
+    for policy in ("recorded", "oracle", "notebook"):
+        cluster = simulate(trace, policy, "3x4", progress=False).run.cluster
+        assert cluster.committed_gpus_max == 9, policy
+        assert cluster.makespan_hours == pytest.approx(3830 / 3600, abs=0.01), policy
+    assert simulate(trace, "recorded", "3x4").run.cluster.committed_gpu_hours == pytest.approx(work_h)
 
 
 def test_recorded_figures_stand_beside_those_of_other_policies(

@@ -56,6 +56,7 @@ class RecordedSimulation(Driver):
             self._event_queue.do_until(at, ARRIVES)
             seen, user = record.seen, self._users.get(record.session, "")
             task = Task(record.session, self.played, at, record.duration_s, record.gpus, user=user, job=False)
+            task.milli = record.milli
             task.host, task.before = HostName(seen.host), self._last_host.get(task.name)
             self._last_host[task.name] = task.host
             task.bound = task.started = at + seen.queued_s

@@ -16,6 +16,7 @@ from math import ceil
 import msgspec
 
 from replkernel_scheduler.events import Event, KernelEnded, KernelReported, KernelStarted
+from replkernel_scheduler.gangs.desk import GANGS_REQUEST
 from replkernel_scheduler.sim.errors import TraceUnreadable
 from replkernel_scheduler.sim.records import AHEAD_S, Cell, Record, Seen, Session
 from replkernel_scheduler.sim.trace_file import TraceFile
@@ -46,8 +47,9 @@ def records(file: TraceFile) -> Iterator[Record]:
                     f"{file.path} is a journal of another version: play it with its own program."
                 )
             yield from _sessions(file, database)
+            begun: set[str] = set()
             for row in _usages(file, database):
-                cell = file.take(partial(_cell_in, row))
+                cell = file.take(partial(_cell_in, row, begun))
                 if cell is not None:
                     yield cell
     except sqlite3.Error as error:
@@ -60,19 +62,36 @@ def _usages(file: TraceFile, database: sqlite3.Connection) -> Iterator[str]:
         yield row
 
 
-def _cell_in(row: str) -> Cell | None:
-    return _cell(_usage(row))
+def _cell_in(row: str, begun: set[str]) -> Cell | None:
+    return _cell(_usage(row), begun)
 
 
 def _usage(row: str) -> CellUsage:
     return msgspec.json.decode(row, type=CellUsage)
 
 
-def _cell(usage: CellUsage) -> Cell | None:
+def _cell(usage: CellUsage, begun: set[str]) -> Cell | None:
     if not usage.busy_s:
         return None
     seen = Seen(usage.host, usage.queued_s, usage.leased_s)
-    return Cell(usage.kernel_id, usage.asked_at, usage.busy_s, ceil(usage.gpus), seen)
+    milli = round(usage.gpus * 1000) if usage.gpus < 1 else 0
+    return Cell(
+        _session_of(usage, begun), usage.asked_at, usage.busy_s, ceil(usage.gpus), seen=seen, milli=milli
+    )
+
+
+def _session_of(usage: CellUsage, begun: set[str]) -> str:
+    """Return whose cell a row is; `begun` are the cells on several hosts that have a row already.
+
+    The hosts of such a cell compute at once: the first row is the kernel's, each other host has a session.
+    """
+    if not usage.request.startswith(GANGS_REQUEST):
+        return usage.kernel_id
+    gang, _, _ = usage.request.rpartition(".")
+    if gang in begun:
+        return f"{usage.kernel_id} {usage.host}"
+    begun.add(gang)
+    return usage.kernel_id
 
 
 def _sessions(file: TraceFile, database: sqlite3.Connection) -> Iterator[Session]:
@@ -90,12 +109,13 @@ def _sessions(file: TraceFile, database: sqlite3.Connection) -> Iterator[Session
             ended.discard(spec.kernel_id)
             _stretch(file, found, Session(spec.kernel_id, at, at, spec.gpus, spec.user))
     told = set(found)
+    begun: set[str] = set()
     for row in _usages(file, database):
         try:
             usage = _usage(row)
         except msgspec.MsgspecError:
             continue  # It is told of when its cell is read.
-        cell = _cell(usage)
+        cell = _cell(usage, begun)
         if cell is not None:
             ahead_s = 0.0 if cell.session in told else AHEAD_S
             ends = cell.at + usage.queued_s + usage.leased_s
