@@ -29,6 +29,7 @@ from replkernel_scheduler.harvest.types import (
     StopJob,
 )
 from replkernel_scheduler.sim.elastic_way import ElasticWay, samples_of
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.event_queue import EventQueue
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.nodes import Hosts
@@ -87,6 +88,9 @@ class Harvest:
 
     def submit(self, job: Job, task: Task, now: float) -> None:
         """Hand a job in."""
+        name = JobName(task.name)
+        if name in self._runs:
+            raise SimulationError(f"job {name} is there twice: give each job an id of its own.")
         kind = self._way.kind(job, self._each)
         samples = float(samples_of(dict.fromkeys(kind.iteration_s, 0.0)))
         task.duration_s = min(kind.run_s(samples, gpus) for gpus in kind.iteration_s)
@@ -101,7 +105,6 @@ class Harvest:
         if kind.least > each:
             self._figures.given_up(task, "refused", f"no host has the {kind.least} GPUs")
             return
-        name = JobName(task.name)
         spec = JobSpec(job=name, type=kind, samples=samples, owner=UserName(task.user), gpu_model=model)
         self._runs[name] = HarvestRun(task, spec, samples)
         self._feed(JobSubmitted(spec), now)

@@ -12,6 +12,7 @@ from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.harvest import leasing
 from replkernel_scheduler.sim.__main__ import main
 from replkernel_scheduler.sim.costs import FREE
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel, Faults
 from replkernel_scheduler.sim.harvest import SAVES_S
 from replkernel_scheduler.sim.nodes import Hosts
@@ -193,6 +194,12 @@ def test_a_job_that_is_not_taken_in_is_refused_and_not_waited_for(monkeypatch: p
     jobs: list[Record] = [Job(name, 10.0, 300.0, 2) for name in ("first", "second")]
     run = Run(jobs, "harvest", Plan(hosts=1, gpus_per_host=4))
     assert {task.name: outcome for task, outcome in run.tasks} == {"first": "done", "second": "refused"}
+
+
+def test_a_job_that_is_there_twice_is_refused_by_name() -> None:
+    jobs: list[Record] = [Job("train", at, 1000.0, 1) for at in (0.0, 10.0)]
+    with pytest.raises(SimulationError, match="job train is there twice: give each job an id of its own"):
+        Run(jobs, "harvest", Plan(hosts=1, gpus_per_host=4))
 
 
 def test_one_command_tells_what_jobs_had_of_notebooks_idle_time_and_what_cells_waited_for_it(
