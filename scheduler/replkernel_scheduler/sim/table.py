@@ -79,15 +79,15 @@ def is_priced(document: Summary) -> bool:
 def unequal(document: Summary) -> list[str]:
     """Say which runs leave work undone that counts in others; nothing where all leave as much."""
     whole = document.trace.oracle_gpu_hours
-    counted_h = {run.policy: whole - (run.warmup.gpu_hours if run.warmup else 0.0) for run in document.runs}
-    shares = {
-        run.policy: run.unserved_gpu_hours / counted_h[run.policy]
-        for run in document.runs
-        if counted_h[run.policy] > 0
-    }
-    if len({f"{share:.1%}" for share in shares.values()}) < 2:
+    shares: list[tuple[str, float]] = []
+    for run in document.runs:
+        counted_h = whole - (run.warmup.gpu_hours if run.warmup else 0.0)
+        if counted_h > 0:
+            title = " ".join([run.policy, *(f"{key}={value}" for key, value in run.setting.items())])
+            shares.append((title, run.unserved_gpu_hours / counted_h))
+    if len({f"{share:.1%}" for _, share in shares}) < 2:
         return []
-    told = ", ".join(f"{share:.1%} under {policy}" for policy, share in shares.items() if share)
+    told = ", ".join(f"{share:.1%} under {title}" for title, share in shares if share)
     return [f"Runs are not of the same work. Of the GPU-hours these are not served: {told}."]
 
 

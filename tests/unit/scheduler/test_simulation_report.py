@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim import Trace, summary, sweep
 from replkernel_scheduler.sim.drawing import (
     COLOURS,
     HEIGHT_IN,
@@ -30,6 +30,7 @@ from replkernel_scheduler.sim.records import Cell, Job, Record, Session, order
 from replkernel_scheduler.sim.report import DRAWN_MAX, report
 from replkernel_scheduler.sim.seeds import against, swept_keys
 from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.table import unequal
 from replkernel_scheduler.sim.trace_picture import trace_picture
 
 from tests.support.examples import examples
@@ -43,6 +44,18 @@ RECORDS: list[Record] = [
 ]
 LOOKS = trace_picture(sorted(RECORDS, key=order), 0.0)
 SWEPT = ("notebook", "notebook,scaling=buffered", "reservation", "fcfs-batch", "oracle")
+
+
+def test_swept_runs_that_are_not_of_the_same_work_are_named_with_their_settings() -> None:
+    rows = [
+        {"job": name, "arrival_s": 0, "duration_s": 3600, "gpus": gpus} for name, gpus in (("a", 6), ("b", 2))
+    ]
+    over = {"gpus": [4, 8]}
+    runs = sweep(Trace.of_rows(rows), "easy-batch", "2x8", over=over, processes=1, progress=False)
+    told = (
+        "Runs are not of the same work. Of the GPU-hours these are not served: 75.0% under easy-batch gpus=4."
+    )
+    assert unequal(runs.document) == [told]
 
 
 def _shown(
