@@ -131,8 +131,9 @@ def _harvested(document: Summary) -> list[str]:
             f"{run.policy}: jobs had {had.job_gpu_hours:,.0f} GPU-hours, {had.harvested_gpu_hours:,.0f} of "
             f"them in the {had.idle_gpu_hours:,.0f} that open notebooks left idle ({share:.1%})."
         )
-        if jobs.served and run.cluster.makespan_hours:
-            a_day = jobs.served / (run.cluster.makespan_hours / DAY_H)
+        counted_h = run.cluster.makespan_hours - (run.warmup.hours if run.warmup else 0.0)
+        if jobs.served and counted_h > 0:
+            a_day = jobs.served / (counted_h / DAY_H)
             lines.append(f"  {counted(jobs.served, 'job')} done, {a_day:,.1f} a day.")
         before = alone.get((run.policy + ALONE, *run.setting.items()))
         if before is not None and run.cells.delay_s is not None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.elastic.types import SIDECAR
 from replkernel_scheduler.harvest import leasing
+from replkernel_scheduler.sim import Trace, sweep
 from replkernel_scheduler.sim.__main__ import main
 from replkernel_scheduler.sim.costs import FREE
 from replkernel_scheduler.sim.errors import SimulationError
@@ -18,6 +19,7 @@ from replkernel_scheduler.sim.harvest import SAVES_S
 from replkernel_scheduler.sim.nodes import Hosts
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
+from replkernel_scheduler.sim.table import table
 from replkernel_scheduler.sim.task import Task
 
 from tests.support.examples import examples
@@ -200,6 +202,12 @@ def test_a_job_that_is_there_twice_is_refused_by_name() -> None:
     jobs: list[Record] = [Job("train", at, 1000.0, 1) for at in (0.0, 10.0)]
     with pytest.raises(SimulationError, match="job train is there twice: give each job an id of its own"):
         Run(jobs, "harvest", Plan(hosts=1, gpus_per_host=4))
+
+
+def test_jobs_a_day_are_those_after_the_warm_up() -> None:
+    rows = [{"job": f"j{at}", "arrival_s": 3600 * at, "duration_s": 600, "gpus": 1} for at in range(48)]
+    runs = sweep(Trace.of_rows(rows), "harvest", "2x4", over={}, warmup_s=86_400.0, progress=False)
+    assert "  24 jobs done, 24.9 a day." in table(runs.document).splitlines()
 
 
 def test_one_command_tells_what_jobs_had_of_notebooks_idle_time_and_what_cells_waited_for_it(
