@@ -152,6 +152,11 @@ def test_a_packed_file_is_told_by_what_it_begins_with_whatever_it_is_called(
 
 BAD = {
     "swf": (SWF + "4 ten 0 50 2 -1 -1 2 300 -1 0 8 8 -1 0 -1 -1 -1\n", 5, "column 2) is 'ten'"),
+    "swf, a part of a processor": (
+        SWF + "4 10 0 50 0.5 -1 -1 1 300 -1 0 8 8 -1 0 -1 -1 -1\n",
+        5,
+        "column 5) is 0.5, which is no whole number",
+    ),
     "swf, too short": (SWF + "4 10 0\n", 5, "there are 3 columns"),
     "swf, phases": (
         SWF + "4 10 0 50 2 -1 -1 2 300 -1 0 8 8 -1 0 -1 -1 -1 -1 -1 -1 5 6 2 10 9 99\n",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from replkernel_scheduler.sim.records import Job, Pattern
-from replkernel_scheduler.sim.trace_file import TraceFile, number
+from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 
 COLUMNS = 18
 PATTERN = 21
@@ -44,14 +44,14 @@ def _job(line: str) -> Job | None:
         raise ValueError(f"there are {len(fields)} columns, where SWF has {COLUMNS} or more")
     submitted = number(fields[1], "the submit time (column 2)")
     run_s = _known(fields[3], "the run time (column 4)") or _known(fields[5], "the CPU time (column 6)")
-    width = _known(fields[4], "the processors (column 5)") or _known(fields[7], "the processors asked for")
+    width = _width(fields[4], "the processors (column 5)") or _width(fields[7], "the processors asked for")
     if not run_s or not width:
         return None
     return Job(
         fields[0],
         submitted,
         run_s,
-        int(width),
+        width,
         requested_s=_known(fields[8], "the time asked for (column 9)"),
         memory_gb=_known(fields[6], "the memory (column 7)") / KIB_PER_GB,
         user=fields[11],
@@ -69,6 +69,10 @@ def _pattern(fields: list[str], run_s: float) -> Pattern:
     if abs(prolog + epilog + sum(phases) - run_s) > SLACK_S:
         raise ValueError(f"the phases take {prolog + epilog + sum(phases):g} s, and the job {run_s:g} s")
     return Pattern(prolog, epilog, phases)
+
+
+def _width(text: str, name: str) -> int:
+    return 0 if text == "-1" else whole(text, name)
 
 
 def _known(text: str, name: str) -> float:
