@@ -95,8 +95,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "files": (
         "replkernel.state.python.files.closed",
         "replkernel.state.python.files.compressors",
+        "replkernel.state.python.files.directories",
         "replkernel.state.python.files.opened",
         "replkernel.state.python.files.packed",
+        "replkernel.state.python.files.tar_members",
     ),
     "frozensets": ("replkernel.state.format.frozen_order",),
     "functions": (
@@ -119,7 +121,11 @@ HOMES: dict[str, tuple[str, ...]] = {
     "mmap": ("replkernel.state.python.mmap",),
     "mock": ("replkernel.state.python.mock",),
     "modules": ("replkernel.state.python.modules",),
-    "multiprocessing": ("replkernel.state.python.multiprocessing.contexts",),
+    "multiprocessing": (
+        "replkernel.state.python.multiprocessing.contexts",
+        "replkernel.state.python.multiprocessing.pools",
+        "replkernel.state.python.multiprocessing.processes",
+    ),
     "namespaces": ("replkernel.state.python.namespaces",),
     "nan": ("replkernel.state.format.nans",),
     "own_weakrefs": ("replkernel.state.python.own_weakrefs",),

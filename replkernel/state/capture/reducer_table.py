@@ -55,6 +55,7 @@ from replkernel.state.python.ctypes import functions as c_functions
 from replkernel.state.python.ctypes import structs as c_structs
 from replkernel.state.python.files import closed as closed_owners
 from replkernel.state.python.files import compressors as finished_streams
+from replkernel.state.python.files import directories
 from replkernel.state.python.files import opened as files
 from replkernel.state.python.files import packed as packed_files
 from replkernel.state.python.finalizers import has_finalizer
@@ -83,6 +84,7 @@ _PARTS = (
     database_images,
     databases,
     dict_iterators,
+    directories,
     enums,
     exceptions,
     files,
@@ -117,7 +119,10 @@ _OF_PYTHON = {
     "decimal": "replkernel.state.python.decimal",
     "unittest.mock": "replkernel.state.python.mock",
     "multiprocessing.context": "replkernel.state.python.multiprocessing.contexts",
+    "multiprocessing.pool": "replkernel.state.python.multiprocessing.pools",
+    "multiprocessing.process": "replkernel.state.python.multiprocessing.processes",
     "multiprocessing.shared_memory": "replkernel.state.python.multiprocessing.shared_memory",
+    "tarfile": "replkernel.state.python.files.tar_members",
 }
 """Modules of Python's library, and where the reducers for their classes are, once they are imported."""
 

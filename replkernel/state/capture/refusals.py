@@ -65,6 +65,8 @@ def _refuse_process(pickler: UnitContext, process: Any) -> Any:
 
 def _refuse_executor(pickler: UnitContext, executor: Any) -> Any:
     state = vars(executor)
+    if state.get("_shutdown_thread") and state.get("_processes", ()) is None:
+        return NotImplemented  # One of processes that was shut down: it has let go of them.
     if state.get("_threads") or state.get("_processes") or "_threads" not in state:
         raise CannotTravel("The workers of an executor belong to its process.")
     return NotImplemented

@@ -6,6 +6,7 @@ Law: there is at most one stack of loads, on the thread that rebuilds (or the de
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,8 @@ class Load:
         """The tombstones of what was not loaded, or stands on something that is not on this host."""
         self.shared: list[Any] = []
         """What the payload holds together with other components, in its order."""
+        self.directories: dict[str | bytes, dict[str | bytes, os.DirEntry[Any]]] = {}
+        """What was found in directories, and is not yet an entry of the payload's."""
         self.codes: set[bytes] = set()
         """The code objects that the payload has had so far, as bytes."""
         self._share = share

@@ -57,6 +57,7 @@ _BUFFER_FIRST = frozenset(
 _FILL_CLASS = wire_name("classes:fill_class")
 _REOPEN = wire_name("files:reopen")
 _REOPEN_PACKED = wire_name("files:reopen_packed")
+_ENTRY = wire_name("files:entry")
 _OPEN_READER = wire_name("pandas-readers:open_reader")
 _OPEN_DATABASE = wire_name("sqlite:open_connection")
 _FILL_WEAK_SET = wire_name("weakrefs:fill_weak_set")
@@ -135,7 +136,7 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _REOPEN:
         # The last argument is who dumped it, for the message should the file not be there.
         del arguments[6:]
-    elif name in (_OPEN_DATABASE, _REOPEN_PACKED, _OPEN_READER):
+    elif name in (_OPEN_DATABASE, _REOPEN_PACKED, _OPEN_READER, _ENTRY):
         # As above.
         del arguments[-1:]
     elif name == _ITER and node.effects == [("state", ("i", 0))] and _is_empty(arguments[0]):

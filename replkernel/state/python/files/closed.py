@@ -6,8 +6,10 @@ Law: one that is still open is refused by name.
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import io
+import os
 import socket
 import sys
 import tempfile
@@ -111,6 +113,20 @@ def fill_pool(pool: concurrent.futures.ThreadPoolExecutor, state: dict[str, Any]
     vars(pool).update(state)
 
 
+def reduce_over_closed(context: ReducerContext, file: object) -> object:
+    """Reduce what asks a closed file for all that it does not know itself (`codecs.open`, `os.popen`)."""
+    held = vars(file)
+    if not (held["stream"] if "stream" in held else held["_stream"]).closed:
+        raise CannotTravel("Only files that `open` returned can be opened again elsewhere.")
+    return over_closed, (type(file),), dict(held), None, None, fill_pool
+
+
+@loader("files:over_closed")
+def over_closed(cls: Any) -> object:
+    """Return what is to have a file below it, without that: to be asked nothing yet (called by payloads)."""
+    return cls.__new__(cls)
+
+
 def reduce_temporary_file(context: ReducerContext, held: tempfile._TemporaryFileWrapper[Any]) -> object:
     """Reduce a temporary file that was closed: it is gone, or stays where it is."""
     attributes = vars(held)
@@ -152,6 +168,11 @@ def _nothing() -> None:
 FAMILIES = [
     (ThreadPoolExecutor, reduce_pool),
     (socket.socket, reduce_socket),
+    *(
+        (kind, reduce_over_closed)
+        for kind in (codecs.StreamReaderWriter, codecs.StreamReader, codecs.StreamWriter)
+    ),
+    (os._wrap_close, reduce_over_closed),
     (tempfile._TemporaryFileWrapper, reduce_temporary_file),
     (tempfile.TemporaryDirectory, reduce_temporary_directory),
 ]
