@@ -1,25 +1,29 @@
 """What a function wrapped by `functools.lru_cache` has cached: seen, and put into another one.
 
-A cache cannot be filled from outside. So the wrapper is called again with the keys it held, while the
-wrapped function for that moment answers from a list of the results.
+A cache cannot be filled from outside. So the wrapper is called again with the keys it held, while it has, for
+that moment, a function that answers from a list of the results. Its statistics are written afterwards.
+Law: where this Python does not show where a wrapper keeps these, what it has cached stays behind.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
-import types
-from typing import Any
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from replkernel.state.python.kinds import is_a
 
-HITS_MAX = 100_000
-"""Statistics are restored up to so many calls."""
-
-WRAPPINGS_MAX = 20
-"""So many partials and the like around a function are looked through."""
-
 WRAPPER = type(functools.lru_cache(len))
+
+_WORD = struct.calcsize("P")
+_CALLS = (1, 1, 1, 2, 3, 3)
+_HITS, _MISSES = (0, 0, 1, 2, 2, 2, 3), (0, 1, 1, 1, 2, 3, 3)
+"""Calls of a sample that keeps one result; its statistics, before the first one and after each."""
 
 Cached = tuple[list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None, int, int]
 """The cached calls with their results, oldest first (None if they cannot be seen); hits; misses."""
@@ -27,16 +31,73 @@ Cached = tuple[list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None, int, in
 
 def cached_by(wrapper: functools._lru_cache_wrapper[Any]) -> Cached:
     """Return what a wrapper has cached, and how often that was of use."""
+    if _layout() is None:
+        return [], 0, 0
     info = wrapper.cache_info()
     return _contents(wrapper, wrapper.cache_parameters()["maxsize"]), info.hits, info.misses
 
 
-def put_cached(wrapper: object, cached: Cached) -> None:
+def put_cached(wrapper: Any, cached: Cached) -> None:
     """Give an empty wrapper what another has cached."""
     contents, hits, misses = cached
-    function = _function_behind(wrapped_by(wrapper))
-    if contents is not None and function is not None:
-        _refill(wrapper, function, contents, min(hits, HITS_MAX), min(misses, HITS_MAX))
+    layout = _layout()
+    if contents is None or layout is None:
+        return
+    answers = iter([result for _, _, result in contents])
+    with _calling(wrapper, layout, lambda *args, **names: next(answers)):
+        for args, names, _ in contents:
+            wrapper(*args, **names)
+    for at, count in ((layout.hits, hits), (layout.misses, misses)):
+        ctypes.c_ssize_t.from_address(id(wrapper) + at * _WORD).value = count
+
+
+@contextmanager
+def _calling(wrapper: object, layout: _Layout, answer: Callable[..., Any]) -> Iterator[None]:
+    """Have a wrapper call another function meanwhile."""
+    place = ctypes.c_size_t.from_address(id(wrapper) + layout.function * _WORD)
+    own = place.value
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(answer))
+    place.value = id(answer)
+    try:
+        yield
+    finally:
+        place.value = own
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(answer))
+
+
+class _Layout(NamedTuple):
+    """Where a wrapper keeps its function and its statistics, in words from its begin."""
+
+    function: int
+    hits: int
+    misses: int
+
+
+@functools.cache
+def _layout() -> _Layout | None:
+    """Return where a wrapper keeps things, as a sample shows; None where it does not show that."""
+    if sys.implementation.name != "cpython" or WRAPPER.__itemsize__:
+        return None
+
+    def function(_value: int) -> None:
+        """Do nothing."""
+
+    sample = functools.lru_cache(maxsize=1)(function)
+    rows = [_words(sample)]
+    for value in _CALLS:
+        sample(value)
+        rows.append(_words(sample))
+    columns = list(zip(*rows, strict=True))
+    places = [
+        [at for at, column in enumerate(columns) if column == wanted]
+        for wanted in ((id(function),) * len(rows), _HITS, _MISSES)
+    ]
+    return _Layout(*(found[0] for found in places)) if all(len(found) == 1 for found in places) else None
+
+
+def _words(wrapper: object) -> tuple[int, ...]:
+    size = WRAPPER.__basicsize__ // _WORD
+    return struct.unpack(f"{size}P", ctypes.string_at(id(wrapper), size * _WORD))
 
 
 def wrapped_by(wrapper: Any) -> object:
@@ -47,20 +108,6 @@ def wrapped_by(wrapper: Any) -> object:
     if any(held is declared for held in referents):
         return declared
     return next(held for held in referents if callable(held) and not is_a(held, type))
-
-
-def _function_behind(called: object) -> types.FunctionType | None:
-    """Return the Python function that a call of `called` ends in; None where there is none."""
-    for _ in range(WRAPPINGS_MAX):
-        if is_a(called, types.FunctionType):
-            return called
-        if is_a(called, staticmethod) or is_a(called, types.MethodType):
-            called = called.__func__
-        elif type(called) is functools.partial:
-            called = called.func
-        else:
-            return None
-    return None
 
 
 def _contents(
@@ -133,59 +180,3 @@ def _call_of(key: Any, mark: object, typed: bool) -> tuple[tuple[Any, ...], dict
             break
         names[rest[index]] = rest[index + 1]
     return tuple(parts[:at]), names
-
-
-class _Missed(Exception):
-    """Ends a call whose result is not to be cached."""
-
-
-def _refill(wrapper: Any, function: types.FunctionType, contents: list[Any], hits: int, misses: int) -> None:
-    answers = iter([result for _, _, result in contents])
-    lost = max(misses - len(contents), 0)
-
-    def answer() -> Any:
-        nonlocal lost
-        if lost:
-            lost -= 1
-            raise _Missed
-        return next(answers)
-
-    code, kwdefaults, defaults = function.__code__, function.__kwdefaults__, function.__defaults__
-    function.__code__ = _answering_code(code.co_freevars)
-    function.__kwdefaults__ = {"_replkernel_answer": answer}
-    function.__defaults__ = None
-    try:
-        while lost:
-            try:
-                wrapper(_Missed)
-            except _Missed:
-                continue
-        for args, names, _ in contents:
-            wrapper(*args, **names)
-        if contents:
-            args, names, _ = contents[-1]
-            for _ in range(hits):
-                wrapper(*args, **names)
-    finally:
-        function.__code__, function.__kwdefaults__, function.__defaults__ = code, kwdefaults, defaults
-
-
-def _answering_code(names: tuple[str, ...]) -> types.CodeType:
-    """Return code with these free variables that answers from `_replkernel_answer`."""
-    if not names:
-        source = "def f(*args, _replkernel_answer, **options):\n return _replkernel_answer()\n"
-        scope: dict[str, Any] = {}
-        exec(source, scope)  # noqa: S102
-        return scope["f"].__code__  # type: ignore[no-any-return]
-    free = [f"v{index}" for index in range(len(names))]
-    source = (
-        f"def outer({', '.join(free)}):\n"
-        " def f(*args, _replkernel_answer, **options):\n"
-        "  return _replkernel_answer()\n"
-        f"  {'; '.join(free)}\n"
-        " return f\n"
-    )
-    scope = {}
-    exec(source, scope)  # noqa: S102
-    made: types.FunctionType = scope["outer"](*free)
-    return made.__code__.replace(co_freevars=names)

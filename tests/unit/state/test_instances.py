@@ -256,6 +256,48 @@ def test_objects_behind_views_caches_errors_and_partials_arrive(define: str, che
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+@pytest.mark.parametrize(
+    ("calls", "counted"),
+    [
+        ("for n in range(100_001): f(n)", (0, 100_001)),
+        ("for n in range(100_001): f(7)", (100_000, 1)),
+        ("f(1); f(1); f(2)", (1, 2)),
+    ],
+)
+@pytest.mark.parametrize("size", ["8", "None", "0"])
+def test_a_cached_function_arrives_however_often_it_was_called(
+    calls: str, counted: tuple[int, int], size: str
+) -> None:
+    counted = (0, sum(counted)) if size == "0" else counted
+    cached = "from functools import lru_cache\n@lru_cache({})\ndef f(a): return [a]\n{}"
+    space = moved(cached.format(size, calls), "again = 1", "once_more = 2")
+    assert eval("f.cache_info()[:2], f(3), f.cache_info()[:2] != (0, 0)", space) == (counted, [3], True)
+
+
+def test_a_method_that_was_called_often_arrives_with_its_class() -> None:
+    space = moved(
+        "from functools import lru_cache\nclass S:\n  @lru_cache\n  def f(self, a): return a\n"
+        "s = S()\nfor n in range(100_001): s.f(n)",
+        "again = 1",
+        "once_more = 2",
+    )
+    assert eval("s.f(3), S.f.cache_info()[:2], type(s) is S", space) == (3, (0, 100_002), True)
+
+
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("import math\nf = lru_cache(math.factorial); x = f(5); f(5)", "f.cache_info()[:2] == (1, 1) and f(5) == 120 and f(4) == 24"),
+        ("import operator\nf = lru_cache(operator.itemgetter(0)); x = f(('a',))", "f(('a',)) is x and f.cache_info()[:2] == (1, 1)"),
+        ("f = lru_cache(partial(pow, 2)); x = f(5); f(5)", "f.cache_info()[:2] == (1, 1) and f(5) == 32"),
+        ("@lru_cache(None)\nclass C:\n  def __init__(self): self.made = [1]\nx = C()", "C() is x and type(x) is C.__wrapped__ and x.made == [1]"),
+        ("class G:\n  def __call__(self, a): return [a]\ng = G(); f = lru_cache(4)(g); x = f(1)", "f(1) is x and f.__wrapped__ is g and f(2) == [2]"),
+    ],
+)  # fmt: skip
+def test_what_is_cached_of_no_python_function_arrives(define: str, check: str) -> None:
+    assert eval(check, moved("from functools import *\n" + define, "again = 1", "once_more = 2"))
+
+
 def test_a_class_may_get_another_name_and_another_metaclass() -> None:
     space = moved(
         "class M(type): pass\nclass N(M):\n  def hi(cls): return 'hi ' + cls.__name__\n"
