@@ -155,6 +155,8 @@ class UnitNotes(msgspec.Struct):
     """By their ids: what stands for the globals of functions."""
     entries: Mapping[int, tuple[str, tuple[str, ...]]] | None = None
     """Where the unit's classes have functions; None until somebody asks."""
+    searches: dict[tuple[int, int, int, int], Any] = {}
+    """By the ids of pattern and text, and its bounds: a search that finds matches again."""
     kept: list[object] = []
     """What must not be freed before the dump is over: its id or its memory is remembered."""
     at_the_end: dict[str, Callable[[UnitContext], None]] = {}

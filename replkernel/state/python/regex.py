@@ -1,5 +1,7 @@
 """re: matches are found again by the call that finds the same one, and searches part-way by searching again.
 
+All matches of a text are found by one search: one for each would take the square of their number.
+
 Python has one object for equal patterns, as long as it remembers it by text and flags. So has each replica: a
 match is by the pattern that a variable of another component holds, and so is what compiles it once more.
 """
@@ -21,8 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
 from replkernel.state.python.kinds import kind_of
+from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
+    from replkernel.state.capture.contexts import UnitContext
     from replkernel.state.library import ReducerContext
 
 
@@ -61,25 +65,66 @@ def _compiled(text: str | bytes, flags: int) -> Any:
         return re.compile(text, flags)
 
 
-def reduce_match(context: ReducerContext, match: re.Match[Any]) -> object:
-    """Reduce a match to its pattern, its string and the call that found it."""
-    for how in ("match", "fullmatch", "search"):
-        again = getattr(match.re, how)(match.string, match.pos, match.endpos)
-        if again is not None and again.regs == match.regs:
-            return find, (match.re, match.string, match.pos, match.endpos, how, 0)
-    rows = itertools.islice(match.re.finditer(match.string, match.pos, match.endpos), MATCHES_MAX)
-    for index, again in enumerate(rows):
-        if again.regs == match.regs:
-            return find, (match.re, match.string, match.pos, match.endpos, "finditer", index)
-    raise CannotTravel("The call that found this match is not known.")
+def reduce_match(context: UnitContext, match: re.Match[Any]) -> object:
+    """Reduce a match to its pattern, its string and the call that found it.
+
+    A call is tried only where it would have found a match at this place, and goes no further than the
+    notebook's own: any other could try all ways of splitting a text, without end.
+    """
+    call = match.re, match.string, match.pos, match.endpos
+    start, end = match.regs[0]
+    if start == match.pos:
+        for how in ("match", "fullmatch") if end == match.endpos else ("match",):
+            again = getattr(match.re, how)(*call[1:])
+            if again is not None and again.regs == match.regs:
+                return find, (*call, how, 0)
+    index = _walk(context.notes.searches, *call).index_of(match.regs)
+    if index is None:
+        raise CannotTravel("The call that found this match is not known.")
+    return find, (*call, "finditer" if index else "search", index)
+
+
+class _Walk:
+    """A search for all matches in a text, as far as it was asked for them."""
+
+    def __init__(self, pattern: re.Pattern[Any], string: Any, pos: int, endpos: int) -> None:
+        self._held = pattern, string
+        self._rows = pattern.finditer(string, pos, endpos)
+        self._last = pos
+        self._at: dict[tuple[tuple[int, int], ...], int] = {}
+        self._untaken: list[re.Match[Any] | None] = []
+
+    def index_of(self, regs: tuple[tuple[int, int], ...]) -> int | None:
+        """Return which of the matches has such places; None where that is none of the first."""
+        while regs not in self._at and self._last <= regs[0][0] and len(self._at) < MATCHES_MAX:
+            again = next(self._rows, None)
+            if again is None:
+                break
+            self._last = again.regs[0][0]
+            self._at[again.regs] = len(self._at)
+        return self._at.get(regs)
+
+    def take(self, index: int) -> re.Match[Any] | None:
+        """Return the match of a number; None where it was taken before."""
+        self._untaken += itertools.islice(self._rows, max(index + 1 - len(self._untaken), 0))
+        found, self._untaken[index] = self._untaken[index], None
+        return found
+
+
+def _walk(known: dict[Any, _Walk], pattern: re.Pattern[Any], string: Any, pos: int, endpos: int) -> _Walk:
+    key = id(pattern), id(string), pos, endpos
+    if key not in known:
+        known[key] = _Walk(pattern, string, pos, endpos)
+    return known[key]
 
 
 @loader("regex:find")
-def find(pattern: re.Pattern[Any], string: object, pos: int, endpos: int, how: str, index: int) -> object:
+def find(pattern: re.Pattern[Any], string: Any, pos: int, endpos: int, how: str, index: int) -> object:
     """Find a match again (called by payloads)."""
-    if how == "finditer":
-        return next(itertools.islice(pattern.finditer(string, pos, endpos), index, None))
-    return getattr(pattern, how)(string, pos, endpos)
+    if how != "finditer":
+        return getattr(pattern, how)(string, pos, endpos)
+    found = _walk(loading.current().searches, pattern, string, pos, endpos).take(index)
+    return found or next(itertools.islice(pattern.finditer(string, pos, endpos), index, None))
 
 
 def reduce_lexicon(context: ReducerContext, scanner: object) -> object:

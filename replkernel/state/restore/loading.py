@@ -54,6 +54,8 @@ class Load:
         """What the payload holds together with other components, in its order."""
         self.directories: dict[str | bytes, dict[str | bytes, os.DirEntry[Any]]] = {}
         """What was found in directories, and is not yet an entry of the payload's."""
+        self.searches: dict[tuple[int, int, int, int], Any] = {}
+        """By the ids of pattern and text, and its bounds: a search that finds matches again."""
         self.codes: set[bytes] = set()
         """The code objects that the payload has had so far, as bytes."""
         self._share = share
