@@ -1,5 +1,6 @@
 """Exceptions: rebuilt without running a Python `__init__`, with cause, context, notes and a traceback.
 
+Law: a class that does not say how it is pickled is not asked to set anything.
 The frames of a traceback do not travel; frames of the same files, functions and lines stand in for them.
 """
 
@@ -32,6 +33,12 @@ the line on which the frame ended: another one when it caught the exception itse
 
 TRACEBACK_MAX = 200
 _rebuilt = Rebuilt()
+
+_STORY = tuple(
+    vars(BaseException)[name]
+    for name in ("__traceback__", "__cause__", "__context__", "__suppress_context__")
+)
+"""What reads and sets what happened to an exception; the last one behind the cause, which sets it as well."""
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -93,12 +100,7 @@ def _is_told(error: BaseException, key: str, value: object) -> bool:
 
 
 def _story(error: BaseException) -> tuple[Any, ...]:
-    return (
-        error.__traceback__,
-        error.__cause__,
-        error.__context__,
-        error.__suppress_context__,
-    )
+    return tuple(part.__get__(error) for part in _STORY)
 
 
 def _ids(whole: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -201,6 +203,10 @@ def make_by_reduce(function: Callable[..., Any], args: tuple[Any, ...]) -> objec
 @loader("exceptions:fill")
 def fill(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception its attributes and its story (called by payloads)."""
+    _fill(error, extra, _set_attributes)
+
+
+def _fill(error: Any, extra: tuple[Any, ...], set_state: Callable[[Any, Any], None]) -> None:
     state, traceback, cause, context, suppressed, *slots = extra
     held = slots[0] if slots and slots[0] else {}
     fields = dict(_fields_of(error)) if held else {}
@@ -209,21 +215,35 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
         slot = _DICT.__get__(_MRO.__get__(type(error))[int(depth)])[name] if depth else fields[name]
         slot.__set__(error, value)
     if state:
-        if hasattr(type(error), "__setstate__"):
-            error.__setstate__(state)
+        set_state(error, state)
+    for part, value in zip(_STORY, (traceback, cause, context, suppressed), strict=True):
+        part.__set__(error, value)
+
+
+def _set_attributes(error: Any, state: dict[str, Any]) -> None:
+    """Set attributes past the class, unless a base of it that is not written in Python says how."""
+    lines = _MRO.__get__(type(error))
+    own = next(held["__setstate__"] for cls in lines if "__setstate__" in (held := _DICT.__get__(cls)))
+    attributes = instance_dict(error)
+    if attributes is None or not (own is _SET_STATE or isinstance(own, types.FunctionType)):
+        error.__setstate__(state)
+        return
+    fields = dict(_fields_of(error))
+    for key, value in state.items():
+        found = next((held[key] for cls in lines if key in (held := _DICT.__get__(cls))), None)
+        if key in fields and fields[key] is found:
+            fields[key].__set__(error, value)
         else:
-            vars(error).update(state)
-    if traceback is not None:
-        error.__traceback__ = traceback
-    error.__cause__ = cause
-    error.__context__ = context
-    error.__suppress_context__ = suppressed
+            attributes[key] = value
+
+
+_SET_STATE = vars(BaseException)["__setstate__"]
 
 
 @loader("exceptions:fill_by_reduce")
 def fill_by_reduce(error: object, extra: tuple[Any, ...]) -> None:
     """Give an exception what its class said, and note what came of it (called by payloads)."""
-    fill(error, extra)
+    _fill(error, extra, lambda made, state: made.__setstate__(state))
     built_in: Any = _built_in(type(error))
     _rebuilt.note(error, lambda: _ids(built_in.__reduce__(error)))
 

@@ -153,6 +153,33 @@ def test_hidden_attributes_of_an_exception_arrive(made: str, check: str) -> None
     assert eval(check, moved(f"box = [1]; e = {made}", "again = 1"))
 
 
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass E(Exception):\n  x: int", "(e.x, e.args, e == E(3)) == (3, (3,), True)"),
+        ("class E(Exception):\n  def __init__(self, x): self.code = x\n  code = property(lambda s: s.__dict__['code'], lambda s, v: s.__dict__.update(code=v * 2))",
+         "e.code == 6"),
+        ("seen = []\nclass E(Exception):\n  def __init__(self, x): self.x = x\n  def __setattr__(self, name, value): seen.append(name); object.__setattr__(self, name, value)",
+         "(e.x, seen) == (3, ['x'])"),
+        ("seen = []\nclass E(Exception):\n  def __getattribute__(self, name):\n    if name in ('__cause__', '__traceback__'): seen.append(name)\n    return object.__getattribute__(self, name)",
+         "seen == []"),
+        ("class E(AttributeError):\n  def __init__(self, x): super().__init__(x); self.x = x; self.name = 'n'\n  def __setattr__(self, name, value): object.__setattr__(self, name, [value])",
+         "(e.x, e.name, e.args) == ([3], ['n'], (3,))"),
+        ("class E(Exception):\n  def __init__(self, x): self.x = x\n  def __setstate__(self, state): self.__dict__.update(state, told=True)",
+         "e.x == 3 and vars(e) == {'x': 3}"),
+    ],
+)  # fmt: skip
+def test_an_exception_is_rebuilt_without_its_class_being_asked_to_set_anything(
+    define: str, check: str
+) -> None:
+    raised = "\ntry: raise E(3) from OSError('why')\nexcept E as error: e = error; box = [error]"
+    space = moved(define + raised, "again = 1", "more = 2")
+    assert eval(check, space)
+    error = BaseException.__dict__
+    assert space["box"][0] is space["e"] and str(error["__cause__"].__get__(space["e"])) == "why"
+    assert error["__traceback__"].__get__(space["e"]).tb_lineno == define.count("\n") + 2
+
+
 def test_the_dictionary_of_a_function_stays_shared() -> None:
     space = moved("def f(): pass\nd = vars(f)", "f.x = 1", "d['y'] = 2")
     assert space["f"].x == 1 and space["f"].y == 2 and vars(space["f"]) is space["d"]
