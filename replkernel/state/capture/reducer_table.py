@@ -93,6 +93,7 @@ _PARTS = (
     functions,
     hidden_parts,
     generators,
+    left_out,
     library_generators,
     loggers,
     lru_caches,

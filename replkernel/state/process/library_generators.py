@@ -14,6 +14,7 @@ from replkernel.state.libraries.index import libraries
 from replkernel.state.library import Generator, Setting
 from replkernel.state.process.part import Part
 from replkernel.state.process.plain import decode_plain, encode_plain
+from replkernel.state.python import left_out
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
@@ -125,7 +126,13 @@ def reduce_generator(pickler: UnitContext, generator: random.Random) -> Any:
             pickler.modules.add(module)
             pickler.unlinked.add(id(generator))
             return sentinels.attribute, (module, name)
-    return _natural(pickler, generator)
+    reduced = _natural(pickler, generator)
+    has_attributes = vars(generator).keys() > {"gauss_next"}
+    return (
+        left_out.reduce_random(pickler, generator)
+        if has_attributes and reduced[0] is random.Random
+        else reduced
+    )
 
 
 EXACT: dict[type, Any] = {random.Random: reduce_generator}

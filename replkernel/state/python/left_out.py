@@ -1,4 +1,4 @@
-"""What a reduction by Python's own types leaves out of an instance of a notebook class: its attributes.
+"""What a reduction by Python's own types leaves out of an instance: attributes, mostly of a notebook's class.
 
 A date, a fraction or a path tells of itself only its value, whatever a subclass has put into its instances.
 Law: what is told stays as it is told; only attributes are added, and none that cannot be copied.
@@ -11,6 +11,7 @@ import decimal
 import fractions
 import random
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
@@ -162,3 +163,11 @@ def fill_random(source: object, state: tuple[Any, Rest]) -> None:
     place, rest = state
     _RANDOM.setstate(source, place)
     _fill_rest(source, rest)
+
+
+def reduce_counter(pickler: UnitContext, counter: Counter[Any]) -> object:
+    """Reduce a counter of Python's own, which the notebook may have given attributes."""
+    return reduce_with_attributes(pickler, counter) if vars(counter) else NotImplemented
+
+
+EXACT = {Counter: reduce_counter}

@@ -257,6 +257,17 @@ def test_objects_behind_views_caches_errors_and_partials_arrive(define: str, che
 
 
 @pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("from collections import Counter\nx = Counter('aab'); x.tag = [x]", "x.tag[0] is x and type(x) is Counter and x.most_common() == [('a', 2), ('b', 1)]"),
+        ("import random\nx = random.Random(3); x.tag = [x]; z = random.Random(3); y = random.Random(3); first = y.gauss(0, 1), x.gauss(0, 1)", "x.tag[0] is x and x.random() == y.random() and x.gauss(0, 1) == y.gauss(0, 1)"),
+    ],
+)  # fmt: skip
+def test_attributes_of_pythons_own_types_that_do_not_tell_of_them_arrive(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))
+
+
+@pytest.mark.parametrize(
     ("calls", "counted"),
     [
         ("for n in range(100_001): f(n)", (0, 100_001)),
