@@ -319,8 +319,8 @@ class HostLife:
             for _, waiting in line:
                 if not self._hopeless(waiting):
                     break
-        for _, waiting in [*host.claims]:
-            parts.queue.claim(waiting, None)
+        for waiting in [waiting for _, waiting in host.claims if waiting.hosts is None]:
+            parts.queue.claim(waiting, None)  # All others claim anew already.
         self.moving.looking.disappoint(host)
         self._any_lines_claim()
 

@@ -212,6 +212,10 @@ def _queue(parts: Parts) -> None:
     claims = {id(w): h for h in parts.hosts.by_name.values() for _, w in h.claims}
     for waiting in queue.by_request.values():
         _require(claims.pop(id(waiting), None) is waiting.claim, "a claim is not where its request says")
+        could = not parts.policies.reserve and any(
+            host.state == "up" and host.could_serve(waiting.wish) for host in waiting.hosts or ()
+        )
+        _require(waiting.claim is not None or not could, "somebody claims none of the hosts it waits for")
     _require(not claims, "somebody who does not wait claims a host")
     for line in queue.any_lines.values():
         _require(

@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 from replkernel_scheduler import host_life, wishes
-from replkernel_scheduler.effects import HostRefused, LeaseEnded, LeaseQueued, LeaseRefused, LeaseUnknown
+from replkernel_scheduler.effects import (
+    HostRefused,
+    LeaseEnded,
+    LeaseQueued,
+    LeaseRefused,
+    LeaseUnknown,
+    ReclaimLease,
+)
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.events import (
     HostDown,
@@ -174,6 +181,18 @@ def test_new_gpus_serve_those_that_wait() -> None:
     cluster.ask("one")
     cluster.ask("two")
     assert granted(cluster.host("b", 1)).request == "two"
+
+
+def test_who_waits_for_a_host_keeps_its_claim_when_the_host_offers_something_else() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    lease = granted(cluster.ask("one", gpus=4, ttl_s=1000.0))
+    cluster.ask("two", gpus=4, hosts="a")
+    cluster.host("a", 4, memory_gb=64.0)
+    (waiting,) = cluster.core.view().waiting
+    assert waiting.claim == "a"
+    assert of(ReclaimLease, cluster.linger(lease))
+    assert granted(cluster.release(lease)).request == "two"
 
 
 def test_a_withdrawn_request_is_not_served_and_no_longer_blocks() -> None:
