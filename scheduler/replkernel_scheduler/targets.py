@@ -13,7 +13,7 @@ from msgspec import UNSET
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.cards import Room
 from replkernel_scheduler.choosing import Choosing, suits
-from replkernel_scheduler.hosts import Host, LeaseRecord, Pool
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, least_gb
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.load_index import Load, LoadClass
 from replkernel_scheduler.migrations import Migration
@@ -56,7 +56,7 @@ class Targets:
             entry
             for entry in hosts.loads()
             if (shares or entry.load.soft >= wish.gpus)
-            and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
+            and suits(entry.load, wish.gpus, wish.gpu_model, least_gb(wish))
         ]
         found.sort(key=_most_soft)
         names = (name for entry in found for name, _ in entry.names)

@@ -105,6 +105,15 @@ def test_gpus_that_merely_linger_elsewhere_are_asked_back_for_it() -> None:
     assert started(cluster.release(held)).host == "d"
 
 
+def test_gpus_that_linger_elsewhere_are_asked_back_by_the_memory_that_they_are_sold_with() -> None:
+    cluster = without_gpus(0)
+    cluster.host("d", 2, "H100", 79.1)
+    held = granted(cluster.ask("other", 2, hosts="d", kernel="o"))
+    cluster.linger(held)
+    effects = cluster.ask("cell", 2, kernel="k", model="H100", vram_gb=80.0)
+    assert [effect.lease.lease for effect in of(ReclaimLease, effects)] == [held.lease]
+
+
 def test_who_looks_longest_is_first_and_nobody_passes_a_claim() -> None:
     cluster = without_gpus(2)
     held = granted(cluster.ask("other", 2, hosts="d", kernel="o"))
