@@ -117,6 +117,7 @@ class SchedulerCore:
         self._yielding = Yielding(parts, self._serving)
         self._scaling = ScalingPass(parts, self._hosts, self._placing)
         self._leases.draining = self._hosts.go_on
+        self._kernels.go_on_draining = self._hosts.go_on_draining
         self._serving.granting, self._serving.moving = self._granting, self._moving
         self._serving.freed = self._moving.looking.freed
         self._granting.moving, self._granting.warming = self._moving, self._warming

@@ -27,6 +27,8 @@ class Hosts:
         self.by_name: dict[HostName, Host] = {}
         self.away: dict[HostName, Host] = {}
         """Those that are out of sight, of all that are known."""
+        self.draining: set[HostName] = set()
+        """Those that are being drained."""
         self.owner: dict[GpuUuid, HostName] = {}
         self.gpus = self.subscribed = 0
         self.counts: Callable[[Host, KernelId], None] | None = None

@@ -80,6 +80,7 @@ class HostLife:
         if event.reservation is not None:
             self._fulfilled(event.reservation)
         known = parts.hosts.by_name.get(event.host)
+        was_away = known is not None and known.state == "down"
         if known is not None:
             known.watched = event.watched
             self._back(known)
@@ -89,9 +90,10 @@ class HostLife:
             self._changed(known, event)
         else:
             self.warming.refill(known)
-            return
+            if not was_away:
+                return
         self.placing.top_up()
-        self._go_on_draining()
+        self.go_on_draining()
 
     def _fulfilled(self, name: ReservationId) -> None:
         if self.parts.reservations.fulfil(name, self.parts.now) is not None:
@@ -206,6 +208,7 @@ class HostLife:
             return
         parts.hosts.hide(host)
         parts.hosts.away.pop(host.name, None)
+        parts.hosts.draining.discard(host.name)
         host.state = "gone"
         self.moving.host_gone(host)
         for record in list(host.leases.values()):
@@ -258,7 +261,7 @@ class HostLife:
         self._any_lines_claim()
         self.warming.refill(host)
         self.placing.top_up()
-        self._go_on_draining()
+        self.go_on_draining()
 
     def empty(self, host: Host) -> None:
         """Take nothing new on a host, and move its idle replicas away."""
@@ -268,6 +271,7 @@ class HostLife:
         parts.hosts.hide(host)
         parts.hosts.away.pop(host.name, None)
         host.state = "draining"
+        parts.hosts.draining.add(host.name)
         for record in [r for r in host.leases.values() if r.phase == "lingering"]:
             self.granting.serving.ask_back(record)
         self._reconsider(host)
@@ -281,10 +285,12 @@ class HostLife:
                 self.moving.drain(kernel, host)
         self.placing.emptied(host)
 
-    def _go_on_draining(self) -> None:
+    def go_on_draining(self) -> None:
         """Go on with all hosts that are being drained: there is somewhere to go that was not there before."""
-        for host in [host for host in self.parts.hosts.by_name.values() if host.state == "draining"]:
-            self.go_on(host)
+        hosts = self.parts.hosts
+        if hosts.draining:
+            for host in [host for host in hosts.by_name.values() if host.state == "draining"]:
+                self.go_on(host)
 
     def awaits(self, host: Host) -> dict[str, int]:
         """Return, for a host that is being drained, what is still there, by reason."""

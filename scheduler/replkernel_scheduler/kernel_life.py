@@ -5,6 +5,8 @@ Law: what a kernel had ends with it: its replicas' subscriptions, its leases, it
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from replkernel_scheduler import wishes
 from replkernel_scheduler.effects import KernelPending, KernelPlaced, KernelRefused
 from replkernel_scheduler.events import (
@@ -25,7 +27,9 @@ from replkernel_scheduler.types import HostName, KernelSpec
 
 
 class KernelLife:
-    """What happens to kernels."""
+    """What happens to kernels; `go_on_draining` is called where there may be room again (set by the core)."""
+
+    go_on_draining: Callable[[], None]
 
     def __init__(
         self, parts: Parts, granting: Granting, lease_life: LeaseLife, moving: Moving, placing: Placing
@@ -149,6 +153,7 @@ class KernelLife:
             self.placing.emptied(host)
         if kernel is not None:
             self.placing.top_up()
+            self.go_on_draining()
 
     def _leave_all(self, kernel: Kernel) -> list[Host]:
         """Take a kernel's replicas off their hosts, and return those."""

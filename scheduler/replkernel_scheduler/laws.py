@@ -149,6 +149,8 @@ def _hosts(parts: Parts) -> None:
         sum(len(host.offered) for host in parts.hosts.by_name.values()) == len(offered),
         "two hosts offer one GPU",
     )
+    draining = {name for name, host in parts.hosts.by_name.items() if host.state == "draining"}
+    _require(parts.hosts.draining == draining, "the hosts that are being drained are others")
     subscribed = sum(host.subscribed for host in parts.hosts.by_name.values())
     _require(parts.hosts.subscribed == subscribed, "the cluster's subscription is miscounted")
 

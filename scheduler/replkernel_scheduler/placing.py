@@ -221,6 +221,7 @@ class Placing:
     def use_again(self, host: Host) -> None:
         """Let a host that was hidden be found, and claimed by those who wait for it."""
         host.state, host.released = "up", False
+        self.parts.hosts.draining.discard(host.name)
         self.parts.hosts.index(host)
         for waiting in [waiting for _, waiting in host.line if waiting.claim is None]:
             self.serving.claim(waiting)

@@ -117,6 +117,8 @@ def _host(parts: Parts, image: HostImage) -> None:
     for name in image.replicas:
         host.replicas[name] = parts.kernels.by_id[name].spec
     parts.hosts.by_name[host.name] = host
+    if host.state == "draining":
+        parts.hosts.draining.add(host.name)
     if host.state == "down":
         parts.hosts.away[host.name] = host
     parts.hosts.subscribed += host.subscribed

@@ -16,9 +16,11 @@ from replkernel_scheduler.effects import (
     StopReplica,
 )
 from replkernel_scheduler.events import (
+    HostAway,
     HostDown,
     HostDrained,
     HostUndrained,
+    KernelEnded,
     KernelPinned,
     KernelReported,
     LeaseWithdrawn,
@@ -27,6 +29,7 @@ from replkernel_scheduler.events import (
     ReplicaReady,
     TimeReached,
 )
+from replkernel_scheduler.policies.installed import policies
 from replkernel_scheduler.types import HostName, KernelId, KernelSpec, RequestId, UserName
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
@@ -271,6 +274,25 @@ def test_a_drained_hosts_replica_moves_to_a_host_that_is_used_again() -> None:
     for name in "db":
         cluster.feed(HostDrained(HostName(name)))
     assert started(cluster.feed(HostUndrained(D))).source == "b"
+
+
+def test_a_drained_hosts_replica_moves_to_a_host_that_is_back_as_it_was() -> None:
+    cluster = without_gpus(2)
+    cluster.feed(HostAway(D))
+    assert cluster.feed(HostDrained(HostName("b"))) == []
+    start = started(cluster.host("d", 2))
+    assert (start.host, start.source) == ("d", "b")
+    assert cluster.host("d", 2) == [], "it was not away"
+
+
+def test_a_drained_hosts_replica_moves_where_kernels_have_ended() -> None:
+    cluster = Cluster(policies("notebook", limit="static"))
+    for name in "ad":
+        cluster.host(name, 2)
+    cluster.kernel("other", gpus=2, replicas=1, hosts="d")
+    report(cluster, "a", 2)
+    assert cluster.feed(HostDrained(HostName("a"))) == [], "another kernel has all that d is good for"
+    assert started(cluster.feed(KernelEnded(KernelId("other")))).host == "d"
 
 
 def test_a_router_that_moves_nothing_leaves_the_drained_host_draining() -> None:
