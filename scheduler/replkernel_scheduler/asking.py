@@ -52,13 +52,15 @@ class Asking:
         if len(pools) == 1:
             (pool,) = pools
             left_here, those = len(pool.idle) + pool.lingering + pool.reclaiming, []
+            if pool.reclaiming:
+                left_here -= self._kept(pool, waits)
             for waiting in waits:
                 left_here -= waiting.wish.gpus
                 if left_here < 0 or not pool.suits(waiting.wish):
                     break  # Nobody behind it is served before it.
                 those.append(waiting)
             return {pool: those} if those else found
-        left = [len(pool.idle) + pool.lingering + pool.reclaiming for pool in pools]
+        left = [len(pool.idle) + pool.lingering + pool.reclaiming - self._kept(pool, waits) for pool in pools]
         for waiting in waits:
             gpus = waiting.wish.gpus
             for number, pool in enumerate(pools):
@@ -70,6 +72,14 @@ class Asking:
                 break  # Nobody behind it is served before it.
         return found
 
+    def _kept(self, pool: Pool, waits: list[Waiting]) -> int:
+        """Count GPUs that state cannot leave, of kernels that do not go on with them: nobody gets these."""
+        kept = [r for r in pool.host.leases.values() if r.kept and r.pool is pool] if pool.reclaiming else ()
+        if not kept:
+            return 0
+        own = {waiting.wish.kernel_id for waiting in waits}
+        return sum([len(r.lease.gpus) for r in kept if r.card is None and r.lease.kernel_id not in own])
+
     def _has_shares(self, host: Host, waits: list[Waiting]) -> bool:
         """Say whether shares of a host's GPUs are leased, or wanted by any of these."""
         wanted = any(waiting.wish.share is not UNSET for waiting in waits)
@@ -77,7 +87,13 @@ class Asking:
 
     def _takers_of_shares(self, host: Host, waits: list[Waiting]) -> dict[Pool, list[Waiting]]:
         """Return the same where shares of GPUs are wanted, or leased."""
-        rest = {id(record) for record in host.leases.values() if record.phase in ("lingering", "reclaiming")}
+        own = {waiting.wish.kernel_id for waiting in waits}
+        rest = {
+            id(record)
+            for record in host.leases.values()
+            if record.phase in ("lingering", "reclaiming")
+            and (not record.kept or record.lease.kernel_id in own)
+        }
         rooms = [Room(pool, rest, []) for pool in host.pools]
         found: dict[Pool, list[Waiting]] = {}
         for waiting in waits:

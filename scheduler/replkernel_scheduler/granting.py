@@ -42,7 +42,7 @@ HOLD_S_GUESS = 5.0
 class Moves(Protocol):
     """Who moves replicas to where their kernels' requests can be served."""
 
-    def consider(self, waiting: Waiting, kernel: Kernel | None, *, asked_back: bool = False) -> None:
+    def consider(self, waiting: Waiting, *, asked_back: bool = False) -> None:
         """Begin a migration for a request that none of its kernel's hosts can serve."""
 
     def withdrawn(self, kernel_id: KernelId) -> None:
@@ -121,7 +121,7 @@ class Granting:
         comes = self.serving.reclaim(waiting)
         self.serving.tell(waiting)
         if not comes and not stood:
-            self.moving.consider(waiting, kernel, asked_back=True)
+            self.moving.consider(waiting, asked_back=True)
 
     def serve(self, waiting: Waiting, choice: Choice) -> None:
         """Grant a request that no longer stands in any line."""

@@ -363,7 +363,19 @@ class LeaseRecord:
 class Waiting:
     """One request that waits; `key` is its place in the order, smaller ones are served first."""
 
-    __slots__ = ("asked_at", "claim", "estimate", "hosts", "key", "migration", "shape", "tag", "told", "wish")
+    __slots__ = (
+        "asked_at",
+        "claim",
+        "estimate",
+        "gave_up",
+        "hosts",
+        "key",
+        "migration",
+        "shape",
+        "tag",
+        "told",
+        "wish",
+    )
 
     def __init__(self, wish: LeaseRequest, key: Rank, asked_at: float, hosts: list[Host] | None) -> None:
         """Keep what is given; `hosts` None is any host."""
@@ -373,6 +385,8 @@ class Waiting:
             self.shape += (wish.share.milli, wish.share.multiplicity)
         self.claim: Host | None = None
         self.migration: MigrationId | None = None
+        self.gave_up = False
+        """Whether its kernel was to be moved for it, in vain."""
         self.tag = self.estimate = 0.0
         self.told = -1
 

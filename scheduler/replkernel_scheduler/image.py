@@ -103,6 +103,7 @@ class WaitingImage(Image, frozen=True, array_like=True, gc=False):
     tag: float
     estimate: float
     told: int
+    gave_up: bool = False
 
 
 class KernelImage(Image, frozen=True, array_like=True, gc=False):

@@ -163,6 +163,7 @@ def _waiting(waiting: Waiting) -> WaitingImage:
         waiting.tag,
         waiting.estimate,
         waiting.told,
+        waiting.gave_up,
     )
 
 
@@ -242,6 +243,7 @@ def _migration(parts: Parts, move: Migration) -> MigrationImage:
             bound.tag,
             bound.estimate,
             bound.told,
+            bound.gave_up,
         )
     return MigrationImage(
         int(move.id.removeprefix("migration-")),

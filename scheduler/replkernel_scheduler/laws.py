@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from replkernel_scheduler.asking import Asking
+from replkernel_scheduler.asking import WAITING_MAX, Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.cards import counted, memory_mib, pool_for
 from replkernel_scheduler.choosing import Choosing, claimed
@@ -17,6 +17,7 @@ from replkernel_scheduler.looking import LINE_LOOKS
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.passing import FIRST, Passing
+from replkernel_scheduler.targets import counts_in_vain
 from replkernel_scheduler.wishes import QUEUE_MAX
 
 
@@ -257,8 +258,12 @@ def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
     if backfilling.enabled and host.claims and host.state == "up":
         _require(next(backfilling.on(host), None) is None, "somebody who may pass waits")
     asking = Asking(parts)
-    for pool, takers in asking.takers(host).items() if host.state == "up" else ():
+    found = asking.takers(host) if host.state == "up" else {}
+    for pool, takers in found.items():
         _require(not asking.holders(pool, takers), "somebody waits, and who could give way was not asked")
+    soon = [waiting for takers in found.values() for waiting in takers]
+    for _, waiting in host.claims[:WAITING_MAX]:
+        _require(not counts_in_vain(parts, waiting, soon), "somebody waits for its own hosts alone, in vain")
     for pool in host.pools:
         known = [r for r in host.leases.values() if r.pool is pool and r.phase in ("active", "bound")]
         ends = [

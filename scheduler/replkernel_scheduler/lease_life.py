@@ -65,10 +65,14 @@ class LeaseLife:
             return
         parts, lease = self.parts, record.lease
         if record.phase == "reclaiming" and event.stays:
+            if not record.kept:
+                self.serving.touch(record.host)  # Who had counted on its GPUs is to look elsewhere.
             record.kept = True
             parts.timers.set(("lease", lease.lease), parts.now + lease.ttl_s)
             self._serve_own(record)
             return
+        if record.kept:
+            self.serving.touch(record.host)
         record.kept = False
         if record.phase == "reclaiming" and event.leaves:
             until_then = parts.timers.at(("lease", lease.lease)) or parts.now

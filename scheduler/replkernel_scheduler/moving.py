@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import inf
 
+from replkernel_scheduler.asking import WAITING_MAX
 from replkernel_scheduler.choosing import Choice, Choosing
 from replkernel_scheduler.effects import (
     LeaseQueued,
@@ -28,7 +29,7 @@ from replkernel_scheduler.looking import Looking
 from replkernel_scheduler.migrations import DEADLINE_S, TRIES_MAX, Migration, wait_s
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
-from replkernel_scheduler.targets import Targets
+from replkernel_scheduler.targets import Targets, counts_in_vain, may_move
 from replkernel_scheduler.types import HostName, KernelId, MigrationId
 
 
@@ -46,19 +47,13 @@ class Moving:
 
     # -- beginnings -------------------------------------------------------------------------------
 
-    def consider(self, waiting: Waiting, kernel: Kernel | None, *, asked_back: bool = False) -> None:
+    def consider(self, waiting: Waiting, *, asked_back: bool = False) -> None:
         """Begin a migration for a request that none of its kernel's hosts can serve.
 
         `asked_back`: what there is to ask back on its own hosts has been, and does not suffice.
         """
         parts, wish = self.parts, waiting.wish
-        if kernel is None or not parts.policies.migration.enabled or wish.hosts or not wish.gpus:
-            return
-        if kernel.reported and not kernel.movable:
-            return
-        if waiting.hosts is None or not kernel.hosts or wish.kernel_id in parts.migrations.by_kernel:
-            return
-        if parts.policies.reserve or (not asked_back and self.granting.serving.reclaim(waiting)):
+        if not may_move(parts, waiting) or (not asked_back and self.granting.serving.reclaim(waiting)):
             return
         migration = parts.migrations.open(wish.kernel_id, waiting, parts.now)
         waiting.migration = migration.id
@@ -67,6 +62,19 @@ class Moving:
             parts.timers.set(("migration", migration.id), min(parts.now + defer_s, migration.deadline_at))
             return
         self._try(migration)
+
+    def consider_again(self, host: Host) -> None:
+        """Consider those who claim a host that will not serve them soon, though it was thought to."""
+        parts, asking, at_once = self.parts, self.targets.asking, self.choosing.at_once
+        claims = [waiting for _, waiting in host.claims[:WAITING_MAX]]
+        if any(waiting.migration is None and counts_in_vain(parts, waiting, []) for waiting in claims):
+            takers = [waiting for those in asking.takers(host).values() for waiting in those]
+            for waiting in claims:
+                if waiting.claim is not host or not counts_in_vain(parts, waiting, takers):
+                    continue
+                wish = waiting.wish
+                if at_once(wish, parts.kernels.by_id[wish.kernel_id], waiting.hosts, waiting.key) is None:
+                    self.consider(waiting, asked_back=True)
 
     def asked(self, event: MoveAsked) -> None:
         """Begin to move a replica to the host that its kernel's owner named."""
@@ -360,7 +368,7 @@ class Moving:
         sentence = f"Kernel {migration.kernel_id} was not moved: {why}."
         parts.out.append(MigrationFailed(migration.id, migration.kernel_id, sentence))
         if waiting is not None:
-            waiting.migration = None
+            waiting.migration, waiting.gave_up = None, True
             if parts.policies.migration.gives_up or waiting.claim is None:
                 self.granting.refuse(waiting, sentence)
             self.go_on_draining(parts.kernels.by_id[migration.kernel_id])
@@ -379,11 +387,16 @@ class Moving:
             if waiting is None or waiting.migration is not None:
                 continue
             if self.choosing.at_once(waiting.wish, kernel, waiting.hosts, waiting.key) is None:
-                self.consider(waiting, kernel)
+                self.consider(waiting)
 
     def _close(self, migration: Migration) -> None:
         for host in (migration.source, migration.target):
             if host is not None:
                 host.moves -= 1
-        self.parts.timers.cancel(("migration", migration.id))
-        self.parts.migrations.close(migration)
+        parts = self.parts
+        parts.timers.cancel(("migration", migration.id))
+        parts.migrations.close(migration)
+        for request in parts.kernels.asks_of(migration.kernel_id):
+            waiting = parts.queue.by_request.get(request)
+            if waiting is not None and waiting.claim is not None and waiting.migration is None:
+                self.granting.serving.touch(waiting.claim)  # It may be moved now, where no other was.

@@ -194,7 +194,7 @@ def _waiting(parts: Parts, image: WaitingImage) -> Waiting:
     by_name = parts.hosts.by_name
     hosts = None if image.hosts is None else [by_name[name] for name in image.hosts]
     waiting = Waiting(image.wish, _tuple(image.key), image.asked_at, hosts)
-    waiting.migration, waiting.told = image.migration, image.told
+    waiting.migration, waiting.told, waiting.gave_up = image.migration, image.told, image.gave_up
     waiting.tag, waiting.estimate = image.tag, image.estimate
     return waiting
 

@@ -49,6 +49,9 @@ class Moves(Protocol):
     def look_again(self, migration: Migration) -> None:
         """Try one again that looks for a host."""
 
+    def consider_again(self, host: Host) -> None:
+        """Consider those who claim a host that will not serve them soon, though it was thought to."""
+
     def cancel(self, waiting: Waiting) -> None:
         """Give up what was begun for a request."""
 
@@ -107,6 +110,8 @@ class Serving:
                 self._let_pass(host)
             if host.lingering or self.parts.hosts.open:
                 self._reclaim_on(host)
+            if host.line and self.parts.policies.migration.enabled:
+                self.moving.consider_again(host)
             if host.line:
                 for place, (_, waiting) in enumerate(host.claims[:TOLD_MAX], 1):
                     if waiting.told != place and waiting.hosts is not None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.cards import Room
 from replkernel_scheduler.choosing import Choosing, suits
-from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, least_gb
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, Waiting, least_gb
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.load_index import Load, LoadClass
 from replkernel_scheduler.migrations import Migration
@@ -133,6 +133,26 @@ class Targets:
         of_request = self.parts.leases.of_request
         asks = self.parts.kernels.asks_of(kernel.spec.kernel_id)
         return [of_request[request] for request in asks if request in of_request]
+
+
+def may_move(parts: Parts, waiting: Waiting) -> bool:
+    """Say whether the kernel of a request may be moved for it, and is not on the move already."""
+    wish = waiting.wish
+    if wish.hosts or not wish.gpus or waiting.hosts is None or not parts.policies.migration.enabled:
+        return False
+    kernel = parts.kernels.by_id.get(wish.kernel_id)
+    if kernel is None or not kernel.hosts or (kernel.reported and not kernel.movable):
+        return False
+    return wish.kernel_id not in parts.migrations.by_kernel and not parts.policies.reserve
+
+
+def counts_in_vain(parts: Parts, waiting: Waiting, takers: list[Waiting]) -> bool:
+    """Say whether its claim will not serve a request soon, and no other host is or was looked for."""
+    if waiting.migration is not None or waiting.gave_up or waiting.wish.paused is not UNSET:
+        return False
+    host = waiting.claim
+    soon = host is not None and waiting in takers and host.has_room(waiting.wish)
+    return not soon and may_move(parts, waiting)
 
 
 def _most_soft(entry: LoadClass) -> tuple[int, Load]:

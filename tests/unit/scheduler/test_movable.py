@@ -23,14 +23,16 @@ from replkernel_scheduler.events import (
     KernelEnded,
     KernelPinned,
     KernelReported,
+    LeaseRenewed,
     LeaseWithdrawn,
     MoveAsked,
+    QuotaSet,
     ReplicaFailed,
     ReplicaReady,
     TimeReached,
 )
 from replkernel_scheduler.policies.installed import policies
-from replkernel_scheduler.types import HostName, KernelId, KernelSpec, RequestId, UserName
+from replkernel_scheduler.types import HostName, KernelId, KernelSpec, Lease, RequestId, UserName, UserQuota
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -125,6 +127,69 @@ def test_who_looks_longest_is_first_and_nobody_passes_a_claim() -> None:
     effects = cluster.release(held)
     assert granted(effects).request == "resident"
     assert not of(StartReplica, effects)
+
+
+def counting_on_what_lingers() -> tuple[Cluster, Lease]:
+    """Return a cluster whose kernel, on a alone, waits for what lingers there; d is idle."""
+    cluster = Cluster()
+    cluster.host("a", 1)
+    held = granted(cluster.ask("other", hosts="a", kernel="o"))
+    cluster.linger(held)
+    cluster.host("d", 1)
+    report(cluster, "a", 1)
+    effects = cluster.ask("cell", kernel="k")
+    assert of(ReclaimLease, effects) and not of(StartReplica, effects), "what lingers is to serve it"
+    return cluster, held
+
+
+def test_a_cell_is_moved_when_somebody_before_it_takes_the_gpus_that_it_had_counted_on() -> None:
+    cluster, held = counting_on_what_lingers()
+    cluster.feed(QuotaSet(UserName("first"), UserQuota(priority=5)))
+    assert started(cluster.ask("first", hosts="a", user="first")).host == "d"
+    assert granted(cluster.release(held)).request == "first"
+
+
+def test_a_cell_is_moved_when_state_cannot_leave_the_gpus_that_it_had_counted_on() -> None:
+    cluster, held = counting_on_what_lingers()
+    effects = cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    assert started(effects).host == "d"
+
+
+def test_a_cell_does_not_count_on_gpus_that_state_is_known_not_to_leave() -> None:
+    cluster, held = counting_on_what_lingers()
+    start = started(cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True)))
+    cluster.feed(ReplicaReady(start.migration))
+    cluster.host("e", 1)
+    spec = KernelSpec(KernelId("next"), gpus=1, replicas=1)
+    cluster.feed(KernelReported(spec, (HostName("a"),), True, None))
+    assert started(cluster.ask("next", kernel="next")).host == "e"
+
+
+def test_a_kernel_whose_state_cannot_leave_has_others_asked_for_what_it_needs_beside() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    held = granted(cluster.ask("held", hosts="a", kernel="k"))
+    other = granted(cluster.ask("other", hosts="a", kernel="o"))
+    cluster.linger(held)
+    cluster.ask("wants", hosts="a", kernel="w")
+    cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    cluster.feed(LeaseWithdrawn(RequestId("wants")))
+    cluster.linger(other)
+    effects = cluster.ask("cell", 2, hosts="a", kernel="k")
+    assert [effect.lease.lease for effect in of(ReclaimLease, effects)] == [other.lease]
+    assert granted(cluster.release(other)).request == "cell"
+
+
+def test_a_cell_that_came_while_its_owner_moved_the_kernel_is_moved_when_that_fails() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    cluster.host("d", 0)
+    cluster.host("e", 1)
+    granted(cluster.ask("other", hosts="a", ttl_s=1000.0))
+    report(cluster, "a")
+    move = started(cluster.feed(MoveAsked(K, D)))
+    cluster.ask("cell", kernel="k")
+    assert started(cluster.feed(ReplicaFailed(move.migration, "no room"))).host == "e"
 
 
 def test_a_failed_move_is_taken_back_told_and_made_to_another_host() -> None:
