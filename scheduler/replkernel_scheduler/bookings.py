@@ -8,6 +8,9 @@ and what lingers is asked back. For a few usual leases before that they are set 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import nsmallest
+
 from msgspec import UNSET
 
 from replkernel_scheduler.cards import cost
@@ -24,7 +27,7 @@ from replkernel_scheduler.events import (
     HostUp,
     LeaseAsked,
 )
-from replkernel_scheduler.hosts import LeaseRecord, Pool
+from replkernel_scheduler.hosts import Host, LeaseRecord, Pool, Waiting
 from replkernel_scheduler.parts import Booked, Parts
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.types import Booking, BookingId, LeaseRequest
@@ -121,9 +124,12 @@ class Bookings:
             if booked.phase == "planned":
                 continue
             lacks = self._lacks(booked, taken)
-            if lacks > 0 and booked.phase == "open" and self._parts.queue.by_request:
-                self._serve_members(booked)
-                lacks = self._lacks(booked, taken)
+            if booked.phase == "open" and (lacks > 0 or booked.aside) and self._parts.queue.by_request:
+                members = self._waiting_members(booked)
+                if any(self._would_do(booked, waiting) for waiting in members):
+                    self._let_go(booked)
+                    self._serve_members(members)
+                    lacks = self._lacks(booked, taken)
             if lacks > 0:
                 self._gather(booked, lacks)
             elif lacks < 0:
@@ -222,17 +228,39 @@ class Bookings:
             if count > 0:
                 taken = self._parts.hosts.take(pool, None, count)
                 booked.aside[pool] = booked.aside.get(pool, ()) + taken
+                self._serving.touch(pool.host)  # Who had counted on them is to look elsewhere.
                 lacks -= count
         if booked.phase == "open" and lacks > 0 and not self._parts.policies.keeps:
             self._ask_back(booked, pools, lacks)
 
-    def _serve_members(self, booked: Booked) -> None:
+    def _waiting_members(self, booked: Booked) -> list[Waiting]:
+        """Return the first of its members that wait for GPUs."""
+        found = [
+            waiting
+            for waiting in self._parts.queue.by_request.values()
+            if waiting.wish.user in booked.users and waiting.wish.gpus and waiting.wish.holder is UNSET
+        ]
+        return nsmallest(LOOKS, found, key=lambda waiting: waiting.key)
+
+    def _hosts_of(self, waiting: Waiting) -> Iterable[Host]:
+        """Return the hosts that may serve a request."""
+        return self._parts.hosts.by_name.values() if waiting.hosts is None else waiting.hosts
+
+    def _would_do(self, booked: Booked, waiting: Waiting) -> bool:
+        """Say whether a member would be served with what is idle or set aside, beside his kernel's own."""
+        wish, own = waiting.wish, self._parts.leases.resting.get(waiting.wish.kernel_id, {}).values()
+        for host in self._hosts_of(waiting):
+            for pool in host.pools if host.state == "up" else ():
+                gpus = len(pool.idle) + len(booked.aside.get(pool, ()))
+                gpus += sum([len(record.lease.gpus) for record in own if record.pool is pool])
+                if gpus >= wish.gpus and pool.suits(wish):
+                    return True
+        return False
+
+    def _serve_members(self, members: list[Waiting]) -> None:
         """Serve members that wait with what is idle."""
-        for waiting in self._parts.queue.ordered()[:LOOKS]:
-            if waiting.wish.user not in booked.users or not waiting.wish.gpus:
-                continue
-            hosts = waiting.hosts if waiting.hosts is not None else list(self._parts.hosts.by_name.values())
-            for host in hosts:
+        for waiting in members:
+            for host in list(self._hosts_of(waiting)):
                 choice = self._serving.choosing.on(host, waiting.wish)
                 if choice is not None:
                     self._serving.give(waiting, choice)

@@ -233,6 +233,18 @@ def _queue(parts: Parts) -> None:
     _require(queue.lengths.keys() == queue.any_lines.keys(), "a line without lengths")
     lined = sum(map(len, queue.any_lines.values()))
     _require(len(queue.anybody) == lined, "the line of all that are for any host is another")
+    for booked in parts.booked.values():
+        for waiting in queue.by_request.values() if booked.phase == "open" and booked.aside else ():
+            wish = waiting.wish
+            theirs = wish.user in booked.users and wish.gpus and wish.holder is UNSET
+            would_do = theirs and any(
+                len(gpus) >= wish.gpus
+                and pool.suits(wish)
+                and (waiting.hosts is None or pool.host in waiting.hosts)
+                and pool.host.has_room(wish)
+                for pool, gpus in booked.aside.items()
+            )
+            _require(not would_do, "a member waits for what is set aside for him")
     for host in parts.hosts.by_name.values():
         _require(host.state == "up" or not host.claims, "a host is claimed that is not up")
         _nobody_is_overlooked(parts, host)

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 import pytest
-from replkernel_scheduler.bookings import GATHERS_S_MAX
+from replkernel_scheduler.bookings import GATHERS_S_MAX, GATHERS_S_MIN, LOOKS
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
     BookingRefused,
@@ -15,6 +15,7 @@ from replkernel_scheduler.effects import (
     LeaseGranted,
     LeaseQueued,
     ReclaimLease,
+    StartReplica,
 )
 from replkernel_scheduler.errors import UnexpectedEvent
 from replkernel_scheduler.events import (
@@ -159,6 +160,52 @@ def test_an_event_that_cannot_be_leaves_what_is_set_aside() -> None:
     assert of(LeaseQueued, cluster.ask("other", 1, 500.0, user="bob"))
 
 
+def test_a_member_who_asked_before_it_begins_has_what_was_set_aside_when_it_does() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    book(cluster, 2, 1000.0, 2000.0, "ada")
+    reach(cluster, 995.0)
+    assert of(LeaseQueued, cluster.ask("early", 1, 5000.0, user="ada"))
+    assert granted(reach(cluster, 1000.0)).request == "early"
+    assert ready(cluster) == 2
+
+
+def test_a_member_who_wants_two_gpus_has_them_once_both_have_been_set_aside() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    others = [granted(cluster.ask(name, 1, 5000.0, user="bob")) for name in ("one", "two")]
+    book(cluster, 2, 10.0, 2000.0, "ada")
+    reach(cluster, 10.0)
+    cluster.ask("both", 2, 5000.0, user="ada")
+    assert not of(LeaseGranted, cluster.release(others[0]))
+    assert ready(cluster) == 1
+    assert granted(cluster.release(others[1])).request == "both"
+
+
+def test_a_member_has_what_is_booked_however_many_others_wait() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    lease = granted(cluster.ask("runs", 1, 5000.0, user="bob"))
+    book(cluster, 1, 200.0, 5000.0, "ada")
+    for number in range(LOOKS):
+        cluster.ask(f"other-{number}", 1, 5000.0, user=f"user-{number}")
+    reach(cluster, 200.0)
+    cluster.ask("theirs", 1, 5000.0, user="ada")
+    assert granted(cluster.release(lease)).request == "theirs"
+
+
+def test_a_members_job_has_nothing_of_what_is_booked() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    lease = granted(cluster.ask("runs", 1, 5000.0, user="bob"))
+    book(cluster, 1, 10.0, 2000.0, "ada")
+    reach(cluster, 10.0)
+    wish = LeaseRequest(RequestId("job"), KernelId("j"), 1, 5000.0, user=UserName("ada"), holder="job")
+    cluster.feed(LeaseAsked(wish))
+    assert not of(LeaseGranted, cluster.release(lease))
+    assert ready(cluster) == 1
+
+
 def test_whoever_of_the_group_shows_up_is_a_member() -> None:
     cluster = Cluster()
     cluster.host("a", 1)
@@ -182,6 +229,20 @@ def test_a_member_whose_notebook_is_elsewhere_is_moved_to_what_is_booked() -> No
     reach(cluster, 10.0)
     told = of(LeaseQueued, cluster.ask("cell", 4, 500.0, kernel="k", user="ada"))
     assert told[-1].position == 0, "its replica is on its way"
+
+
+def test_a_cell_whose_gpus_are_set_aside_for_others_is_moved_to_a_host_that_has_some() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2, "H100")
+    cluster.kernel("k", gpus=2, hosts="a", replicas=1)
+    cluster.linger(granted(cluster.ask("other", 1, 5000.0)))
+    cluster.host("b", 2, "A100")
+    at = 200.0 + GATHERS_S_MIN
+    booking = Booking(CLASS, 1, at, at + 1000.0, at, (UserName("ada"),), "class", "H100")
+    cluster.feed(BookingMade(booking), after_s=0.0)
+    reach(cluster, 198.0)
+    assert of(ReclaimLease, cluster.ask("cell", 2, 5000.0, kernel="k"))
+    assert [effect.host for effect in of(StartReplica, reach(cluster, 200.0))] == ["b"]
 
 
 def test_gpus_set_aside_outlive_a_restart_and_go_with_their_host() -> None:
