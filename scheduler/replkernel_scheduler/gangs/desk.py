@@ -88,7 +88,7 @@ class Gangs:
         """Start with no gangs."""
         self.by_id: dict[GangId, GangRecord] = {}
         self.renew_at: dict[GangId, float] = {}
-        """When the leases of each that has them are renewed, the first one first."""
+        """When the leases of each that has some are renewed, the first one first."""
         self.unsettled = False
         """Whether something has happened that `settle` has to see."""
         self._leasing, self._tell = leasing, tell
@@ -133,6 +133,7 @@ class Gangs:
             return False
         if lease.lease not in gang.leases:
             gang.request = None
+            self.renew_at.setdefault(gang.spec.gang, lease.expires_at - LEASE_S / 2)
             self._tell(GangLeased(gang.spec.gang, lease))
             self.unsettled = True
         gang.leases[lease.lease] = lease
@@ -162,6 +163,8 @@ class Gangs:
             self.unsettled = self.unsettled or bool(self.by_id)
             return False
         del gang.leases[lease.lease]
+        if not gang.leases:
+            self.renew_at.pop(gang.spec.gang, None)
         self._tell(GangLeaseEnded(gang.spec.gang, lease, why))
         if not self._giving:
             if gang.granted and gang.ends_at is None:
@@ -250,6 +253,8 @@ class Gangs:
         if gang.request is not None and len(self._able(spec)) < spec.hosts:
             self._over(gang, self._impossible(spec), now, refused=True)
             return
+        if self.idle_beside(gang):
+            self._withdraw(gang, now)
         while gang.request is None and len(gang.leases) < spec.hosts:
             has = {lease.host for lease in gang.leases.values()}
             able = [host for host in self._able(spec) if host not in has]
@@ -259,7 +264,14 @@ class Gangs:
             if not self._ask(gang, tuple(able), now):
                 return
         if len(gang.leases) == spec.hosts:
-            self._complete(gang, now)
+            self._complete(gang)
+
+    def idle_beside(self, gang: GangRecord) -> bool:
+        """Say whether a gang waits, and could have a host at once that came after it had asked."""
+        if gang.request is None:
+            return False
+        wish, has = self._wish(gang, ()), {lease.host for lease in gang.leases.values()}
+        return any(self._leasing.idle_for(host, wish) for host in self._able(gang.spec) if host not in has)
 
     def _serve_at_once(self, gang: GangRecord, now: float) -> None:
         """Serve a gang behind the first if all of it is idle, and nobody who waits has a claim there."""
@@ -278,7 +290,7 @@ class Gangs:
                 self._give_back(gang, now)
                 self.unsettled = before
                 return
-        self._complete(gang, now)
+        self._complete(gang)
 
     def _ask(self, gang: GangRecord, hosts: tuple[HostName, ...], now: float) -> bool:
         """Ask for one of these hosts; say whether that was not refused, by which the gang is over."""
@@ -293,9 +305,8 @@ class Gangs:
             return False
         return True
 
-    def _complete(self, gang: GangRecord, now: float) -> None:
+    def _complete(self, gang: GangRecord) -> None:
         gang.granted, gang.estimate_s = True, None
-        self.renew_at[gang.spec.gang] = now + LEASE_S / 2
         self._tell(GangGranted(gang.spec.gang, in_order(gang)))
 
     def _ends(self, gang: GangRecord, hosts: tuple[HostName, ...], why: str, now: float) -> None:
@@ -313,13 +324,17 @@ class Gangs:
 
     def _give_back(self, gang: GangRecord, now: float) -> None:
         """Have a gang hold nothing and wait for nothing."""
+        self._withdraw(gang, now)
+        self._release(list(gang.leases.values()), now)
+
+    def _withdraw(self, gang: GangRecord, now: float) -> None:
+        """Have a gang wait for nothing."""
         self._giving = True
         if gang.request is not None:
             request, gang.request = gang.request, None
             self._leasing.feed(LeaseWithdrawn(request), now)
             self._of_request.pop(request, None)
         self._giving = False
-        self._release(list(gang.leases.values()), now)
 
     def _release(self, leases: list[Lease], now: float) -> None:
         self._giving = True

@@ -28,10 +28,9 @@ def check(view: ClusterView, gangs: Gangs) -> None:
     _require(len(gathering) <= 1, "two gangs gather, and could wait for each other")
     first = next((gang for gang in records if not gang.granted), None)
     _require(not gathering or gathering[0] is first, "a gang gathers before its turn")
-    _require(
-        {gang.spec.gang for gang in records if gang.granted and gang.ends_at is None} == set(gangs.renew_at),
-        "a gang is not renewed",
-    )
+    _require(first is None or not gangs.idle_beside(first), "a gang waits beside a host that it could have")
+    renewed = {gang.spec.gang for gang in records if gang.leases and gang.ends_at is None}
+    _require(renewed == set(gangs.renew_at), "a gang is not renewed")
     for gang in records:
         _gang(gang, leases, waiting)
 

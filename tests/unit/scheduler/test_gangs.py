@@ -18,7 +18,7 @@ from replkernel_scheduler.events import (
     PricesSet,
     QuotaSet,
 )
-from replkernel_scheduler.gangs.desk import END_S
+from replkernel_scheduler.gangs.desk import END_S, LEASE_S
 from replkernel_scheduler.gangs.types import (
     GangAsked,
     GangEnds,
@@ -267,6 +267,33 @@ def test_a_gang_that_gathers_looks_elsewhere_for_a_host_that_went() -> None:
     world.over("c")
     world.over("d")
     assert granted(world.journal[-1][2]) == {"g": ["b", "c"]}
+
+
+@pytest.mark.parametrize("undrained", [False, True])
+def test_a_gang_that_gathers_has_a_host_that_comes_later(undrained: bool) -> None:
+    world = World("a b n" if undrained else "a b")
+    if undrained:
+        world.feed(HostDrained(HostName("n")))
+    world.cell("c", 4, "b")
+    world.gang("g", 4)
+    if undrained:
+        effects = world.feed(HostUndrained(HostName("n")))
+    else:
+        world.host("n", 4)
+        effects = world.journal[-1][2]
+    assert granted(effects) == {"g": ["a", "n"]}
+
+
+def test_a_gang_keeps_what_it_gathered_however_long_that_takes() -> None:
+    world = World()
+    world.cell("c", 4, "b")
+    world.gang("g", 4)
+    world.until(1.1 * LEASE_S)
+    assert world.core.gangs.by_id[GangId("g")].leases, "it has waited for longer than leases last"
+    world.over("c")
+    assert granted(world.journal[-1][2]) == {"g": ["a", "b"]}
+    world.until(3 * LEASE_S)
+    assert world.idle() == 0 and GangId("g") in world.core.gangs.by_id
 
 
 def test_asking_again_is_the_same_gang() -> None:
