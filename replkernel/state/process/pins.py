@@ -63,7 +63,12 @@ def _is_notebooks_thread(thread: threading.Thread) -> bool:
         root = str(module).partition(".")[0]
         if root in OWN_ROOTS or root in SERVICE_ROOTS or str(module).startswith("concurrent.futures.process"):
             return False
-    return not _is_idle_worker(thread)
+    return not (_is_of_fsspec(thread) or _is_idle_worker(thread))
+
+
+def _is_of_fsspec(thread: threading.Thread) -> bool:
+    """Tell whether a thread is the one on which fsspec reads and writes: its class and target are Python's."""
+    return thread in vars(sys.modules.get("fsspec.asyn", threading)).get("iothread", ())
 
 
 def _is_idle_worker(thread: threading.Thread) -> bool:

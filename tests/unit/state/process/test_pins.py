@@ -84,6 +84,20 @@ def test_a_thread_that_waits_for_a_child_or_is_about_to_end_pins_nothing() -> No
         thread.join()
 
 
+def test_the_thread_on_which_fsspec_reads_and_writes_pins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec.asyn")
+    baseline = Baseline(None, ())
+    monkeypatch.setattr(fsspec, "loop", [None])
+    monkeypatch.setattr(fsspec, "iothread", [None])
+    loop = fsspec.get_loop()
+    assert fsspec.iothread[0].is_alive()
+    found = process_pins(SEQ, REPLICA, baseline)
+    loop.call_soon_threadsafe(loop.stop)
+    fsspec.iothread[0].join()
+    loop.close()
+    assert found == ()
+
+
 async def test_an_unfinished_task_pins() -> None:
     baseline = Baseline(None, ())
 
