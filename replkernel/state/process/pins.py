@@ -30,6 +30,9 @@ SERVICE_ROOTS = frozenset({
 })  # fmt: skip
 """Libraries whose threads and children hold nothing of the notebook and start again by themselves."""
 
+SERVICE_MODULES = ("concurrent.futures.process", "torch._inductor")
+"""The same of modules, with those below them, where other threads of the library may be the notebook's."""
+
 CHILDREN_MAX = 64
 _OUTPUT = ("sys.stdout", "sys.stderr")
 _home_of = vars(type)["__module__"].__get__
@@ -61,14 +64,15 @@ def _is_notebooks_thread(thread: threading.Thread) -> bool:
         return False  # It waits for a child process, which is found itself while it lives.
     for module in (kind.__module__, getattr(target, "__module__", None)):
         root = str(module).partition(".")[0]
-        if root in OWN_ROOTS or root in SERVICE_ROOTS or str(module).startswith("concurrent.futures.process"):
+        if root in OWN_ROOTS or root in SERVICE_ROOTS or str(module).startswith(SERVICE_MODULES):
             return False
     return not (_is_of_fsspec(thread) or _is_idle_worker(thread))
 
 
 def _is_of_fsspec(thread: threading.Thread) -> bool:
-    """Tell whether a thread is the one on which fsspec reads and writes: its class and target are Python's."""
-    return thread in vars(sys.modules.get("fsspec.asyn", threading)).get("iothread", ())
+    """Tell whether fsspec reads and writes on a thread: its class and target are Python's."""
+    asyn = sys.modules.get("fsspec.asyn")
+    return asyn is not None and thread in getattr(asyn, "iothread", ())
 
 
 def _is_idle_worker(thread: threading.Thread) -> bool:
@@ -120,7 +124,10 @@ def _command_of(pid: int) -> list[str] | None:
 
 def _is_service(command: list[str]) -> bool:
     text = " ".join(command)
-    marks = ("resource_tracker", "forkserver", "loky.backend", "joblib.externals.loky", "replkernel")
+    marks = (
+        "resource_tracker", "forkserver", "loky.backend", "joblib.externals.loky", "replkernel",
+        "torch/_inductor/compile_worker",
+    )  # fmt: skip
     return any(mark in text for mark in marks)
 
 

@@ -98,6 +98,25 @@ def test_the_thread_on_which_fsspec_reads_and_writes_pins_nothing(monkeypatch: p
     assert found == ()
 
 
+@pytest.mark.parametrize(
+    ("module", "pinned"), [("torch._inductor.compile_worker.subproc_pool", 0), ("torch.utils.data", 1)]
+)
+def test_a_thread_that_waits_for_what_torch_compiles_pins_nothing(module: str, pinned: int) -> None:
+    baseline = Baseline(None, ())
+    stop = threading.Event()
+
+    def read() -> None:
+        stop.wait()
+
+    read.__module__ = module
+    thread = threading.Thread(target=read, name="InductorSubproc", daemon=True)
+    thread.start()
+    found = process_pins(SEQ, REPLICA, baseline)
+    stop.set()
+    thread.join()
+    assert len(found) == pinned
+
+
 async def test_an_unfinished_task_pins() -> None:
     baseline = Baseline(None, ())
 
@@ -122,8 +141,10 @@ def test_a_replaced_standard_stream_pins(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_child_process_pins_and_a_librarys_service_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiles = "/lib/python3/site-packages/torch/_inductor/compile_worker/__main__.py"
     commands = {7: ["sleep", "100"], 8: ["python", "-m", "multiprocessing.resource_tracker"], 9: None}
-    monkeypatch.setattr(pins, "children", lambda: frozenset({5, 7, 8, 9}))
+    commands[10] = ["python", compiles, "--kind=fork"]
+    monkeypatch.setattr(pins, "children", lambda: frozenset({5, 7, 8, 9, 10}))
     monkeypatch.setattr(pins, "_command_of", lambda pid: commands[pid])
     found = list(pins.child_processes(frozenset({5})))
     assert [name for name, _, _ in found] == ["process 7"]
