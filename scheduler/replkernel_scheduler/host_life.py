@@ -92,8 +92,17 @@ class HostLife:
             self.warming.refill(known)
             if not was_away:
                 return
+        self._use_room()
+
+    def _use_room(self) -> None:
+        """Let those have what a host offers who had nowhere to go."""
         self.placing.top_up()
         self.go_on_draining()
+        for waiting in self.parts.queue.by_request.values():
+            if waiting.gave_up:
+                waiting.gave_up = False
+                if waiting.claim is not None:
+                    self.granting.serving.touch(waiting.claim)
 
     def _fulfilled(self, name: ReservationId) -> None:
         if self.parts.reservations.fulfil(name, self.parts.now) is not None:
@@ -260,8 +269,7 @@ class HostLife:
         self.placing.undrain(host)
         self._any_lines_claim()
         self.warming.refill(host)
-        self.placing.top_up()
-        self.go_on_draining()
+        self._use_room()
 
     def empty(self, host: Host) -> None:
         """Take nothing new on a host, and move its idle replicas away."""

@@ -386,7 +386,7 @@ class Waiting:
         self.claim: Host | None = None
         self.migration: MigrationId | None = None
         self.gave_up = False
-        """Whether its kernel was to be moved for it, in vain."""
+        """Whether its kernel was to be moved for it, in vain; when a host comes, it is tried again."""
         self.tag = self.estimate = 0.0
         self.told = -1
 

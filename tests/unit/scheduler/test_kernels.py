@@ -21,6 +21,7 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.errors import UnexpectedEvent
 from replkernel_scheduler.events import (
+    HostAway,
     HostDown,
     KernelEnded,
     KernelPinned,
@@ -203,6 +204,32 @@ def test_who_waits_for_a_host_that_is_on_its_way_is_not_given_up_before_the_dead
     cluster.now = cluster.core.deadline() or cluster.now
     (start,) = of(StartReplica, cluster.feed(TimeReached(), after_s=0.0))
     assert start.host == "d"
+
+
+def test_a_host_that_comes_after_the_deadline_is_used_by_who_waits_for_it() -> None:
+    settings = CoreSettings(host_shape=HostShape(4), boot_max_s=600.0)
+    cluster = Cluster(settings=settings)
+    cluster.host("a", 4)
+    cluster.kernel("k", hosts="a", replicas=1)
+    cluster.ask("fill", 4, 1000.0, hosts="a")
+    (wanted,) = of(ProvisionHost, cluster.ask("cell", 2, kernel="k"))
+    (failed,) = of(MigrationFailed, cluster.feed(TimeReached(), after_s=400.0))
+    assert "deadline" in failed.why and cluster.waiting() == ["cell"]
+    (start,) = of(StartReplica, cluster.host("d", 4, reservation=wanted.reservation))
+    assert start.host == "d"
+    assert granted(cluster.feed(ReplicaReady(start.migration))).request == "cell"
+
+
+def test_who_was_given_up_is_moved_when_a_host_is_back() -> None:
+    cluster = Cluster(settings=CoreSettings(host_shape=HostShape(4), hosts_max=2))
+    cluster.host("a", 4)
+    cluster.host("d", 4)
+    cluster.kernel("k", hosts="a", replicas=1)
+    cluster.ask("fill", 4, 1000.0, hosts="a")
+    cluster.feed(HostAway(HostName("d")))
+    cluster.ask("cell", 2, kernel="k")
+    assert of(MigrationFailed, cluster.feed(TimeReached(), after_s=400.0))
+    assert [start.host for start in of(StartReplica, cluster.host("d", 4))] == ["d"]
 
 
 def test_a_migration_is_rolled_back_at_its_deadline_and_a_late_answer_changes_nothing() -> None:
