@@ -1,5 +1,6 @@
 """SQLAlchemy's engines and tables: who listens to their events, which their own copies leave out.
 
+What an engine has compiled is not captured: a copy of it would no longer say how values are read.
 Law: imported only when SQLAlchemy's events are. An open connection stays, alone, and its engine travels.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.event import base as _base
 from sqlalchemy.event.attr import _ListenerCollection
+from sqlalchemy.util import LRUCache
 
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
@@ -18,6 +20,7 @@ from replkernel.state.capture.outcomes import CannotTravel
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from replkernel.state.capture.outcomes import Reducer
     from replkernel.state.library import ReducerContext
 
 Listeners = list[tuple[str, list[Any]]]
@@ -25,6 +28,7 @@ Listeners = list[tuple[str, list[Any]]]
 _Dispatch: object = vars(_base)["_Dispatch"]
 _INSTANCE_CLASS = "_instance_cls"
 _OPEN = "_dbapi_connection"
+_PROTOCOL = 5
 
 
 def reduce_dispatch(context: ReducerContext, dispatch: object) -> object:
@@ -83,8 +87,30 @@ def refuse_result(context: ReducerContext, result: object) -> object:
     raise CannotTravel("A result of SQLAlchemy belongs to its process: keep its rows (`.all()`).")
 
 
+def reduce_cache(context: ReducerContext, cache: LRUCache[Any, Any]) -> object:
+    """Reduce a cache, as of compiled statements, to its limits: what it holds is made anew when asked for."""
+    limits = {name: getattr(cache, name) for name in ("capacity", "threshold", "size_alert")}
+    return LRUCache, (), (None, limits)
+
+
+def _without(name: str) -> Reducer:
+    """Return a reducer that leaves out an attribute which is made again when it is asked for."""
+
+    def reduce(context: ReducerContext, value: Any) -> object:
+        reduced = value.__reduce_ex__(_PROTOCOL)
+        if type(reduced) is not tuple or len(reduced) < 3 or type(reduced[2]) is not dict:
+            return reduced
+        function, arguments, state, *rest = reduced
+        return function, arguments, {key: held for key, held in state.items() if key != name}, *rest
+
+    return reduce
+
+
+EXACT: dict[type, Any] = {LRUCache: reduce_cache}
 FAMILIES = [(_Dispatch, reduce_dispatch)]
 TESTS = [
     (_is("sqlalchemy.engine.base", "Connection"), reduce_connection),
     (_is("sqlalchemy.engine.cursor", "CursorResult"), refuse_result),
+    (_is("sqlalchemy.engine.interfaces", "Dialect"), _without("_type_memos")),
+    (_is("sqlalchemy.sql.compiler", "Compiled"), _without("_cached_metadata")),
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import calendar
+import datetime
 import random
 import secrets
 import sys
 import types
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -658,3 +660,77 @@ def test_a_queue_that_is_a_running_thread_stays() -> None:
     executor["own"].join()
     (pin,) = [pin for record in delta.components for pin in record.pins if pin.name == "own"]
     assert pin.reason == "A running thread cannot be copied."
+
+
+DATES = (
+    "import datetime as dt, sqlalchemy as sa\ne = sa.create_engine('sqlite:///{place}')\n"
+    "t = sa.Table('t', sa.MetaData(), sa.Column('d', sa.Date)); t.create(e)\n"
+    "with e.begin() as c: n = c.execute(t.insert(), [{{'d': dt.date(2020, 1, 2)}}]).rowcount\n"
+    "q = sa.select(t); own = {{}}"
+)
+READ_MANY = (
+    "def read(n):\n    with e.connect() as c:\n"
+    "        for i in range(n): c.execute(sa.select(t.c.d.label(f'd{i}'))).all()\n"
+)
+MODELS = """
+import datetime
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+class Base(DeclarativeBase): pass
+class Day(Base):
+    __tablename__ = "days"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    d: Mapped[datetime.date]
+"""
+
+
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+@pytest.mark.parametrize(
+    ("statement", "options"), [("q", "{}"), ("sa.select(t)", "{}"), ("q", "{'compiled_cache': own}")]
+)
+def test_an_engine_of_sqlalchemy_reads_dates_as_dates_wherever_it_has_read_them(
+    statement: str, options: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("sqlalchemy", reason="the test is about its engines")
+    read = f"with e.connect() as c: got = c.execution_options(**{options}).execute({statement}).all()"
+    ends = "e.dispose()"
+    found = moved(DATES.format(place=tmp_path / "db"), read, read, read, ends, ends)
+    assert found["got"] == [(datetime.date(2020, 1, 2),)]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+def test_a_session_of_sqlalchemy_over_classes_of_a_file_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sqlalchemy", reason="the test is about its sessions")
+    (tmp_path / "models_of_days.py").write_text(MODELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    made = (
+        "import datetime as dt, sqlalchemy as sa\nfrom sqlalchemy.orm import Session\n"
+        "from models_of_days import Base, Day\n"
+        f"e = sa.create_engine('sqlite:///{tmp_path}/db'); Base.metadata.create_all(e)\n"
+        "with Session(e) as s: s.add(Day(d=dt.date(2020, 1, 2))); s.commit()"
+    )
+    read = "with Session(e) as s: got = s.scalars(sa.select(Day)).all()[0].d"
+    one, two = pair()
+    for seq, source in enumerate((made, read, read, read), start=1):
+        delta = one.run(source, seq)
+        assert [pin for component in delta.components for pin in component.pins] == []
+        assert two.take(delta).failed == ()
+        assert two.state.unfaithful == ()
+        one, two = two, one
+    assert one["got"] == datetime.date(2020, 1, 2)
+    for notebook in (one, two):
+        notebook["e"].dispose()
+    monkeypatch.delitem(sys.modules, "models_of_days")
+
+
+def test_what_an_engine_of_sqlalchemy_has_compiled_is_not_captured(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy", reason="the test is about its engines")
+    notebook, made = Notebook("r1"), DATES.format(place=tmp_path / "db")
+    sizes = [
+        component.state_bytes
+        for seq, source in enumerate((made, "read(1)", "read(50)", "e.dispose()"), start=1)
+        for component in notebook.run(READ_MANY + source, seq).components
+        if "e" in component.names
+    ]
+    assert max(sizes) < min(sizes) + 2_000
