@@ -303,3 +303,10 @@ case(
     "print(type(r) is np.recarray, r.i)",
     "r.i[0] = 5; print(repr(r))",
 )
+case(
+    "the notebook's own process",
+    "import os, psutil\np=psutil.Process(); held=[p]; q=psutil.Process(os.getpid()); q.info={'name': 'me'}",
+    "print(p.pid == os.getpid() == held[0].pid, held[0] is p, p == q, p.is_running(), q.info)",
+    "held.append(psutil.Process())",
+    "print(held[1] == p, p.memory_info().rss == 0)",
+)

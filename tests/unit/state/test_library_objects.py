@@ -426,6 +426,7 @@ NAMED = [
     (FILM, "film", "frames"),
     ("import polars as pl\nc = pl.SQLContext(t=pl.DataFrame({'a': [1]}))", "c", "no way to copy"),
     (CALLING_READER, "reader", "called again"),
+    ("import psutil\np = psutil.Process(1)", "p", "on its own host"),
     (TORCH + "t = torch.jit.trace(torch.nn.ReLU(), torch.ones(1))", "t", "TorchScript"),
     (TORCH + "w = torch.ones(1, requires_grad=True); y = (w * w).sum()", "y", "autograd graph"),
 ]
