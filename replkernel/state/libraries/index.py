@@ -71,6 +71,7 @@ BUILT_IN = (
     _one_file("patsy", "patsy.design_info", loads=False),
     _one_file("plotly", "plotly.basedatatypes"),
     _one_file("psutil", "psutil", loads=False),
+    _one_file("requests", "requests.models", loads=False),
     _one_file("rpds", "rpds", loads=False),
     _one_file("sqlalchemy", "sqlalchemy.event"),
     _one_file("statsmodels", "statsmodels.base.data", loads=False),

@@ -735,3 +735,37 @@ def test_what_an_engine_of_sqlalchemy_has_compiled_is_not_captured(tmp_path: Pat
         if "e" in component.names
     ]
     assert max(sizes) < min(sizes) + 2_000
+
+
+STREAMED = (
+    "import http.client, io, requests, types, urllib3\n"
+    "sent = b'HTTP/1.1 200 OK\\r\\nContent-Length: 3\\r\\n\\r\\nabc'\n"
+    "h = http.client.HTTPResponse(types.SimpleNamespace(makefile=lambda mode: io.BytesIO(sent))); h.begin()\n"
+    "r = requests.Response(); r.status_code = 200; r.headers['k'] = 'v'\n"
+    "r.raw = urllib3.HTTPResponse(body=h, preload_content=False); del h\n"
+)
+
+
+def test_an_answer_of_requests_whose_body_is_unread_is_refused_and_stays_unread() -> None:
+    pytest.importorskip("requests", reason="the test is about its answers")
+    notebook = Notebook("r1")
+    delta = notebook.run(STREAMED, 1)
+    (pin,) = [pin for component in delta.components for pin in component.pins]
+    assert pin.name == "r" and "`.close()` gives it up" in pin.reason
+    assert notebook["r"].raw.read() == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("done", "content"), [("r.close()", b""), ("r.raw.read()", b""), ("r.content", b"abc")]
+)
+def test_an_answer_of_requests_travels_once_its_body_is_read_or_given_up(done: str, content: bytes) -> None:
+    pytest.importorskip("requests", reason="the test is about its answers")
+    one, two = pair()
+    assert two.take(one.run(STREAMED + done, 1)).failed == ()
+    assert two.state.unfaithful == ()
+    for notebook in (one, two):
+        assert (notebook["r"].content, notebook["r"].status_code, notebook["r"].headers["k"]) == (
+            content,
+            200,
+            "v",
+        )
