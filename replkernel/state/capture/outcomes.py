@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from replkernel.state.capture.budget import GiveWay
+
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
 
@@ -13,6 +15,16 @@ Reducer: TypeAlias = "Callable[[UnitContext, Any], Any]"
 
 class CannotTravel(Exception):
     """An object cannot be copied to another process; the text is one sentence for the user."""
+
+
+OURS = (GiveWay, KeyboardInterrupt)
+"""What is no Exception, and no fault of an object's either: the capture ends, or was interrupted."""
+
+
+def no_end(error: BaseException) -> CannotTravel:
+    """Return what an object's way to copy raised as its own failure, where that would end a whole capture."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return CannotTravel(f"Copying it failed ({text}).")
 
 
 class Again(Exception):

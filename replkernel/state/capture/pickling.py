@@ -23,7 +23,7 @@ from replkernel.state.capture.contexts import UnitNotes
 from replkernel.state.capture.dump import FAST, BufferDigests, Dump, Mode, digest_of_stream, hash_buffers
 from replkernel.state.capture.losses import LossBook
 from replkernel.state.capture.memo_table import MemoTable, readable
-from replkernel.state.capture.outcomes import Again, CannotTravel, Endless, Overlap, Reducer
+from replkernel.state.capture.outcomes import OURS, Again, CannotTravel, Endless, Overlap, Reducer, no_end
 from replkernel.state.capture.rechecks import Addresses, StandIns, find, without_long_bytes
 from replkernel.state.capture.reducer_table import reduction, unasked
 from replkernel.state.capture.refusals import in_words
@@ -317,6 +317,15 @@ class CapturePickler(pickle.Pickler):
             self._asked.release()
             self._asked = None
 
+    def dump(self, obj: object, /) -> None:
+        """Dump; what an object raises is an Exception, whatever it is (a panic of Rust's, SystemExit)."""
+        try:
+            super().dump(obj)
+        except (Exception, *OURS):
+            raise
+        except BaseException as error:
+            raise no_end(error) from None
+
     # -- nodes --------------------------------------------------------------------------------------
 
     def reducer_override(self, obj: object, /) -> Reduced:
@@ -339,8 +348,11 @@ class CapturePickler(pickle.Pickler):
             if not self.deep:
                 raise
             return self.bury(obj, "It is nested too deeply.")
-        except Exception as error:
-            return self._by_dill(obj) or self.bury(obj, in_words(error, type(obj)))
+        except OURS:
+            raise
+        except BaseException as error:
+            fault = error if isinstance(error, Exception) else no_end(error)
+            return self._by_dill(obj) or self.bury(obj, in_words(fault, type(obj)))
 
     def _by_dill(self, obj: object) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""

@@ -18,6 +18,7 @@ import msgspec
 from replkernel.errors import StoreError
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
+from replkernel.state.capture.outcomes import OURS
 from replkernel.state.format.dump_graph import Source
 from replkernel.state.format.stream import split_head
 from replkernel.state.hooks import HOOKS_ROOT, adopt
@@ -176,7 +177,12 @@ class Rebuilder:
             load.shared.clear()
             load.absent.clear()
             with loading.active(load), hashable_tombstones():
-                return unpickle(self._world.seeds, head, stream, buffers, late=late)
+                try:
+                    return unpickle(self._world.seeds, head, stream, buffers, late=late)
+                except (Exception, *OURS):
+                    raise
+                except BaseException as error:  # An object's own way to load: a panic of Rust's, SystemExit.
+                    raise RuntimeError(f"it raised {type(error).__name__}: {error}") from None
 
         try:
             value = work()

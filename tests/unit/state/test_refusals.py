@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -300,3 +302,62 @@ async def test_a_handle_stays_while_its_callback_waits() -> None:
     assert waits(one["soon"])
     await asyncio.sleep(0)
     assert not waits(one["soon"])
+
+
+PANICS = """
+class Panic(BaseException): pass
+class Dumped:
+    def __init__(self): self.x = 1
+    def __getstate__(self): raise Panic('at index 3')
+class Reduced:
+    def __reduce_ex__(self, protocol): raise SystemExit(3)
+class Loaded:
+    def __init__(self): self.x = 1
+    def __setstate__(self, state): raise Panic('at index 4')
+"""
+
+
+@pytest.fixture
+def panicking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+    """Install a library whose ways to copy raise what is no Exception."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    (place / "panicking.py").write_text(PANICS)
+    monkeypatch.syspath_prepend(place)
+    yield importlib.import_module("panicking")
+    del sys.modules["panicking"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import panicking\na = panicking.Dumped()", "Copying it failed (Panic: at index 3)."),
+        ("import panicking\na = panicking.Reduced()", "Copying it failed (SystemExit: 3)."),
+        (("class Own:\n    def __init__(self): self.going = (i for i in [1]); next(self.going)\n"
+          "    def __reduce__(self): raise SystemExit(4)\na = Own()"), ""),
+    ],
+)  # fmt: skip
+def test_a_way_to_copy_that_raises_no_exception_costs_its_object_alone(
+    source: str, reason: str, panicking: types.ModuleType
+) -> None:
+    one, two = pair()
+    delta = one.run(source + "; b = [1]; held = [a, 2]", 1)
+    pins = [pin for component in delta.components for pin in component.pins]
+    assert pins and all(reason in pin.reason for pin in pins)
+    two.take(delta)
+    assert two["b"] == [1] and two["held"][1] == 2
+
+
+def test_a_way_to_load_that_raises_no_exception_costs_its_component_alone(
+    panicking: types.ModuleType,
+) -> None:
+    one, two = pair()
+    (failure,) = two.take(one.run("import panicking\na = panicking.Loaded(); b = [1]", 1)).failed
+    assert failure.names == ("a",) and "Panic: at index 4" in failure.reason
+    assert two["b"] == [1]
+
+
+def test_an_interrupt_while_an_object_is_copied_ends_the_capture(panicking: types.ModuleType) -> None:
+    panicking.Panic = KeyboardInterrupt  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        Notebook("r1").run("import panicking\na = panicking.Dumped()", 1)
