@@ -1,13 +1,15 @@
 """Instances of library classes and their children that pickle would part from what they share, or change.
 
 A ``__getstate__`` that copies an array is right for a pickle, but an array that a variable holds too is to
-stay the instance's own. A ``__new__`` that chooses a class by its arguments is given none by pickle.
+stay the instance's own. A ``__new__`` that chooses a class by its arguments is given none by pickle, and
+one of a text or a number is given its value alone, where it may want more.
 Law: what is put back is equal to the copy, bit by bit and item by item; any other state stays as it is told.
 """
 
 from __future__ import annotations
 
 import copyreg
+import inspect
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 PROTOCOL = 5
 _MISSING = object()
 _NEW_OBJECT: Any = copyreg.__dict__["__newobj__"]
+_VALUES = (str, bytes, int, float, complex, tuple)
 
 
 def plan(cls: type) -> Reducer | None:
     """Return the reducer for a class with a ``__getstate__`` or ``__new__`` in Python; or None."""
     if entry_of(copyreg.dispatch_table, cls) is not None:
         return None
+    base = _value_that_new_refuses(cls)
+    if base is not None:
+        return _plan_for_value(base)
     told: tuple[Any, ...] = getattr(cls, "__getstate__", None), cls.__new__
     return reduce_told if any(type(part) is types.FunctionType for part in told) else None
 
@@ -45,6 +51,40 @@ def reduce_told(pickler: UnitContext, value: Any) -> Any:
         rest[0] = _with_own(rest[0], instance_dict(value))
     reduced = (function, arguments, *rest)
     return pickler.checked(value, reduced) if pickler.careful else reduced
+
+
+def _value_that_new_refuses(cls: Any) -> type | None:
+    """Return the builtin class whose value alone pickle would give to a ``__new__`` which wants more."""
+    if type(cls.__new__) is not types.FunctionType:
+        return None
+    told = getattr(cls, "__getnewargs__", None)
+    base = next((base for base in _VALUES if told is vars(base)["__getnewargs__"]), None)
+    if base is None:
+        return None
+    try:
+        inspect.signature(cls.__new__, follow_wrapped=False).bind(cls, None)
+    except TypeError:
+        return base
+    return None
+
+
+def _plan_for_value(base: type) -> Reducer:
+    """Return the reducer for what is made past its ``__new__``, by that of its builtin class."""
+
+    def reduce_value(pickler: UnitContext, value: Any) -> Any:
+        reduced = reduce_told(pickler, value)
+        if type(reduced) is not tuple or reduced[0] is not _NEW_OBJECT or len(reduced[1]) != 2:
+            return reduced
+        (cls, plain), *rest = reduced[1:]
+        return make_of_value, (base, cls, plain), *rest
+
+    return reduce_value
+
+
+@loader("library_instances:make_of_value")
+def make_of_value(base: Any, cls: Any, plain: Any) -> Any:
+    """Return an instance of a child of a builtin class with a value (called by payloads)."""
+    return base.__new__(cls, plain)
 
 
 @loader("library_instances:make_of_class")

@@ -769,3 +769,58 @@ def test_an_answer_of_requests_travels_once_its_body_is_read_or_given_up(done: s
             200,
             "v",
         )
+
+
+VALUES = """
+class Path(str):
+    def __new__(cls, path, face): return super().__new__(cls, path).of(face)
+    def of(self, face):
+        self.face = face
+        return self
+class Sum(float):
+    def __new__(cls, value, *, unit): made = super().__new__(cls, value); made.unit = unit; return made
+class Count(int):
+    def __new__(cls): made = super().__new__(cls, 7); made.unit = 'one'; return made
+class Pair(tuple):
+    def __new__(cls, one, other): return super().__new__(cls, (one, other))
+class Plain(bytes):
+    made = 0
+    def __new__(cls, value=b''): cls.made += 1; return super().__new__(cls, value)
+"""
+
+
+@pytest.mark.parametrize("where", ["site-packages", "own"])
+def test_a_value_with_a_new_of_its_own_that_wants_more_than_the_value_travels(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / where).mkdir()
+    (tmp_path / where / "own_values.py").write_text(VALUES)
+    monkeypatch.syspath_prepend(tmp_path / where)
+    made = (
+        "from own_values import Count, Pair, Path, Plain, Sum\n"
+        "p = Path('a', 3); s = Sum(1.5, unit='m'); n = Count(); t = Pair([1], p); b = Plain(b'x')"
+    )
+    found = moved(made, "t[0].append(2)", "same = t[1] is p")
+    del sys.modules["own_values"]
+    assert (found["p"], found["s"], found["n"], found["t"], found["b"]) == ("a", 1.5, 7, ([1, 2], "a"), b"x")
+    assert [type(found[name]).__name__ for name in "psntb"] == ["Path", "Sum", "Count", "Pair", "Plain"]
+    assert [vars(found[name]) for name in "psn"] == [{"face": 3}, {"unit": "m"}, {"unit": "one"}]
+    assert found["same"]
+
+
+def test_values_of_a_class_of_the_notebook_whose_new_wants_more_travel() -> None:
+    found = moved(VALUES + "p = Path('a', 3); t = Pair([1], p)", "t[0].append(2)", "same = t[1] is p")
+    assert (found["p"], vars(found["p"]), found["t"], found["same"]) == (
+        "a",
+        {"face": 3},
+        ([1, 2], "a"),
+        True,
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_path_of_a_font_of_matplotlib_travels_with_its_face() -> None:
+    pytest.importorskip("matplotlib", "3.11", reason="the test is about its paths of fonts")
+    found = moved("import matplotlib.font_manager as fm\np = fm.findfont('DejaVu Sans')", "q = p", "r = q")
+    assert found["r"] is found["p"] and type(found["p"]).__name__ == "FontPath"
+    assert (found["p"], found["p"].face_index) == (found["fm"].findfont("DejaVu Sans"), 0)
