@@ -14,7 +14,14 @@ Reducer: TypeAlias = "Callable[[UnitContext, Any], Any]"
 
 
 class CannotTravel(Exception):
-    """An object cannot be copied to another process; the text is one sentence for the user."""
+    """An object cannot be copied to another process; the text is one sentence for the user.
+
+    One that stays `alone` leaves what it holds to other variables: they are no component with it.
+    """
+
+    def __init__(self, text: str, *, alone: bool = False) -> None:
+        super().__init__(text)
+        self.alone = alone
 
 
 OURS = (GiveWay, KeyboardInterrupt)

@@ -352,7 +352,8 @@ class CapturePickler(pickle.Pickler):
             raise
         except BaseException as error:
             fault = error if isinstance(error, Exception) else no_end(error)
-            return self._by_dill(obj) or self.bury(obj, in_words(fault, type(obj)))
+            alone = isinstance(fault, CannotTravel) and fault.alone
+            return self._by_dill(obj) or self.bury(obj, in_words(fault, type(obj)), alone=alone)
 
     def _by_dill(self, obj: object) -> Reduced | None:
         """Return how an object that is refused is copied all the same, as somebody told dill; or None."""
@@ -428,11 +429,12 @@ class CapturePickler(pickle.Pickler):
             prober.release()
         return False
 
-    def bury(self, obj: object, reason: str) -> Reduced:
+    def bury(self, obj: object, reason: str, *, alone: bool = False) -> Reduced:
         """Return the reduction of a tombstone for `obj`, and note the loss."""
         self.touched = True
         loss = self.book.note(obj, reason)
-        self.links.extend(paths.held_by(obj, self.namespace))
+        if not alone:
+            self.links.extend(paths.held_by(obj, self.namespace))
         return lost, msgspec.structs.astuple(loss)
 
     @property

@@ -61,6 +61,7 @@ BUILT_IN = (
     mpmath.LIBRARY,
     _one_file("attrs", "attr._make"),
     _one_file("bokeh", "bokeh.core.property.wrappers"),
+    _one_file("botocore", "botocore.client", loads=False),
     _one_file("bs4", "bs4"),
     _one_file("dask", "dask._expr"),
     _one_file("duckdb", "duckdb"),

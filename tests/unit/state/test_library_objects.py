@@ -824,3 +824,33 @@ def test_the_path_of_a_font_of_matplotlib_travels_with_its_face() -> None:
     found = moved("import matplotlib.font_manager as fm\np = fm.findfont('DejaVu Sans')", "q = p", "r = q")
     assert found["r"] is found["p"] and type(found["p"]).__name__ == "FontPath"
     assert (found["p"], found["p"].face_index) == (found["fm"].findfont("DejaVu Sans"), 0)
+
+
+def test_a_client_of_aws_is_refused_at_once_and_nothing_else_is() -> None:
+    pytest.importorskip("botocore.client", reason="the test is about its clients")
+    one, two = pair()
+    made = (
+        "from botocore.client import BaseClient\n"
+        "class S3(BaseClient):\n    def __init__(self, below): self.below = below\n"
+        "S3.__module__ = 'botocore.client'; shared = [[]]\n"
+        "c = S3([shared, [[n] for n in range(100_000)]]); del S3\n"
+        "held = {'client': c, 'bucket': 'b'}; names = ['a']"
+    )
+    delta = one.run(made, 1)
+    assert {pin.reason for component in delta.components for pin in component.pins} == {
+        "A client of AWS belongs to its process; make it again, from its session."
+    }
+    assert sum(component.state_bytes for component in delta.components) < 10_000
+    assert ("shared",) in [component.names for component in delta.components]
+    two.take(delta)
+    assert (two["held"]["bucket"], two["names"]) == ("b", ["a"])
+    with pytest.raises(StateLostError):
+        two["c"].below
+
+
+def test_what_a_session_of_aws_has_read_of_services_is_read_again_where_it_is_needed() -> None:
+    pytest.importorskip("botocore.client", reason="the test is about its sessions")
+    made = "import botocore.client, botocore.loaders\nl = botocore.loaders.Loader(); l._cache['read'] = {}"
+    found = moved(made, "same = l", "again = l")
+    assert vars(found["same"])["_cache"] == {} and found["same"] is found["l"] is found["again"]
+    assert found["l"].search_paths
