@@ -95,7 +95,7 @@ class Moving:
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
         busy = source.name in self.targets.busy(kernel)
-        if not self.can_leave(kernel):
+        if self.parts.policies.reserve or (kernel.reported and not self._can_leave(kernel)):
             return  # What holds its GPUs to its end, or stays where it is, stays until it goes.
         if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
             migration = self.parts.migrations.open(kernel.spec.kernel_id, None, self.parts.now)
@@ -103,12 +103,9 @@ class Moving:
             source.moves += 1
             self._try(migration)
 
-    def can_leave(self, kernel: Kernel) -> bool:
-        """Say whether a replica of a kernel may go elsewhere; for one that was placed here that is tried."""
-        policies = self.parts.policies
-        if policies.reserve or not kernel.reported:
-            return not policies.reserve
-        movable = kernel.movable and policies.migration.enabled
+    def _can_leave(self, kernel: Kernel) -> bool:
+        """Say whether a kernel that places itself can take a replica elsewhere."""
+        movable = kernel.movable and self.parts.policies.migration.enabled
         return movable and next(self.placing.candidates(kernel), None) is not None
 
     def go_on_draining(self, kernel: Kernel) -> None:

@@ -1,18 +1,18 @@
 """The pass that asks the scaling policy for more or fewer hosts.
 
 Law: a host is released only when it commits nothing, is in no migration or claim, has no job without a
-lease, and holds at most IDLE_REPLICAS_MAX replicas, which can leave and move first. One that is being drained
-counts as gone. (Spec 1.7.)
+lease, and holds at most IDLE_REPLICAS_MAX replicas, which move first. (Spec 1.7.)
 """
 
 from __future__ import annotations
+
+from heapq import nsmallest
 
 from replkernel_scheduler.host_life import HostLife
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.policies.protocol import ClusterLoad
-from replkernel_scheduler.types import KernelId
 
 IDLE_REPLICAS_MAX = 4
 
@@ -32,15 +32,14 @@ class ScalingPass:
     def due(self) -> None:
         """Do one pass."""
         parts, settings = self.parts, self.parts.settings
-        hosts = len(parts.hosts.by_name) - len(parts.hosts.draining)
-        up = hosts - len(parts.hosts.away)
+        hosts = len(parts.hosts.by_name)
         default = settings.host_shape.gpus if settings.host_shape is not None else 1
         load = ClusterLoad(
             hosts=hosts,
             provisioning=len(parts.reservations.by_id),
             gpus=parts.hosts.gpus,
             committed=parts.demand.committed,
-            gpus_per_host=parts.hosts.gpus / up if parts.hosts.gpus else default,
+            gpus_per_host=parts.hosts.gpus / hosts if parts.hosts.gpus else default,
             hosts_min=settings.hosts_min,
             hosts_max=settings.hosts_max,
             buffer=settings.hosts_buffer,
@@ -51,26 +50,18 @@ class ScalingPass:
             if self.placing.provision() is None:
                 break
         if step.release:
-            self._release(step.release)
+            for host in self._releasable(step.release):
+                self.host_life.empty(host)
         parts.timers.set(("scaling", ""), parts.now + settings.scaling_every_s)
 
-    def _release(self, count: int) -> None:
-        """Have up to `count` hosts released, those with least subscribed first."""
+    def _releasable(self, count: int) -> list[Host]:
+        """Return up to `count` hosts that may be released, those with least subscribed first."""
         may = [
             host
             for host in self.parts.hosts.by_name.values()
             if len(host.replicas) <= IDLE_REPLICAS_MAX and host.state == "up" and self._unused(host)
         ]
-        for host in sorted(may, key=_least_subscribed):
-            if self._unused(host) and all(map(self._can_leave, host.replicas)):
-                self.host_life.empty(host)
-                count -= 1
-                if not count:
-                    return
-
-    def _can_leave(self, kernel_id: KernelId) -> bool:
-        """Say whether a kernel's replica has somewhere to go."""
-        return self.host_life.moving.can_leave(self.parts.kernels.by_id[kernel_id])
+        return nsmallest(count, may, key=_least_subscribed)
 
     def _unused(self, host: Host) -> bool:
         """Say whether nobody computes on a host or is about to; what merely lingers does not keep it."""

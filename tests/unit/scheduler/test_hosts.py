@@ -27,7 +27,6 @@ from replkernel_scheduler.events import (
     HostNotProvisioned,
     HostUndrained,
     KernelEnded,
-    KernelReported,
     Prewarmed,
     PrewarmFailed,
     ReplicaReady,
@@ -43,7 +42,7 @@ from replkernel_scheduler.prewarm import RATE_S, PrewarmRate
 from replkernel_scheduler.reservations import BOOT_WEIGHT
 from replkernel_scheduler.scaling import IDLE_REPLICAS_MAX
 from replkernel_scheduler.settings import CoreSettings
-from replkernel_scheduler.types import HostName, HostShape, KernelId, KernelSpec
+from replkernel_scheduler.types import HostName, HostShape, KernelId
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -194,35 +193,6 @@ def test_scaling_releases_at_most_two_idle_hosts_a_pass_and_keeps_the_floor() ->
         cluster.feed(HostDown(released.host))
     assert len(second) == 2
     assert not of(ReleaseHost, passes(cluster))
-
-
-def test_scaling_keeps_the_floor_while_hosts_take_their_time_to_go() -> None:
-    cluster = scaled(hosts_min=2)
-    for name in "abcdefgh":
-        cluster.host(name, 4)
-    assert len(of(ReleaseHost, passes(cluster, 8))) == 5
-    assert [host.state for host in cluster.core.view().hosts].count("up") == 3
-
-
-def test_scaling_replaces_a_drained_host_on_which_cells_still_run() -> None:
-    cluster = scaled()
-    for name in "ab":
-        cluster.host(name, 4)
-    granted(cluster.ask("long", 4, 1e5, hosts="a"))
-    cluster.feed(HostDrained(A))
-    assert len(of(ProvisionHost, passes(cluster))) == 1
-
-
-def test_scaling_keeps_hosts_that_replicas_cannot_leave() -> None:
-    cluster = scaled()
-    for name in "abcd":
-        cluster.host(name, 4)
-    for name, moves in (("a", False), ("b", True), ("c", False)):
-        spec = KernelSpec(KernelId(f"on-{name}"), gpus=1, replicas=1)
-        cluster.feed(KernelReported(spec, (HostName(name),), moves))
-    effects = passes(cluster, 4)
-    assert [(effect.source, effect.host) for effect in of(StartReplica, effects)] == [("b", "a")]
-    assert [host.name for host in cluster.core.view().hosts if host.state == "up"] == ["a", "c"]
 
 
 def test_scaling_releases_those_hosts_first_of_which_kernels_have_least() -> None:
