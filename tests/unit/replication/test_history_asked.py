@@ -62,7 +62,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_who_is_refused_has_had_nothing_run(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    monkeypatch.setattr(history_asking, "_awake", lambda kernel_id, env: None)
+    monkeypatch.setattr(history_asking, "awake", lambda kernel_id, env: None)
     monkeypatch.setattr(history_asking, "KernelLine", lambda record: StandInLine())
     with pytest.raises(ReplkernelError):
         REFUSED[what]()
