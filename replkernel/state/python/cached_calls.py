@@ -10,17 +10,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from replkernel.state.python.kinds import is_a
+from replkernel.state.python.memory_words import words_of
 
 WRAPPER = type(functools.lru_cache(len))
 
-_WORD = struct.calcsize("P")
 _CALLS = (1, 1, 1, 2, 3, 3)
 _HITS, _MISSES = (0, 0, 1, 2, 2, 2, 3), (0, 1, 1, 1, 2, 3, 3)
 """Calls of a sample that keeps one result; its statistics, before the first one and after each."""
@@ -47,21 +46,21 @@ def put_cached(wrapper: Any, cached: Cached) -> None:
     with _calling(wrapper, layout, lambda *args, **names: next(answers)):
         for args, names, _ in contents:
             wrapper(*args, **names)
-    for at, count in ((layout.hits, hits), (layout.misses, misses)):
-        ctypes.c_ssize_t.from_address(id(wrapper) + at * _WORD).value = count
+    words = words_of(wrapper, WRAPPER)
+    words[layout.hits], words[layout.misses] = hits, misses
 
 
 @contextmanager
 def _calling(wrapper: object, layout: _Layout, answer: Callable[..., Any]) -> Iterator[None]:
     """Have a wrapper call another function meanwhile."""
-    place = ctypes.c_size_t.from_address(id(wrapper) + layout.function * _WORD)
-    own = place.value
+    words = words_of(wrapper, WRAPPER)
+    own = words[layout.function]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(answer))
-    place.value = id(answer)
+    words[layout.function] = id(answer)
     try:
         yield
     finally:
-        place.value = own
+        words[layout.function] = own
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(answer))
 
 
@@ -83,21 +82,16 @@ def _layout() -> _Layout | None:
         """Do nothing."""
 
     sample = functools.lru_cache(maxsize=1)(function)
-    rows = [_words(sample)]
+    rows = [tuple(words_of(sample, WRAPPER))]
     for value in _CALLS:
         sample(value)
-        rows.append(_words(sample))
+        rows.append(tuple(words_of(sample, WRAPPER)))
     columns = list(zip(*rows, strict=True))
     places = [
         [at for at, column in enumerate(columns) if column == wanted]
         for wanted in ((id(function),) * len(rows), _HITS, _MISSES)
     ]
     return _Layout(*(found[0] for found in places)) if all(len(found) == 1 for found in places) else None
-
-
-def _words(wrapper: object) -> tuple[int, ...]:
-    size = WRAPPER.__basicsize__ // _WORD
-    return struct.unpack(f"{size}P", ctypes.string_at(id(wrapper), size * _WORD))
 
 
 def wrapped_by(wrapper: Any) -> object:

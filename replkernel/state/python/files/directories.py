@@ -6,20 +6,17 @@ Law: a reading is never advanced. Whether it is over stands in its memory, where
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
-import struct
 from typing import TYPE_CHECKING, Any
 
 from replkernel.loaders import loader
 from replkernel.state.capture.outcomes import CannotTravel
+from replkernel.state.python.memory_words import words_of
 from replkernel.state.restore import loading
 
 if TYPE_CHECKING:
     from replkernel.state.capture.contexts import UnitContext
-
-_WORD = struct.calcsize("P")
 
 
 def reduce_entry(pickler: UnitContext, entry: os.DirEntry[Any]) -> object:
@@ -58,7 +55,7 @@ with _sample() as _open:
 def reduce_reading(pickler: UnitContext, reading: object) -> object:
     """Reduce a reading of a directory that is over."""
     at = _at()
-    if at is None or _words(reading)[at]:
+    if at is None or words_of(reading, KIND)[at]:
         raise CannotTravel("A directory that is being read is open in this process only.")
     return read_to_its_end, ()
 
@@ -70,17 +67,12 @@ def read_to_its_end() -> object:
         return over
 
 
-def _words(reading: object) -> tuple[int, ...]:
-    size = KIND.__basicsize__ // _WORD
-    return struct.unpack(f"{size}P", ctypes.string_at(id(reading), size * _WORD))
-
-
 @functools.cache
 def _at() -> int | None:
     """Return which word of a reading is zero once it is over; None where that does not show."""
     with _sample() as reading:
-        before = _words(reading)
-    after = _words(reading)
+        before = tuple(words_of(reading, KIND))
+    after = tuple(words_of(reading, KIND))
     found = [at for at in range(2, len(before)) if before[at] != after[at]]
     return found[0] if len(found) == 1 and not after[found[0]] else None
 

@@ -7,7 +7,6 @@ Law: what is read from memory is one of the objects that the file is known to ho
 from __future__ import annotations
 
 import codecs
-import ctypes
 import functools
 import gc
 import io
@@ -18,8 +17,9 @@ from typing import Any
 import msgspec
 
 from replkernel.state.python.kinds import is_a, kind_of
+from replkernel.state.python.memory_words import words_of
 
-_HEAD, _WORD = 16, 8
+_HEAD = 16
 _DECODERS = codecs.IncrementalDecoder, io.IncrementalNewlineDecoder
 _SAMPLE_NEWLINE = "\r\n"
 _ENDED = 1
@@ -40,8 +40,7 @@ class _Layout(msgspec.Struct, frozen=True):
 
 
 def _words(file: object) -> Any:
-    size = (io.TextIOWrapper.__basicsize__ - _HEAD) // _WORD
-    return (ctypes.c_ssize_t * size).from_address(id(file) + _HEAD)
+    return words_of(file, io.TextIOWrapper, _HEAD)
 
 
 @functools.cache
